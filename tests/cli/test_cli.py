@@ -95,19 +95,21 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
     write_pairs(source, [{"reference": reference, "generated": generated} for reference, generated in pairs])
     done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
     text = " ".join(done.stdout.split())
-    assert "VCS is 0 for 5 of 8 pairs: in 5, order cannot be judged. Rank them by margin." in text
+    assert "VCS is 0 for 5 of 8 pairs: in 5, order cannot be judged." in text
     assert ("Order could not be judged in 6 of 8 pairs: 1 with one chunk against one, 5 with too few or too "
             "unequal chunks.") in text  # fmt: skip
-    assert "mean of the judged" in text
+    assert "report margin, GAS and LAS at the defaults" in text
+    assert "The mean VCS of the others is 1.000." in text
     assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == [
         "vcs",
         "margin",
         "gas",
         "las",
-        "las_precision",
+        "nas",
     ]
     vcs_row = next(row for row in done.stdout.splitlines() if row.startswith("vcs ")).split()
-    assert (vcs_row[1], vcs_row[-1]) == ("0.3750", "1.0000")
+    assert vcs_row[1] == "0.375"
+    assert "nas_l" in vcs("score", source, "--all", *engine).stdout
     summary = json.loads(vcs("score", source, "--json", *engine).stdout)
     assert summary["zeros"] == {
         "pairs": 5, "below_gate": 0, "zero_order": 0, "zero_content": 0, "order_undefined": 5
@@ -122,7 +124,8 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
 def test_a_job_without_zeros_says_nothing_of_them(engine: tuple[object, ...], tmp_path: Path) -> None:
     write_pairs(tmp_path / "p.jsonl", [{"reference": story(i), "generated": story(i)} for i in range(2)])
     text = vcs("score", tmp_path / "p.jsonl", *engine).stdout
-    assert "VCS is 0" not in text
+    assert "VCS is 0 for 0" not in text
+    assert "VCS is 0 for at most half of all pairs: report VCS and margin." in text
     assert "judged" not in text
     summary = json.loads(vcs("score", tmp_path / "p.jsonl", "--json", *engine).stdout)
     assert summary["zeros"]["pairs"] == 0

@@ -386,6 +386,33 @@ def test_a_vlmevalkit_table_of_tabs(score: Callable[..., Finished], tmp_path: Pa
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("other", ["the same", "another length"])
+def test_several_systems_are_one_table_of_80_columns_the_best_first(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    write_json(tmp_path / "refs.json", texts := {str(k): story(k, 6) for k in range(3)})
+    names = [f"{name}-{'x' * (23 - len(name))}" for name in ("worse", "best")]
+    write_json(tmp_path / f"{names[0]}.json", {key: story(40 + int(key), 6) for key in texts})
+    write_json(
+        tmp_path / f"{names[1]}.json", texts if other == "the same" else {k: story(int(k), 4) for k in texts}
+    )
+    done = vcs(
+        "score", "--references", tmp_path / "refs.json", "--predictions", *(tmp_path / f"{n}.json" for n in names),
+        "-o", f"{tmp_path}/s/", "--worst", 1, "--bundle", tiny_bundle, "--device", "cpu",
+    )  # fmt: skip
+    assert (done.code, done.stderr) == (0, "")
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == ["system", "VCS", "margin", "GAS", "LAS", "NAS", "zeros", "failed"]
+    assert [row.split()[0] for row in rows[:2]] == names[::-1]
+    assert [len(row.split()) for row in rows[:2]] == [8, 8]
+    assert max(len(row) for row in rows if not row.startswith(("vcs|", "next:"))) <= 80
+    assert "report margin, GAS and LAS" in done.stdout or "report VCS and margin" in done.stdout
+    worst = rows[rows.index(f"lowest margin, {names[1]}:") + 1]
+    assert "All of it is there" in worst or "It leaves out" in worst
+    assert rows[-1] == f"next: vcs-runtime compare {tmp_path}/s/*.jsonl"
+
+
 def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "a.csv", ROWS, ";")
     write_json(tmp_path / "refs.json", texts_by_id("gt"))

@@ -152,7 +152,7 @@ def test_the_pdf_says_the_same(tmp_path: Path) -> None:
     for said in ("Mean margin\n", "Mean VCS\n", "Mean and its 95 % interval", "Worst pairs, by margin\n",
                  "0: content, 0: order", *systems.summaries[0].signature.split("|"), *FLAGS.values()):  # fmt: skip
         assert said in every
-    assert every.index("nothing") < every.index("equal")
+    assert every.index("\nnothing") < every.index("\nequal")
     for number, drawing in enumerate(drawings, 1):
         assert tuple(drawing.get_size_inches()) == PAGE
         assert f"{number} of {len(drawings)}" in texts(drawing)

@@ -109,7 +109,7 @@ def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
 def test_one_pair_is_printed_with_it(metric: str, score: Callable[..., Finished], tmp_path: Path) -> None:
     for name in ("r", "g"):
         (tmp_path / name).write_text(story(1 if name == "r" else 2))
-    done = score(tmp_path / "r", tmp_path / "g", "--also", metric)
+    done = score(tmp_path / "r", tmp_path / "g", "--also", metric, "--all")
     shown = {line.split()[0]: line.rstrip() for line in done.stdout.splitlines() if line.strip()}
     for name, info in FURTHER[metric].items():
         assert (name in shown) == (info.level <= PART)

@@ -63,7 +63,7 @@ def test_the_sentence_gives_the_numbers_behind_a_zero() -> None:
     scores, n_ref, n_gen = scored(("order_undefined",))
     assert describe(scores.to_dict(), n_ref, n_gen) == (
         "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged. "
-        "This 0 says nothing about the text; read GAS and LAS."
+        f"Content can: GAS {scores.gas:.3f}, LAS {scores.las:.3f}."
     )
 
 
@@ -77,14 +77,16 @@ def test_counts_add_up_and_are_said_in_two_sentences() -> None:
     assert (counts.scored, counts.zeros, counts.not_judged) == (45, 36, 6 + 7 + 8 + 9)
     zeros, unjudged = counts.sentences()
     assert zeros == (
-        "VCS is 0 for 36 of 45 pairs: in 2, content and order together stay below 1; in 8, order earns no more "
-        "than chance would; in 25, content earns nothing; in 13, order cannot be judged (two reasons in 12). "
-        "Rank them by margin."
+        "VCS is 0 for 36 of 45 pairs: in 2, content and order together stay below 1; in 3, the order is no better "
+        "than chance; in 5, the order is no better than chance and the texts share too little; in 13, the texts "
+        "share too little; in 7, the texts share too little and order cannot be judged; in 6, order cannot be "
+        "judged."
     )
     assert unjudged == (
         "Order could not be judged in 30 of 45 pairs: 17 with one chunk against one, "
         "13 with too few or too unequal chunks."
     )
+    assert sum(counts.reasons.values()) == 36
     assert counts.mostly_zero
     assert FlagCounts().sentences() == []
     assert not FlagCounts().mostly_zero

@@ -129,7 +129,7 @@ def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
     assert len(messages) == 2
     assert messages[0] == "all 4 completions of a prompt have reward 0, which teaches nothing (reported once)"
     assert messages[1] == (
-        "VCS is 0 for 12 of 12 pairs: in 12, order cannot be judged. Rank them by margin. "
+        "VCS is 0 for 12 of 12 pairs: in 12, order cannot be judged. "
         "Order could not be judged in 12 of 12 pairs: 12 with too few or too unequal chunks. "
         'Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.'
     )

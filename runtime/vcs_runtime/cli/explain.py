@@ -21,7 +21,7 @@ from vcs_runtime.cli.inputs import (
     open_scorer,
     unmatched,
 )
-from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import (
     PATH,
     FileParams,
@@ -31,6 +31,7 @@ from vcs_runtime.cli.options import (
     scorer_options,
 )
 from vcs_runtime.cli.tables import console, prose
+from vcs_runtime.errors import unknown_choice
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -44,7 +45,6 @@ from vcs_runtime.scoring.verdicts import (
     SHIFTED,
     UNSUPPORTED,
     VERDICTS,
-    Chunk,
     describe_thresholds,
     position,
     verdict_counts,
@@ -57,11 +57,21 @@ _COLOURS = {
 }  # fmt: skip
 
 
+def _verdicts(context: click.Context, parameter: click.Parameter, value: str | None) -> frozenset[str]:
+    names = [*VERDICTS] if value is None else [name.strip() for name in value.split(",")]
+    for name in names:
+        if name not in VERDICTS:
+            raise click.BadParameter(str(unknown_choice("verdict", name, tuple(VERDICTS))))
+    return frozenset(names)
+
+
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @click.option(
     "--id", "name", metavar="NAME", help="Id of the one pair of PAIRS to explain. [default: all pairs]"
 )
+@click.option("--only", callback=_verdicts, metavar="VERDICTS", help="Comma-separated verdicts to "
+              "show, such as missing,repeated. [default: all]")  # fmt: skip
 @as_json
 @input_options
 @explaining_options
@@ -72,6 +82,7 @@ def explain(
     /,
     files: tuple[Path, ...],
     name: str | None,
+    only: frozenset[str],
     as_json: bool,
     source: InputOptions,
     params: FileParams,
@@ -113,47 +124,40 @@ def explain(
                 head = {"id": pair.name} if many else {}
                 click.echo(json.dumps({**head, **explanation.to_dict()}))
             else:
-                print_explanation(explanation, pair.name if many else None)
+                print_explanation(explanation, only, pair.name if many else None)
     context.exit(1 if failed else 0)
 
 
-def print_explanation(explanation: Explanation, name: object = None) -> None:
-    """Print both texts chunk by chunk, then the sentences about the score."""
+def print_explanation(
+    explanation: Explanation, only: frozenset[str] = frozenset(VERDICTS), name: object = None
+) -> None:
+    """Print what one can see, then both texts with their verdicts, then the sentences about the score."""
     out = console()
-    if name is not None:
-        out.print(Text(f"pair {printable(name)}\n", "bold"))
+    head = f"pair {printable(name)}: " if name is not None else ""
+    prose(out, f"{head}{explanation.conclusion}", "bold")
     for title, chunks in (("generated", explanation.generated), ("reference", explanation.reference)):
-        out.print(_table(title, chunks))
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
-        prose(out, f"{len(chunks)} chunks: {counts}\n")
+        prose(out, f"\n{title}, {len(chunks)} {explanation.noun}s: {counts}", "bold")
+        for number, chunk in enumerate(chunks, 1):
+            if chunk.verdict in only:
+                prose(out, f"{number:>3}  {printable(chunk.text)}")
+                verdict = f"     {chunk.verdict}  {chunk.similarity:.3f}  {position(chunk)}"
+                prose(out, verdict, _COLOURS[chunk.verdict])
+    out.print()
     if explanation.replaced:
         out.print(_replaced(explanation.replaced))
         more = left_out(explanation.replaced)
         prose(out, f"and {more}\n" if more else "")
     for sentence in explanation.sentences.values():
         prose(out, sentence)
-    shown = {chunk.verdict for chunk in (*explanation.generated, *explanation.reference)}
+    shown = {chunk.verdict for chunk in (*explanation.generated, *explanation.reference)} & only
     out.print()
     for verdict, meaning in VERDICTS.items():
         if verdict in shown:
             prose(out, f"{verdict}: {meaning}", "dim")
-    prose(out, f"thresholds: {describe_thresholds(explanation.thresholds)}", "dim")
+    if verbose():
+        prose(out, f"thresholds: {describe_thresholds(explanation.thresholds)}", "dim")
     out.print(explanation.result.signature, soft_wrap=True)
-
-
-def _table(title: str, chunks: tuple[Chunk, ...]) -> Table:
-    table = Table("", title, "verdict", "similar", "place", box=None, pad_edge=False)
-    table.columns[0].justify = table.columns[3].justify = "right"
-    table.columns[1].overflow = "fold"
-    table.columns[2].min_width = max(len(word) for chunk in chunks for word in chunk.verdict.split())
-    table.columns[3].no_wrap = True
-    table.columns[4].min_width = len("expected")
-    for number, chunk in enumerate(chunks, 1):
-        table.add_row(
-            str(number), Text(printable(chunk.text)), Text(chunk.verdict, _COLOURS[chunk.verdict]),
-            f"{chunk.similarity:.3f}", position(chunk),
-        )  # fmt: skip
-    return table
 
 
 def _replaced(words: tuple[ReplacedWord, ...]) -> Table:

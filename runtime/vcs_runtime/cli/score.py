@@ -38,7 +38,7 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import print_result, print_summary
+from vcs_runtime.cli.tables import print_result, print_summary, print_systems, print_worst
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource
@@ -60,6 +60,9 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
 )
+@click.option("--all", "every", is_flag=True, help="Print all scores; of several systems a table of each.")
+@click.option("--worst", type=click.IntRange(min=1), metavar="N",
+              help="Name the N worst pairs of each system, with a reason.")  # fmt: skip
 @click.option("--on-error", type=click.Choice(ON_ERROR), default=SKIP, show_default=True,
               help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
               "nothing, or end the job at the first one.")  # fmt: skip
@@ -89,6 +92,8 @@ def score(
     resume: bool,
     overwrite: bool,
     as_json: bool,
+    every: bool,
+    worst: int | None,
     on_error: str,
     source: InputOptions,
     runner: str,
@@ -124,12 +129,11 @@ def score(
         raise click.UsageError("--actors and --address belong to --runner ray")
     if output is None and (resume or overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
+    if worst and (runner == "ray" or texts or as_json):
+        raise click.UsageError("--worst lists pairs of PAIRS that this process scores; not with --json")
     if texts:
-        if runner == "ray":
-            raise click.UsageError("--runner ray scores a file of PAIRS")
-        if output is not None or on_error != SKIP:
-            raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
-        context.exit(_score_pair(one_pair(files), config, options, as_json))
+        _check_texts(output, on_error, runner)
+        context.exit(_score_pair(one_pair(files), config, options, as_json, every))
     systems = systems_of(files[0] if files else None, source)
     targets = _targets(systems, output)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
@@ -137,24 +141,42 @@ def score(
         if runner == "ray":  # whose machines open the bundle by its name
             score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
         else:
-            score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
+            scorer = stack.enter_context(open_scorer(config))
+            score_file = partial(run.score_file, scorer)
         summaries = {}
-        for name, each in systems.items():
-            job = JobFiles(targets[name], resume, overwrite, on_error, warn)
-            summaries[name] = summary = score_file(each, job, options)
-            _print(name if len(systems) > 1 else "", summary, as_json)
+        for number, (name, each) in enumerate(systems.items(), 1):
+            what = f"{number} of {len(systems)}: {printable(name)}" if len(systems) > 1 else ""
+            job = JobFiles(targets[name], resume, overwrite, on_error, warn, what=what)
+            summaries[name] = score_file(each, job, options)
+        if not as_json:
+            _print(summaries, every)
+        for name, each in systems.items() if worst else ():
+            print_worst(name, run.worst_pairs(scorer, each, options, worst or 0))
+        if output is not None and len(systems) > 1 and not as_json:
+            click.echo(f"next: vcs-runtime compare {Path(output) / '*.jsonl'}")
     if as_json:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
-def _print(system: str, summary: Summary, as_json: bool) -> None:
-    """Print the summary of a system, under its name if there are several; nothing if JSON follows."""
-    if not as_json:
-        click.echo(f"{printable(system)}\n" if system else "", nl=bool(system))
-        print_summary(summary)
-        click.echo(nl=bool(system))
+def _check_texts(output: str | None, on_error: str, runner: str) -> None:
+    """Raise UsageError for options that do not belong to one pair of text files."""
+    if runner == "ray":
+        raise click.UsageError("--runner ray scores a file of PAIRS")
+    if output is not None or on_error != SKIP:
+        raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
+
+
+def _print(summaries: Mapping[str, Summary], every: bool) -> None:
+    """Print the summary of one system, or a table of several, after that of each with `every`."""
+    for name, summary in summaries.items() if every or len(summaries) == 1 else ():
+        several = len(summaries) > 1
+        click.echo(f"{printable(name)}\n" if several else "", nl=several)
+        print_summary(summary, every)
+        click.echo(nl=several)
+    if len(summaries) > 1:
+        print_systems(summaries)
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
@@ -177,7 +199,7 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
     return {name: output / f"{name}.jsonl" for name in systems}
 
 
-def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool) -> int:
+def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool) -> int:
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
@@ -186,7 +208,7 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
     if as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
-        print_result(result)
+        print_result(result, every)
     return 0
 
 

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
+from heapq import nsmallest
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
@@ -34,6 +37,20 @@ def score_file(
     """
     score = partial(_score_blocks, scorer, options=options)
     return run_blocks(score, source, JobFiles.of(files), scorer.signature_for(options))
+
+
+def worst_pairs(
+    scorer: Scorer, source: PairSource, options: Options, count: int
+) -> list[tuple[InputPair, Explanation]]:
+    """Explain the pairs with the lowest margin, the lowest one first, after all pairs were scored."""
+    blocks = chain.from_iterable(scorer.stream(source.read(), attrgetter("texts"), options))
+    scored = (
+        (result.margin, n, pair, result, evidence)
+        for n, (pair, result, evidence) in enumerate(blocks)
+        if evidence
+    )
+    worst = nsmallest(count, scored, key=itemgetter(0, 1))
+    return [(pair, explain(result, evidence, options.params)) for _, _, pair, result, evidence in worst]
 
 
 def run_blocks(

@@ -23,6 +23,7 @@ from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.substitution import strict_scores
 from vcs_runtime.scoring.verdicts import (
     MISSING,
+    MOVED,
     REPEATED,
     UNSUPPORTED,
     Chunk,
@@ -112,6 +113,40 @@ class Explanation:
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
         return sum(chunk.verdict == verdict for chunk in (*self.reference, *self.generated))
+
+    @property
+    def noun(self) -> str:
+        """What a chunk is: a sentence, a word, or a chunk of several sentences."""
+        kind = self.result.signature.partition("|chunk:")[2].partition("|")[0]
+        return {"1": "sentence", "word": "word"}.get(kind, "chunk")
+
+    @property
+    def conclusion(self) -> str:
+        """What one can see without knowing the metric: what is left out, added, repeated or moved."""
+        n_ref, n_gen = (f"{len(side)} {self.noun}s" for side in (self.reference, self.generated))
+        missing, added, again, moved = map(self.count, (MISSING, UNSUPPORTED, REPEATED, MOVED))
+        if not (missing or added or again):
+            order = "in another order" if moved else "in the same order"
+            return f"All of it is there, {order}."
+        of_ref, of_gen = len(self.reference), len(self.generated)
+        its = f"its {n_gen}"
+        parts = [
+            (missing / of_ref, f"it leaves out {_part(missing, of_ref)} {n_ref} of the reference."),
+            (
+                added / of_gen,
+                f"{_part(added, of_gen)} {its} {_verb(added, 'is', 'are')} not in the reference.",
+            ),
+            (
+                again / of_gen,
+                f"{_part(again, of_gen)} {its} {_verb(again, 'repeats', 'repeat')} earlier ones.",
+            ),
+            (
+                moved / of_gen,
+                f"{_part(moved, of_gen)} {its} {_verb(moved, 'stands', 'stand')} in another order.",
+            ),
+        ]
+        parts.sort(key=lambda part: -part[0])
+        return " ".join(text[0].upper() + text[1:] for share, text in parts if share)
 
     @cached_property
     def sentences(self) -> dict[str, str]:
@@ -210,23 +245,21 @@ def _sentences(e: Explanation) -> dict[str, str]:
     if s.vcs >= 1.0 - 5e-4:
         total.append("Nothing was lost.")
     else:
-        *parts, last = (f"{LABELS[n]} {c:.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
+        *parts, last = (f"{LABELS[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
         total.append(f"The loss of {1 - s.vcs:.3f} is made up of {', '.join(parts)} and {last}.")
     return {
         **_repetition(e),
         "vcs": " ".join(total),
-        "gas": f"GAS cost {cost['gas']:.3f}: the cosine similarity of the two whole texts is {s.gas:.3f}.",
+        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of the whole texts is {s.gas:.3f}.",
         "las": (
-            f"LAS cost {cost['las']:.3f}: the mean similarity of a chunk and its match is "
-            f"{s.las_precision:.3f} for generated chunks and {s.las_recall:.3f} for reference chunks; "
-            f"{_of(e.count(UNSUPPORTED), a.n_gen, 'generated', 'is', 'are')} weakly supported, and "
-            f"{_of(e.count(MISSING), a.n_ref, 'reference', 'is', 'are')} missing."
+            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:.3f} for "
+            f"the generated {e.noun}s and {s.las_recall:.3f} for those of the reference."
         ),
-        "nas_d": f"NAS-D cost {cost['nas_d']:.3f}: {_distances(e)}.",
-        "nas_l": f"NAS-L cost {cost['nas_l']:.3f}: {_lines(a)}.",
+        "nas_d": f"NAS-D cost {cost['nas_d']:z.3f}: {_distances(e)}.",
+        "nas_l": f"NAS-L cost {cost['nas_l']:z.3f}: {_lines(e)}.{_gaps(e)}",
         "window_regularizer": (
-            f"The regulariser cost {cost['window_regularizer']:.3f}: the windows cover {a.window_area:,} of "
-            f"{a.grid_area:,} cells, so text in any order would earn {s.window_regularizer:.3f} of NAS."
+            f"The regulariser cost {cost['window_regularizer']:z.3f}: with so few {e.noun}s any order would "
+            f"get {s.window_regularizer:.3f} of NAS; that part is not counted."
         ),
         **_substitution(e),
     }
@@ -241,51 +274,51 @@ def _substitution(e: Explanation) -> dict[str, str]:
 def _repetition(e: Explanation) -> dict[str, str]:
     if not (count := e.count(REPEATED)):
         return {}
-    return {"repeated": f"{_of(count, len(e.generated), 'generated', 'repeats', 'repeat')} an earlier one."}
+    return {
+        "repeated": f"{_of(count, len(e.generated), f'{e.noun}s')} {_verb(count, 'repeats', 'repeat')} "
+        "an earlier one."
+    }
 
 
 def _distances(e: Explanation) -> str:
-    misplaced = [i for i, chunk in enumerate(e.generated) if chunk.penalty > 0]
-    misplaced_reference = sum(chunk.penalty > 0 for chunk in e.reference)
-    if not misplaced and not misplaced_reference:
-        return "every match lies where it was expected"
-    counts = verdict_counts(e.generated[i] for i in misplaced)
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    text = (
-        f"the match of {_of(len(misplaced), len(e.generated), 'generated')}"
-        f"{f' ({verdicts})' if verdicts else ''} and of "
-        f"{_of(misplaced_reference, len(e.reference), 'reference')} is not where it was expected"
-    )
-    if misplaced:
-        # The first of those that are equally far off.
-        farthest = max(misplaced, key=lambda i: abs(e.generated[i].offset))
-        offset = abs(e.generated[farthest].offset)
-        text += f"; generated chunk {farthest + 1} is farthest off, by {_chunks(offset)}"
-    return text
-
-
-def _lines(a: Alignment) -> str:
     clauses = []
-    for name, side in (("generated text", a.precision), ("reference", a.recall)):
-        lost = side.segment_method.count("none")
-        steps = len(side.segment_method)
+    for side, whose, other in (
+        (e.generated, "", "the reference"),
+        (e.reference, " of the reference", "the text"),
+    ):
+        if elsewhere := [chunk for chunk in side if chunk.penalty > 0]:
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(elsewhere).items())
+            of = _of(len(elsewhere), len(side), f"{e.noun}s{whose}")
+            clauses.append(f"{of} {_verb(len(elsewhere), 'stands', 'stand')} elsewhere in {other} ({counts})")
+    return "; ".join(clauses) or "every match is where it was expected"
+
+
+def _lines(e: Explanation) -> str:
+    clauses = []
+    a = e.alignment
+    for followed, other, side in (("text", "reference", a.precision), ("reference", "text", a.recall)):
+        lost, steps = side.segment_method.count("none"), len(side.segment_method)
         if side.x < 2:
-            clauses.append(f"a single chunk of the {name} has no order")
-            continue
-        low, high = f"{side.floor_length:.1f}", f"{side.ceiling_length:.1f}"
-        ideal = low if low == high else f"{low} to {high}"
-        go = "goes back or leaps" if lost == 1 else "go back or leap"
-        clauses.append(
-            f"in the {name}, {lost} of {steps} step{'s' if steps > 1 else ''} from chunk to chunk "
-            f"{go} too far, and the path is {side.actual_length:.1f} long (ideal: {ideal})"
-        )
+            clauses.append(f"a single {e.noun} of the {followed} has no order")
+        else:
+            jumps = f"{_of(lost, steps, 'steps')} {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
+            clauses.append(f"following the {followed}, {jumps} in the {other}")
     return "; ".join(clauses)
 
 
-def _chunks(count: int) -> str:
-    return f"{count} chunk{'s' if count != 1 else ''}"
+def _gaps(e: Explanation) -> str:
+    """Say that what is missing costs order as well, where it does."""
+    lost = e.costs["nas_d"] + e.costs["nas_l"] > 5e-4
+    return f" Missing {e.noun}s cost order, too." if lost and e.count(MISSING) else ""
 
 
-def _of(count: int, total: int, side: str, one: str = "", many: str = "") -> str:
-    """Return "1 of 20 generated chunks is" with the verb that goes with the count; no verb by default."""
-    return f"{count} of {total} {side} chunk{'s' if total > 1 else ''} {one if count == 1 else many}".rstrip()
+def _part(count: int, total: int) -> str:
+    return "all" if count == total else f"{count} of"
+
+
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
+
+
+def _of(count: int, total: int, nouns: str) -> str:
+    return f"{count} of {total} {nouns}"

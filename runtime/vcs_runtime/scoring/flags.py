@@ -15,10 +15,10 @@ BELOW_GATE: Final = "below_gate"
 
 #: The meaning of each flag.
 FLAGS: Final = {
-    ORDER_UNDEFINED: "VCS is 0 by definition: with so few or such unequal chunks any order earns all of NAS",
+    ORDER_UNDEFINED: "VCS is 0 by definition: with so few or such unequal chunks order cannot be judged",
     SINGLE_CHUNKS: "one chunk against one has no order; VCS restates the cosine of the two texts",
-    ZERO_CONTENT: "VCS is 0 because content earns nothing: SAS is 0",
-    ZERO_ORDER: "VCS is 0 because order earns no more than chance would: NAS is 0",
+    ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
+    ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
     BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
 }
 #: The flags of pairs whose order could not be judged.
@@ -37,12 +37,10 @@ def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
 
 def what_to_report(zeros: int, pairs: int) -> str:
     """Say which scores to report, and why: docs/guide/reading-scores.md has the same rule."""
-    share = f"VCS is 0 for {zeros} of {_pairs(pairs)}"
     if 2 * zeros > pairs:
-        return (
-            f"{share}, more than half: report margin, GAS and LAS at the defaults, with the share of zeros."
-        )
-    return f"{share}: report VCS and margin."
+        share = "VCS is 0 for more than half of all pairs"
+        return f"{share}: report margin, GAS and LAS at the defaults, with the share of zeros."
+    return "VCS is 0 for at most half of all pairs: report VCS and margin."
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
@@ -75,14 +73,14 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
     if ORDER_UNDEFINED in flags:
         return (
             f"VCS is 0 by definition: with {n_ref} and {n_gen} chunks order cannot be judged. "
-            "This 0 says nothing about the text; read GAS and LAS."
+            f"Content can: GAS {scores['gas']:.3f}, LAS {scores['las']:.3f}."
         )
     if ZERO_CONTENT in flags and ZERO_ORDER in flags:
-        text = "VCS is 0 because neither content (SAS 0) nor order (NAS 0) earns anything"
+        text = "VCS is 0 because the texts share too little and order is no better than chance (SAS 0, NAS 0)"
     elif ZERO_CONTENT in flags:
-        text = f"VCS is 0 because content earns nothing (SAS 0, NAS {nas:.3f})"
+        text = f"VCS is 0 because the texts share too little (SAS 0, NAS {nas:.3f})"
     elif ZERO_ORDER in flags:
-        text = f"VCS is 0 because order earns no more than chance would (NAS 0, SAS {sas:.3f})"
+        text = f"VCS is 0 because the order is no better than chance (NAS 0, SAS {sas:.3f})"
     elif BELOW_GATE in flags:
         text = f"VCS is 0 because content (SAS {sas:.3f}) and order (NAS {nas:.3f}) together stay below 1"
     elif SINGLE_CHUNKS in flags:
@@ -100,6 +98,7 @@ class FlagCounts:
     zeros: int = 0
     not_judged: int = 0  # pairs with a flag of `NOT_JUDGED`
     flags: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, ...]] = field(default_factory=Counter)  # of zeros: each pair once
 
     def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:
         """Count a pair, and return whether it could be judged. Parameters as for `flags_of`."""
@@ -109,7 +108,15 @@ class FlagCounts:
         self.zeros += scores["vcs"] <= 0.0
         self.not_judged += not was_judged
         self.flags.update(flags)
+        if reason := tuple(name for name in ZEROS if name in flags):
+            self.reasons[reason] += 1
         return was_judged
+
+    def __iadd__(self, other: FlagCounts) -> FlagCounts:
+        """Add the counts of other pairs."""
+        for counts in ("scored", "zeros", "not_judged", "flags", "reasons"):
+            setattr(self, counts, getattr(self, counts) + getattr(other, counts))
+        return self
 
     @property
     def mostly_zero(self) -> bool:
@@ -120,13 +127,11 @@ class FlagCounts:
         """Describe the zeros, and the pairs that could not be judged: at most one sentence each."""
         sentences = []
         if self.zeros:
-            reasons = [f"in {self.flags[name]}, {_REASONS[name]}" for name in ZEROS if self.flags[name]]
-            twice = sum(self.flags[name] for name in ZEROS) - self.zeros
-            overlap = f" (two reasons in {twice})" if twice else ""
-            sentences.append(
-                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(reasons)}{overlap}. "
-                "Rank them by margin."
-            )
+            parts = [
+                f"in {self.reasons[reason]}, {' and '.join(_REASONS[name] for name in reason)}"
+                for reason in sorted(self.reasons, key=lambda reason: [ZEROS.index(name) for name in reason])
+            ]
+            sentences.append(f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(parts)}.")
         if self.not_judged:
             single, undefined = self.flags[SINGLE_CHUNKS], self.flags[ORDER_UNDEFINED]
             why = [f"{single} with one chunk against one"] * bool(single)
@@ -139,8 +144,8 @@ class FlagCounts:
 
 _REASONS: Final = {
     BELOW_GATE: "content and order together stay below 1",
-    ZERO_ORDER: "order earns no more than chance would",
-    ZERO_CONTENT: "content earns nothing",
+    ZERO_ORDER: "the order is no better than chance",
+    ZERO_CONTENT: "the texts share too little",
     ORDER_UNDEFINED: "order cannot be judged",
 }
 

@@ -30,9 +30,9 @@ class ScoreInfo(NamedTuple):
 #: Every score by its name in files, in the order of tables.
 SCORES: Final[dict[str, ScoreInfo]] = {
     "vcs": ScoreInfo("VCS", 0, 1, HEADLINE, "the whole: theme, content and order together"),
-    "margin": ScoreInfo("margin", -1, 1, HEADLINE, "SAS + NAS - 1: VCS is above 0 exactly where this is"),
+    "margin": ScoreInfo("margin", -1, 1, HEADLINE, "distance to the point where VCS becomes 0"),
     "gas": ScoreInfo("GAS", -1, 1, HEADLINE, "global theme: cosine of the two whole texts"),
-    "las": ScoreInfo("LAS", -1, 1, HEADLINE, "local content: F1 of LAS precision and LAS recall"),
+    "las": ScoreInfo("LAS", -1, 1, HEADLINE, "are the sentences found in the other text?"),
     "las_precision": ScoreInfo(
         "LAS precision", -1, 1, PART, "how well the generated chunks are found in the reference"
     ),
@@ -40,16 +40,16 @@ SCORES: Final[dict[str, ScoreInfo]] = {
         "LAS recall", -1, 1, PART, "how well the reference's chunks are found in the generated text"
     ),
     "sas": ScoreInfo("SAS", 0, 1, PART, "theme, scaled down by missing local content"),
-    "nas": ScoreInfo("NAS", 0, 1, HEADLINE, "order of events, regularised"),
-    "nas_f1": ScoreInfo("NAS F1", 0, 1, PART, "order before regularisation: F1 of NAS-D and NAS-L"),
-    "nas_d": ScoreInfo("NAS-D", 0, 1, PART, "order by distance from where chunks belong"),
+    "nas": ScoreInfo("NAS", 0, 1, HEADLINE, "order of events, less what chance would give"),
+    "nas_f1": ScoreInfo("NAS F1", 0, 1, PART, "order before chance is taken off"),
+    "nas_d": ScoreInfo("NAS-D", 0, 1, PART, "are matches near their expected place?"),
     "nas_d_precision": ScoreInfo("NAS-D precision", 0, 1, DETAIL, "NAS-D of the generated chunks"),
     "nas_d_recall": ScoreInfo("NAS-D recall", 0, 1, DETAIL, "NAS-D of the reference's chunks"),
-    "nas_l": ScoreInfo("NAS-L", 0, 1, PART, "order by the length of the matches' path"),
+    "nas_l": ScoreInfo("NAS-L", 0, 1, PART, "do matches move forward evenly?"),
     "nas_l_precision": ScoreInfo("NAS-L precision", 0, 1, DETAIL, "NAS-L of the generated chunks"),
     "nas_l_recall": ScoreInfo("NAS-L recall", 0, 1, DETAIL, "NAS-L of the reference's chunks"),
     "window_regularizer": ScoreInfo(
-        "regulariser", 0, 1, PART, "what a chance order would earn; 0 for texts of many chunks"
+        "regulariser", 0, 1, PART, "part of the order score that any order would get"
     ),
 }
 

@@ -160,10 +160,10 @@ def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) ->
 
 
 def position(chunk: Chunk) -> str:
-    """Describe where a chunk was expected and found, counting from 1: "expected at 4-5, found at 9 (+4)".
+    """Describe where a chunk stands and what it matches, counting from 1.
 
-    A repeated chunk names the chunk that it repeats: "repeats 3". A chunk without a counterpart was not found
-    anywhere, so the position of its match is given as "nearest: 9".
+    "stands where the reference has 4-5, means its 9" for a generated chunk, "the text has it at 9, not 4-5"
+    for one of the reference. A repeated chunk names what it repeats, one without a counterpart its nearest.
     """
     if chunk.repeats is not None:
         return f"repeats {chunk.repeats + 1}"
@@ -171,8 +171,10 @@ def position(chunk: Chunk) -> str:
         return f"nearest: {chunk.match + 1}"
     first, last = chunk.expected[0] + 1, chunk.expected[1]
     expected = str(first) if first == last else f"{first}-{last}"
-    text = f"expected at {expected}, found at {chunk.match + 1}"
-    return f"{text} ({chunk.offset:+d})" if chunk.offset else text
+    if chunk.verdict == COVERED:
+        return f"the text has it at {chunk.match + 1}{f', not {expected}' if chunk.offset else ''}"
+    stands = f"stands where the reference has {expected}, " if chunk.offset else ""
+    return f"{stands}means its {chunk.match + 1}"
 
 
 def describe_thresholds(thresholds: Thresholds) -> str:
