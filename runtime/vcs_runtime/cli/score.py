@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -18,6 +20,7 @@ from vcs_runtime.cli.inputs import (
     input_options,
     is_text_pair,
     keep_column,
+    markup_notice,
     one_pair,
     open_scorer,
     report_device,
@@ -38,15 +41,16 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import print_result, print_summary
+from vcs_runtime.cli.tables import print_end, print_result, print_summary, print_systems
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
-from vcs_runtime.jobs.pairs import InputPair, PairSource
+from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
+from vcs_runtime.util.progress import name_step, progress_bar
 
 _OUTPUTS = (".jsonl", ".ndjson", *TABLES)
 ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
@@ -63,6 +67,9 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 @click.option("--on-error", type=click.Choice(ON_ERROR), default=SKIP, show_default=True,
               help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
               "nothing, or end the job at the first one.")  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Print every score, with its standard deviation.")
+@click.option("--worst", type=click.IntRange(min=1), metavar="N",
+              help="Number of worst pairs of each system to name, with the reason.")  # fmt: skip
 @resume
 @overwrite
 @together(csv_safe, advanced=True)
@@ -89,6 +96,8 @@ def score(
     resume: bool,
     overwrite: bool,
     as_json: bool,
+    every: bool,
+    worst: int | None,
     on_error: str,
     source: InputOptions,
     runner: str,
@@ -129,32 +138,43 @@ def score(
             raise click.UsageError("--runner ray scores a file of PAIRS")
         if output is not None or on_error != SKIP:
             raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
-        context.exit(_score_pair(one_pair(files), config, options, as_json))
+        context.exit(_score_pair(one_pair(files), config, options, as_json, every))
     systems = systems_of(files[0] if files else None, source)
     targets = _targets(systems, output)
+    generated = chain.from_iterable(each.read() for each in systems.values())
+    markup_notice((pair.generated for pair in generated), options.clean)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     with ExitStack() as stack:
         if runner == "ray":  # whose machines open the bundle by its name
             score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
         else:
             score_file = partial(run.score_file, stack.enter_context(open_scorer(config)))
+        if len(systems) > 1:
+            stack.enter_context(progress_bar(sum(map(count_pairs, systems.values()))))
         summaries = {}
-        for name, each in systems.items():
-            job = JobFiles(targets[name], resume, overwrite, on_error, warn)
-            summaries[name] = summary = score_file(each, job, options)
-            _print(name if len(systems) > 1 else "", summary, as_json)
-    if as_json:
+        for number, (name, each) in enumerate(systems.items(), 1):
+            name_step(f"{number} of {len(systems)}: {name}")
+            job = JobFiles(targets[name], resume, overwrite, on_error, warn, worst=worst or 0)
+            summaries[name] = score_file(each, job, options)
+    if not as_json:
+        _print(summaries, every, [str(path) for path in targets.values() if path])
+    else:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
-def _print(system: str, summary: Summary, as_json: bool) -> None:
-    """Print the summary of a system, under its name if there are several; nothing if JSON follows."""
-    if not as_json:
-        click.echo(f"{printable(system)}\n" if system else "", nl=bool(system))
-        print_summary(summary)
-        click.echo(nl=bool(system))
+def _print(summaries: Mapping[str, Summary], every: bool, outputs: Sequence[str]) -> None:
+    """Print one table of several systems, or the scores of one, and what to report and to type next."""
+    if len(summaries) > 1:
+        print_systems(summaries)
+    for name, summary in summaries.items():
+        if every and len(summaries) > 1:
+            click.echo(f"\n{printable(name)}\n")
+        if every or len(summaries) == 1:
+            print_summary(summary, every)
+    files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl" if len(outputs) > 1 else "".join(outputs)
+    print_end(summaries, files and f"vcs-runtime {'compare' if len(summaries) > 1 else 'report'} {files}")
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
@@ -177,7 +197,8 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
     return {name: output / f"{name}.jsonl" for name in systems}
 
 
-def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool) -> int:
+def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool) -> int:
+    markup_notice([pair.generated], options.clean)
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
@@ -186,7 +207,7 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
     if as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
-        print_result(result)
+        print_result(result, every)
     return 0
 
 

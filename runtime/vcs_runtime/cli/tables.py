@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vcs_numba import strict_cap
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.flags import describe
+from vcs_runtime.scoring.flags import describe, reference_points, scores_to_report, what_to_report
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.score_table import ALL, PART, up_to
+from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
 from vcs_runtime.util.printable import printable
 
 
@@ -43,12 +45,12 @@ def _limited(out: Console) -> bool:
     return out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
 
 
-def print_result(result: Result) -> None:
-    """Print the scores of one pair, each with its meaning."""
+def print_result(result: Result, every: bool = False) -> None:
+    """Print the five scores of one pair, or every score, each with its meaning."""
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for name in up_to(PART, result.also):
+    for name in up_to(PART if every else HEADLINE, result.also):
         table.add_row(name, f"{getattr(result, name):.4f}", ALL[name].meaning)
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
@@ -62,20 +64,29 @@ def print_result(result: Result) -> None:
     out.print(f"\n{result.signature}", soft_wrap=True)
 
 
-def print_summary(summary: Summary) -> None:
-    """Print the mean, standard deviation and interval of every score of a job."""
+def print_summary(summary: Summary, every: bool = False) -> None:
+    """Print the mean and interval of the five scores, each with its meaning, or of every score."""
     statistics, judged = summary.statistics(), {}
-    headings = ["score", "mean", "sd", "95 % interval of the mean"]
+    headings = ["score", "mean", *["sd"] * every, "95 % interval"]
     if 0 < summary.counts.not_judged < summary.scored:
         judged = summary.statistics(judged=True)
         headings.append("mean of the judged")
     table = Table(*headings, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name in filter(statistics.__contains__, ALL):
+    if not every:
+        table.add_column("what it says")
+    names = statistics if every else up_to(HEADLINE, summary.also)
+    for name in filter(statistics.__contains__, [name for name in ALL if name in names]):
         s = statistics[name]
-        more = [f"{judged[name].mean:.4f}"] if judged else []
-        table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", f"{s.low:.4f} .. {s.high:.4f}", *more)
+        table.add_row(
+            name,
+            f"{s.mean:.4f}",
+            *[f"{s.sd:.4f}"] * every,
+            f"{s.low:.4f} .. {s.high:.4f}",
+            *([f"{judged[name].mean:.4f}"] if judged else []),
+            *[ALL[name].meaning] * (not every),
+        )
     out = console()
     out.print(table)
     if summary.failed:
@@ -83,10 +94,64 @@ def print_summary(summary: Summary) -> None:
         out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
     for sentence in summary.counts.sentences():
         prose(out, f"\n{sentence}")
-    fresh = summary.scored + summary.failed - summary.resumed
-    rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
-    resumed = f", {summary.resumed} of them before" if summary.resumed else ""
-    out.print(f"\n{summary.scored} scored, {summary.failed} failed{resumed}; {summary.seconds:.1f} s{rate}")
-    if len(summary.segmenters) > 1:
-        prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
-    out.print(summary.signature, soft_wrap=True)
+
+
+def print_systems(summaries: Mapping[str, Summary]) -> None:
+    """Print one row of means for each system, the best by the score to report first."""
+    columns = ("vcs", "margin", "gas", "las", "nas")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("system", overflow="fold")
+    for heading in (*(LABELS[name] for name in columns), "zeros", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    first = _to_report(summaries)[0]
+    means = {system: summary.statistics() for system, summary in summaries.items()}
+    for system in sorted(means, key=lambda name: -means[name][first].mean if means[name] else 2):
+        own, summary = means[system], summaries[system]
+        scores = [f"{own[name].mean:.3f}" if own else "-" for name in columns]
+        table.add_row(printable(system), *scores, str(summary.counts.zeros), str(summary.failed))
+    console().print(table)
+
+
+def print_end(summaries: Mapping[str, Summary], following: str) -> None:
+    """Print which score to report, what it compares with, the worst pairs, and how all was scored."""
+    out, every = console(), list(summaries.values())
+    if scored := sum(summary.scored for summary in every):
+        prose(out, f"\n{what_to_report(sum(summary.counts.zeros for summary in every), scored)}")
+    signatures = list(dict.fromkeys(summary.signature for summary in every))
+    if len(signatures) == 1 and (points := reference_points(signatures[0])):
+        prose(out, points)
+    if all("substitution" in summary.also for summary in every):
+        lowered = sum(summary.lowered() for summary in every)
+        prose(
+            out,
+            f"The margin was lowered (margin_strict) in {lowered} of {scored} pairs; "
+            f"a margin below {strict_cap(1.0):.2f} is never lowered.",
+        )
+    ranking = tuple(dict.fromkeys((*_to_report(summaries)[:1], "margin", "vcs", "gas")))
+    for system, summary in summaries.items():
+        for line in summary.worst(ranking):
+            name = f"{system} {line['id']}" if len(every) > 1 else line["id"]
+            why = _reason(line)
+            prose(out, f"worst: {name}, {ranking[0]} {line[ranking[0]]:.3f}{why and f': {why}'}")
+    failed, resumed = (sum(getattr(each, name) for each in every) for name in ("failed", "resumed"))
+    seconds = sum(each.seconds for each in every)
+    fresh = scored + failed - resumed
+    rate = f", {fresh / seconds:.1f} pairs/s" if fresh and seconds else ""
+    before = f", {resumed} of them before" if resumed else ""
+    out.print(f"\n{scored} scored, {failed} failed{before}; {seconds:.1f} s{rate}")
+    for summary in every:
+        if len(summary.segmenters) > 1:
+            prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
+    out.print("\n".join(signatures), soft_wrap=True)
+    if following:
+        out.print(f"next: {following}", soft_wrap=True)
+
+
+def _to_report(summaries: Mapping[str, Summary]) -> tuple[str, ...]:
+    counts = [summary.counts for summary in summaries.values()]
+    return scores_to_report(sum(each.zeros for each in counts), sum(each.scored for each in counts))
+
+
+def _reason(line: Mapping[str, Any]) -> str:
+    """Say why a pair scores as it does: the one place to change once explanations begin in plain words."""
+    return describe(line, int(line["n_ref"]), int(line["n_gen"]))

@@ -47,6 +47,8 @@ class JobFiles:
         Whether a terminal shows a progress bar.
     inputs
         Files that the job reads, none of which may be its output.
+    worst
+        Number of lines that the summary keeps for `Summary.worst`.
     """
 
     output: Path | None = None
@@ -56,6 +58,7 @@ class JobFiles:
     report: Callable[[str], None] = lambda message: None
     progress: bool = True
     inputs: Sequence[Path] = ()
+    worst: int = 0
 
     @classmethod
     def of(cls, value: JobFiles | Path | None) -> JobFiles:

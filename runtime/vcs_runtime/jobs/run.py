@@ -47,7 +47,7 @@ def run_blocks(
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(signature, failed_as=files.on_error)
+    summary = Summary(signature, failed_as=files.on_error, keep=files.worst)
 
     def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
         summary.add(record)
