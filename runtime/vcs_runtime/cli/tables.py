@@ -67,7 +67,7 @@ def print_result(result: Result, every: bool = False) -> None:
 def print_summary(summary: Summary, every: bool = False) -> None:
     """Print the mean and interval of the five scores, each with its meaning, or of every score."""
     statistics, judged = summary.statistics(), {}
-    headings = ["score", "mean", *["sd"] * every, "95 % interval"]
+    headings = ["score", "mean", *["sd"] * every, f"95 % interval{' of the mean' * every}"]
     if 0 < summary.counts.not_judged < summary.scored:
         judged = summary.statistics(judged=True)
         headings.append("mean of the judged")
