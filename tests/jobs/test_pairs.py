@@ -45,6 +45,10 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
         ("[1, 2]", "an object with reference and generated was expected, not list"),
         ('"text"', "not str"),
         ('{"reference": "a"}', "no 'generated'"),
+        (
+            '{"gt": "a"}',
+            "no 'reference' and no 'generated' (there is 'gt'): give --reference-key, --generated-key, --id-key",
+        ),
         ('{"generated": "a"}', "no 'reference'"),
         ("{}", "there is nothing"),
         (

@@ -59,7 +59,7 @@ def test_a_text_of_which_nothing_is_left_is_an_error_of_its_own(scorer: Scorer) 
 
 @pytest.mark.parametrize(
     ("clean", "says"),
-    [(["html"], "^clean must be one of 'markdown', 'think', 'list-numbers', not 'html'$"),
+    [(["html"], "^clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not 'html'$"),
      ("markdown", "^clean must be a sequence of names, not the string 'markdown'$")],
 )  # fmt: skip
 def test_unknown_names_are_refused_with_the_choice(clean: list[str] | str, says: str) -> None:
@@ -89,4 +89,4 @@ def test_commands_clean_what_they_are_told(tiny_bundle: Path, tmp_path: Path) ->
 def test_the_command_refuses_unknown_names(names: str) -> None:
     done = vcs("score", "pairs.jsonl", "--clean", names)
     assert done.code == 2
-    assert "clean must be one of 'markdown', 'think', 'list-numbers', not '" in done.stderr
+    assert "clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not '" in done.stderr

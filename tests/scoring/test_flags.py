@@ -11,7 +11,7 @@ from support.stories import story
 from vcs_numba import Params, Scores, score_similarity
 from vcs_runtime import Scorer
 from vcs_runtime.scoring import flags
-from vcs_runtime.scoring.flags import FlagCounts, describe, flags_of
+from vcs_runtime.scoring.flags import FlagCounts, describe, flags_of, reference_points
 
 #: Names of flags -> a similarity matrix and a GAS with which a pair has exactly these.
 CASES = {
@@ -104,3 +104,10 @@ def test_results_carry_flags_and_the_margin(scorer: Scorer) -> None:
     [failed] = scorer.score_many([("", "")])
     assert failed.flags == ()
     assert "flags" not in failed.to_dict()
+
+
+def test_reference_points_belong_to_the_settings_they_were_measured_with() -> None:
+    line = "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|emb:all-minilm-l6-v2@4e4b|long:window_mean/256"
+    assert "another film is -0.684" in reference_points(line)
+    for other in (line.replace("chunk:1", "chunk:3"), line.replace("minilm-l6", "x"), f"{line}|clean:think"):
+        assert reference_points(other) == ""

@@ -24,7 +24,7 @@ from vcs_runtime.text.stopwords import STOP_WORDS
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "must be a string, not NoneType"),
+        (None, "is null"),
         (5, "must be a string, not int"),
         (b"bytes", "must be a string, not bytes"),
         ("", "empty"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcs_runtime.text.markup import CLEANINGS, remove_markup
+from vcs_runtime.text.markup import CLEANINGS, markup_in, remove_markup
 
 PIECES = [*"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5", "<think>", "</think>", "1. ", "2. ", "Step 3: ", "**", "](", "```", "A man walks. "]  # fmt: skip
 marked = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
@@ -77,6 +77,20 @@ def test_marks_of_markdown_are_removed_and_their_words_stay(text: str, clean: st
 )  # fmt: skip
 def test_numbers_of_lists_are_removed_and_items_stand_apart(text: str, clean: str) -> None:
     assert remove_markup(text, ["list-numbers"]) == clean
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[00:12-00:18] A man walks. (1:05) He sits.", ["time-stamps"]),
+        ("1\n00:00:01,000 --> 00:00:03,500\nA man walks.", ["time-stamps"]),
+        ("<think>x</think>A **man** walks.", ["think", "markdown"]),
+        ("At 10:30 a man walks 2*3 steps.", []),
+    ],
+)
+def test_markup_is_named_and_time_stamps_are_removed(text: str, found: list[str]) -> None:
+    assert markup_in(text) == found
+    assert markup_in(remove_markup(text, found)) == []
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,6 +25,7 @@ from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, fi
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.text.markup import markup_in
 from vcs_runtime.util.reading import read_whole
 
 # Suffixes of files that hold more than one plain text.
@@ -80,6 +83,7 @@ class InputOptions:
     generated_key: tuple[str, ...]
     id_key: str | None
     duplicates: str
+    rows: str | None = None
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -116,6 +120,7 @@ input_options = combined("source", InputOptions, together(
     click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
     section="Input",
 ), together(
+    click.option("--rows", metavar="KEY", help="Key of a JSON object whose value is the list of rows."),
     click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
                  help="A second pair with one id: refuse the input, or call the pair id#2."),
     max_read_mb,
@@ -142,6 +147,11 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
         raise click.UsageError("--references and --predictions belong together")
     if len(files) < 2:
         return False
+    if not any(path.exists() for path in files) and any(" " in path.name for path in files):
+        raise click.UsageError(
+            "the arguments are files, and these look like texts: put each text into a file, then type "
+            "vcs-runtime score reference.txt generated.txt"
+        )
     if data := next((path for path in files if path.suffix.lower() in _DATA), None):
         raise click.UsageError(
             f"several files are the plain texts of one pair, and {data} is none: give one file of PAIRS, or "
@@ -163,7 +173,7 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
 def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
     """Return the pairs of each system, by the stem of its file or the name of its column."""
     if pairs is not None:
-        file = input_file(pairs, source.format)
+        file = input_file(pairs, source.format, source.rows)
         if not source.has_several_systems:
             return {pairs.stem: PairFile(file, source.keys, source.duplicates)}
         return {
@@ -171,13 +181,13 @@ def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource
             for name in source.generated_key
         }
     assert source.reference_file is not None  # `is_text_pair` was called before
-    reference_file = input_file(source.reference_file, source.format)
+    reference_file = input_file(source.reference_file, source.format, source.rows)
     references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
     systems: dict[str, PairSource] = {}
     for path in _files_of(source.prediction_files):
         if path.stem in systems:
             raise click.UsageError(f"--predictions: two files are called {path.stem!r}: rename one of them")
-        file = input_file(path, source.format)
+        file = input_file(path, source.format, source.rows)
         predictions = Texts(file, True, source.keys, source.duplicates)
         systems[path.stem] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
     return systems
@@ -191,10 +201,10 @@ def unmatched(source: PairSource) -> bool:
     return bool(problems)
 
 
-def input_file(path: Path, format: str | None) -> InputFile:
+def input_file(path: Path, format: str | None, rows: str | None = None) -> InputFile:
     """Return a file of the input; `-` is standard input, which is copied to a file as it is read twice."""
     if str(path) != "-":
-        return InputFile(path, format)
+        return InputFile(path, format, rows_key=rows)
     context = click.get_current_context()
     if context.meta.get(__name__):
         raise click.UsageError("standard input (-) can be read once only")
@@ -202,7 +212,21 @@ def input_file(path: Path, format: str | None) -> InputFile:
     with tempfile.NamedTemporaryFile(prefix="vcs-runtime-", delete=False) as copy:
         context.call_on_close(partial(Path(copy.name).unlink, missing_ok=True))
         shutil.copyfileobj(sys.stdin.buffer, copy)
-    return InputFile(Path(copy.name), format, "standard input")
+    return InputFile(Path(copy.name), format, "standard input", rows)
+
+
+def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
+    """Name on standard error what generated texts have that is probably not meant, with what removes it."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(["texts", *(markup_in(text) if isinstance(text, str) else ())])
+    if found := [name for name in _MARKUP if counts[name] and name not in cleaned]:
+        shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in found)
+        clean = ",".join([*cleaned, *found])
+        warn(f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean {clean}")
+
+
+_MARKUP = {"time-stamps": "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
 
 
 def one_pair(files: Sequence[Path]) -> InputPair:

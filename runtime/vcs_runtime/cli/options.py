@@ -369,7 +369,7 @@ _SCORING = (together(
 ), together(
     click.option("--clean", metavar="NAMES",
                  help="Comma-separated list of what is removed from all texts first: markdown, think "
-                 "(reasoning in <think> tags), list-numbers. [default: nothing]"),
+                 "(reasoning in <think> tags), list-numbers, time-stamps. [default: nothing]"),
     click.option("--params", type=_ParamsFile(), default=FileParams(), metavar="FILE.toml",
                  help=f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table "
                  f"[thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default: none]"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -18,6 +20,7 @@ from vcs_runtime.cli.inputs import (
     input_options,
     is_text_pair,
     keep_column,
+    markup_notice,
     one_pair,
     open_scorer,
     report_device,
@@ -38,15 +41,16 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import print_result, print_summary, print_systems, print_worst
+from vcs_runtime.cli.tables import Seen, print_end, print_result, print_summary, print_systems, worst_first
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
-from vcs_runtime.jobs.pairs import InputPair, PairSource
+from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import unwritable
 from vcs_runtime.util.printable import printable
+from vcs_runtime.util.progress import name_step, progress_bar
 
 _OUTPUTS = (".jsonl", ".ndjson", *TABLES)
 ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
@@ -60,12 +64,12 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
 )
-@click.option("--all", "every", is_flag=True, help="Print all scores; of several systems a table of each.")
-@click.option("--worst", type=click.IntRange(min=1), metavar="N",
-              help="Name the N worst pairs of each system, with a reason.")  # fmt: skip
 @click.option("--on-error", type=click.Choice(ON_ERROR), default=SKIP, show_default=True,
               help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
               "nothing, or end the job at the first one.")  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Print every score, with its standard deviation.")
+@click.option("--worst", type=click.IntRange(min=1), metavar="N",
+              help="Number of worst pairs of each system to name, with the reason.")  # fmt: skip
 @resume
 @overwrite
 @together(csv_safe, advanced=True)
@@ -129,13 +133,16 @@ def score(
         raise click.UsageError("--actors and --address belong to --runner ray")
     if output is None and (resume or overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
-    if worst and (runner == "ray" or texts or as_json):
-        raise click.UsageError("--worst lists pairs of PAIRS that this process scores; not with --json")
     if texts:
-        _check_texts(output, on_error, runner)
+        if runner == "ray":
+            raise click.UsageError("--runner ray scores a file of PAIRS")
+        if output is not None or on_error != SKIP:
+            raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
         context.exit(_score_pair(one_pair(files), config, options, as_json, every))
     systems = systems_of(files[0] if files else None, source)
     targets = _targets(systems, output)
+    generated = chain.from_iterable(each.read() for each in systems.values())
+    markup_notice((pair.generated for pair in generated), options.clean)
     problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
     with ExitStack() as stack:
         if runner == "ray":  # whose machines open the bundle by its name
@@ -143,40 +150,38 @@ def score(
         else:
             scorer = stack.enter_context(open_scorer(config))
             score_file = partial(run.score_file, scorer)
+        if len(systems) > 1:
+            stack.enter_context(progress_bar(sum(map(count_pairs, systems.values()))))
         summaries = {}
         for number, (name, each) in enumerate(systems.items(), 1):
-            what = f"{number} of {len(systems)}: {printable(name)}" if len(systems) > 1 else ""
-            job = JobFiles(targets[name], resume, overwrite, on_error, warn, what=what)
+            name_step(f"{number} of {len(systems)}: {name}")
+            job = JobFiles(targets[name], resume, overwrite, on_error, warn, worst=worst or 0)
             summaries[name] = score_file(each, job, options)
-        if not as_json:
-            _print(summaries, every)
-        for name, each in systems.items() if worst else ():
-            print_worst(name, run.worst_pairs(scorer, each, options, worst or 0))
-        if output is not None and len(systems) > 1 and not as_json:
-            click.echo(f"next: vcs-runtime compare {Path(output) / '*.jsonl'}")
-    if as_json:
+        ranking, seen = worst_first(summaries), {}
+        for name, each in systems.items() if worst and runner != "ray" else ():
+            chosen = {line["id"] for line in summaries[name].worst(ranking)}
+            seen[name] = run.conclusions(scorer, each, options, chosen)
+    if not as_json:
+        _print(summaries, seen, every, [str(path) for path in targets.values() if path])
+    else:
         found = {name: summary.to_dict() for name, summary in summaries.items()}
         click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
-def _check_texts(output: str | None, on_error: str, runner: str) -> None:
-    """Raise UsageError for options that do not belong to one pair of text files."""
-    if runner == "ray":
-        raise click.UsageError("--runner ray scores a file of PAIRS")
-    if output is not None or on_error != SKIP:
-        raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
-
-
-def _print(summaries: Mapping[str, Summary], every: bool) -> None:
-    """Print the summary of one system, or a table of several, after that of each with `every`."""
-    for name, summary in summaries.items() if every or len(summaries) == 1 else ():
-        several = len(summaries) > 1
-        click.echo(f"{printable(name)}\n" if several else "", nl=several)
-        print_summary(summary, every)
-        click.echo(nl=several)
+def _print(summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: Sequence[str]) -> None:
+    """Print one table of several systems, or the scores of one, and what to report and to type next."""
     if len(summaries) > 1:
         print_systems(summaries)
+    for name, summary in summaries.items():
+        if every and len(summaries) > 1:
+            click.echo(f"\n{printable(name)}\n")
+        if every or len(summaries) == 1:
+            print_summary(summary, every)
+    files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl" if len(outputs) > 1 else "".join(outputs)
+    print_end(
+        summaries, seen, files and f"vcs-runtime {'compare' if len(summaries) > 1 else 'report'} {files}"
+    )
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
@@ -200,6 +205,7 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
 
 
 def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool) -> int:
+    markup_notice([pair.generated], options.clean)
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:

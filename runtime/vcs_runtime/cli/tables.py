@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vcs_runtime.jobs.pairs import InputPair
+from vcs_numba import strict_cap
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.explanation import Explanation
-from vcs_runtime.scoring.flags import FlagCounts, describe, scores_to_report, what_to_report
+from vcs_runtime.scoring.flags import describe, reference_points, scores_to_report, what_to_report
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
 from vcs_runtime.util.printable import printable
+
+Seen = Mapping[str, Mapping[str | int, str]]
 
 
 class _Console(Console):
@@ -46,8 +47,8 @@ def _limited(out: Console) -> bool:
     return out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
 
 
-def print_result(result: Result, every: bool) -> None:
-    """Print the scores of one pair, each with its meaning: the five that are read, or all."""
+def print_result(result: Result, every: bool = False) -> None:
+    """Print the five scores of one pair, or every score, each with its meaning."""
     assert result.scores is not None
     table = Table("score", "value", "what it says", box=None, pad_edge=False)
     table.columns[1].justify = "right"
@@ -57,86 +58,105 @@ def print_result(result: Result, every: bool) -> None:
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
         prose(out, f"{reason}\n")
     out.print(table)
-    _name_the_rest(out, every)
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
         out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
+    if result.segmenter:
+        out.print(f"; cut by {result.segmenter}", end="")
     out.print(f"\n{result.signature}", soft_wrap=True)
 
 
-def print_summary(summary: Summary, every: bool) -> None:
-    """Print the means of a job with intervals: of the five scores that are read, or of all."""
-    statistics = summary.statistics()
-    headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
+def print_summary(summary: Summary, every: bool = False) -> None:
+    """Print the mean and interval of the five scores, each with its meaning, or of every score."""
+    statistics, judged = summary.statistics(), {}
+    headings = ["score", "mean", *["sd"] * every, f"95 % interval{' of the mean' * every}"]
+    if 0 < summary.counts.not_judged < summary.scored:
+        judged = summary.statistics(judged=True)
+        headings.append("mean of the judged")
     table = Table(*headings, box=None, pad_edge=False)
-    for column in table.columns[1 : 3 + every]:
+    for column in table.columns[1:]:
         column.justify = "right"
-    for name in filter(statistics.__contains__, ALL):
-        s, interval = statistics[name], "{:.4f} .. {:.4f}" if every else "{:.3f} .. {:.3f}"
-        if every:
-            table.add_row(name, f"{s.mean:.4f}", f"{s.sd:.4f}", interval.format(s.low, s.high))
-        elif ALL[name].level == HEADLINE:
-            table.add_row(name, f"{s.mean:.3f}", interval.format(s.low, s.high), ALL[name].meaning)
+    if not every:
+        table.add_column("what it says")
+    names = statistics if every else up_to(HEADLINE, summary.also)
+    for name in filter(statistics.__contains__, [name for name in ALL if name in names]):
+        s = statistics[name]
+        table.add_row(
+            name,
+            f"{s.mean:.4f}",
+            *[f"{s.sd:.4f}"] * every,
+            f"{s.low:.4f} .. {s.high:.4f}",
+            *([f"{judged[name].mean:.4f}"] if judged else []),
+            *[ALL[name].meaning] * (not every),
+        )
     out = console()
     out.print(table)
-    _name_the_rest(out, every)
     if summary.failed:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
         out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
-    _print_zeros(out, summary.counts)
-    if 0 < summary.counts.not_judged < summary.scored:
-        judged = summary.statistics(judged=True)["vcs"].mean
-        prose(out, f"The mean VCS of the others is {judged:.3f}.")
-    fresh = summary.scored + summary.failed - summary.resumed
-    rate = f", {fresh / summary.seconds:.1f} pairs/s" if fresh and summary.seconds else ""
-    resumed = f", {summary.resumed} of them before" if summary.resumed else ""
-    out.print(f"\n{summary.scored} scored, {summary.failed} failed{resumed}; {summary.seconds:.1f} s{rate}")
-    if len(summary.segmenters) > 1:
-        prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
-    out.print(summary.signature, soft_wrap=True)
+    for sentence in summary.counts.sentences():
+        prose(out, f"\n{sentence}")
 
 
 def print_systems(summaries: Mapping[str, Summary]) -> None:
-    """Print the means of several systems in one table, the best first, and which of them to report."""
-    counts = FlagCounts()
-    for summary in summaries.values():
-        counts += summary.counts
-    first = scores_to_report(counts.zeros, counts.scored)[0]
-    means = {name: summary.statistics() for name, summary in summaries.items()}
-    names = up_to(HEADLINE, set.intersection(*(set(summary.also) for summary in summaries.values())))
-    table = Table("system", *(LABELS[name] for name in names), "zeros", "failed", box=None, pad_edge=False)
-    table.columns[0].overflow = "fold"
-    for column in table.columns[1:]:
-        column.justify, column.no_wrap = "right", True
-    for name in sorted(summaries, key=lambda name: -means[name][first].mean if means[name] else 1):
-        values = [f"{means[name][score].mean:.3f}" if means[name] else "" for score in names]
-        summary = summaries[name]
-        table.add_row(printable(name), *values, str(summary.counts.zeros), str(summary.failed))
-    out = console()
-    out.print(table)
-    _print_zeros(out, counts)
-    signatures = {name: summary.signature for name, summary in summaries.items()}
-    mix = Mix({name: summary.segmenters for name, summary in summaries.items()})
-    if len(mix.names) > 1:
-        prose(out, " ".join(mix.sentences(signatures)))
-    for line in dict.fromkeys(signatures.values()):
-        out.print(line, soft_wrap=True)
+    """Print one row of means for each system, the best by the score to report first."""
+    columns = ("vcs", "margin", "gas", "las", "nas")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("system", overflow="fold")
+    for heading in (*(LABELS[name] for name in columns), "zeros", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    first = _to_report(summaries)[0]
+    means = {system: summary.statistics() for system, summary in summaries.items()}
+    for system in sorted(means, key=lambda name: -means[name][first].mean if means[name] else 2):
+        own, summary = means[system], summaries[system]
+        scores = [f"{own[name].mean:.3f}" if own else "-" for name in columns]
+        table.add_row(printable(system), *scores, str(summary.counts.zeros), str(summary.failed))
+    console().print(table)
 
 
-def print_worst(system: str, pairs: Sequence[tuple[InputPair, Explanation]]) -> None:
-    """Print the worst pairs, each with its margin and what one can see."""
-    out = console()
-    out.print(f"\nlowest margin, {printable(system)}:")
-    for pair, explanation in pairs:
-        prose(out, f"{printable(pair.name)}  {explanation.scores.margin:.3f}  {explanation.conclusion}")
+def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> None:
+    """Print which score to report, what it compares with, the worst pairs, and how all was scored.
+
+    `seen` holds what one can see in the worst pairs, where that is known, by system and id.
+    """
+    out, every = console(), list(summaries.values())
+    if scored := sum(summary.scored for summary in every):
+        prose(out, f"\n{what_to_report(sum(summary.counts.zeros for summary in every), scored)}")
+    signatures = list(dict.fromkeys(summary.signature for summary in every))
+    if len(signatures) == 1 and (points := reference_points(signatures[0])):
+        prose(out, points)
+    if all("substitution" in summary.also for summary in every):
+        lowered = sum(summary.lowered() for summary in every)
+        prose(
+            out,
+            f"The margin was lowered (margin_strict) in {lowered} of {scored} pairs; "
+            f"a margin below {strict_cap(1.0):.2f} is never lowered.",
+        )
+    ranking = worst_first(summaries)
+    for system, summary in summaries.items():
+        for line in summary.worst(ranking):
+            name = f"{system} {line['id']}" if len(every) > 1 else line["id"]
+            why = seen.get(system, {}).get(line["id"]) or describe(line, line["n_ref"], line["n_gen"])
+            prose(out, f"worst: {printable(name)}, {ranking[0]} {line[ranking[0]]:.3f}{why and f': {why}'}")
+    failed, resumed = (sum(getattr(each, name) for each in every) for name in ("failed", "resumed"))
+    seconds = sum(each.seconds for each in every)
+    fresh = scored + failed - resumed
+    rate = f", {fresh / seconds:.1f} pairs/s" if fresh and seconds else ""
+    before = f", {resumed} of them before" if resumed else ""
+    out.print(f"\n{scored} scored, {failed} failed{before}; {seconds:.1f} s{rate}")
+    for summary in every:
+        if len(summary.segmenters) > 1:
+            prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
+    out.print("\n".join(signatures), soft_wrap=True)
+    if following:
+        out.print(f"next: {following}", soft_wrap=True)
 
 
-def _print_zeros(out: Console, counts: FlagCounts) -> None:
-    """Print how many pairs have a VCS of 0, why, and which scores to report."""
-    if counts.scored:
-        prose(out, f"\n{' '.join([*counts.sentences(), what_to_report(counts.zeros, counts.scored)])}")
+def worst_first(summaries: Mapping[str, Summary]) -> tuple[str, ...]:
+    """Return the scores that rank pairs: the one to report, then others where it is equal."""
+    return tuple(dict.fromkeys((_to_report(summaries)[0], "margin", "vcs", "gas")))
 
 
-def _name_the_rest(out: Console, every: bool) -> None:
-    if not every:
-        prose(out, "--all prints the parts of these scores.", "dim")
+def _to_report(summaries: Mapping[str, Summary]) -> tuple[str, ...]:
+    counts = [summary.counts for summary in summaries.values()]
+    return scores_to_report(sum(each.zeros for each in counts), sum(each.scored for each in counts))

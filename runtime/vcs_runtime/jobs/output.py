@@ -47,8 +47,8 @@ class JobFiles:
         Whether a terminal shows a progress bar.
     inputs
         Files that the job reads, none of which may be its output.
-    what
-        What the progress bar calls the job, in place of the usual.
+    worst
+        Number of lines that the summary keeps for `Summary.worst`.
     """
 
     output: Path | None = None
@@ -58,7 +58,7 @@ class JobFiles:
     report: Callable[[str], None] = lambda message: None
     progress: bool = True
     inputs: Sequence[Path] = ()
-    what: str = ""
+    worst: int = 0
 
     @classmethod
     def of(cls, value: JobFiles | Path | None) -> JobFiles:

@@ -107,7 +107,9 @@ class PairFile:
     def read(self) -> Iterator[InputPair]:
         """Read the pairs, in order. Raises InputError that names the place."""
         references, generated, id_key = self.keys.of(self.file)
-        needed = (*references, generated, *((id_key,) if self.keys.id else ()), *self.keys.keep)
+        needed = dict.fromkeys(self.keys.keep, "--keep-column")
+        needed |= {id_key: "--id-key"} if self.keys.id else {}
+        needed = dict.fromkeys(references, "--reference-key") | {generated: "--generated-key"} | needed
 
         def pick(names: list[str], place: str) -> list[str]:
             refuse_missing(needed, names, f"{place}: no column", ())
@@ -121,7 +123,7 @@ class PairFile:
         except (RowError, OSError) as error:
             raise self.file.error(error) from None
 
-    def _pair(self, place: str, row: Any, needed: Sequence[str]) -> InputPair:
+    def _pair(self, place: str, row: Any, needed: Mapping[str, str]) -> InputPair:
         references, generated, id_key = self.keys.of(self.file)
         if not isinstance(row, dict):
             names = " and ".join((*references, generated))
@@ -181,13 +183,16 @@ def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
     return pair if count == 1 else replace(pair, id=f"{pair.id}#{count}")
 
 
-def refuse_missing(needed: Sequence[str], names: Any, begins: str, by_id: tuple[str, ...]) -> None:
-    """Raise RowError if a needed key is not among those that are there."""
-    for key in needed:
-        if key not in names:
-            texts = bool(by_id) and set(names) == set(by_id)
-            hint = "; texts by id belong to --references and --predictions" if texts else ""
-            raise RowError(f"{begins} {key!r} (there is {quoted(names)}{hint})")
+def refuse_missing(needed: Mapping[str, str], names: Any, begins: str, by_id: tuple[str, ...]) -> None:
+    """Raise RowError that names all needed keys that are not there, with the options that rename them."""
+    if missing := [key for key in needed if key not in names]:
+        if by_id and set(names) == set(by_id):
+            hint = "; texts by id belong to --references and --predictions)"
+        else:
+            options = list(dict.fromkeys(needed[key] for key in missing))
+            options += ["--id-key"] * ("id" not in names and "--id-key" not in options)
+            hint = f"): give {', '.join(options)}"
+        raise RowError(f"{begins} {' and no '.join(map(repr, missing))} (there is {quoted(names)}{hint}")
 
 
 def checked_id(name: Any, place: str, key: str) -> str | int | None:

@@ -127,8 +127,7 @@ def run_resumable(
                 done += first
                 each(item, record, True)
             output.end_last_line(begins, known=done > 0)
-        name = {"what": files.what} if files.what else {}
-        advance = stack.enter_context(bar(total, done=done, enabled=files.progress, **name))
+        advance = stack.enter_context(bar(total, done=done, enabled=files.progress))
         for block in work(remaining):
             if output:
                 output.append(record for _, record in block)

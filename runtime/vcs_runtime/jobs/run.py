@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from heapq import nsmallest
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.explanation import Explanation, explain
+from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
 from vcs_runtime.scoring.scorer import Scorer
@@ -39,18 +38,17 @@ def score_file(
     return run_blocks(score, source, JobFiles.of(files), scorer.signature_for(options))
 
 
-def worst_pairs(
-    scorer: Scorer, source: PairSource, options: Options, count: int
-) -> list[tuple[InputPair, Explanation]]:
-    """Explain the pairs with the lowest margin, the lowest one first, after all pairs were scored."""
-    blocks = chain.from_iterable(scorer.stream(source.read(), attrgetter("texts"), options))
-    scored = (
-        (result.margin, n, pair, result, evidence)
-        for n, (pair, result, evidence) in enumerate(blocks)
+def conclusions(
+    scorer: Scorer, source: PairSource, options: Options, names: Collection[str | int]
+) -> dict[str | int, str]:
+    """Return what one can see in the pairs of these names."""
+    chosen = (pair for pair in source.read() if pair.name in names)
+    blocks = chain.from_iterable(scorer.stream(chosen, attrgetter("texts"), options))
+    return {
+        pair.name: explain(result, evidence, options.params).conclusion
+        for pair, result, evidence in blocks
         if evidence
-    )
-    worst = nsmallest(count, scored, key=itemgetter(0, 1))
-    return [(pair, explain(result, evidence, options.params)) for _, _, pair, result, evidence in worst]
+    }
 
 
 def run_blocks(
@@ -64,7 +62,7 @@ def run_blocks(
     total = count_pairs(source)
     if not total:
         raise InputError(f"{source}: it holds no pairs")
-    summary = Summary(signature, failed_as=files.on_error)
+    summary = Summary(signature, failed_as=files.on_error, keep=files.worst)
 
     def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
         summary.add(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class Summary:
     seconds: float = 0.0
     segmenters: Counter[str] = field(default_factory=Counter)
     counts: FlagCounts = field(default_factory=FlagCounts)
+    keep: int = 0  # lines for `worst`
+    _lines: list[Mapping[str, Any]] = field(default_factory=list)
     _columns: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _EVERY})
     _judged: bytearray = field(default_factory=bytearray)
     _with: Counter[str] = field(default_factory=Counter)
@@ -76,6 +78,10 @@ class Summary:
             return
         if name := record.get("segmenter"):
             self.segmenters[name] += 1
+        self._lines += [record] * bool(self.keep)
+        if len(self._lines) > 8 * self.keep:  # whichever score will rank them
+            worst = [*self.worst(("vcs", "margin", "gas")), *self.worst(("margin", "vcs", "gas"))]
+            self._lines = [line for line in self._lines if any(line is other for other in worst)]
         self._with.update(score_table.metrics_in(record))
         self._count(record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
 
@@ -83,6 +89,15 @@ class Summary:
         for name, column in self._columns.items():
             column.append(float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan)))
         self._judged.append(judged)
+
+    def lowered(self) -> int:
+        """Count the pairs whose margin the replaced words lowered."""
+        margin, strict = (np.frombuffer(self._columns[name]) for name in ("margin", "margin_strict"))
+        return int((strict < margin).sum())
+
+    def worst(self, ranking: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the `keep` worst lines by these scores; equal ones in the order of the input."""
+        return sorted(self._lines, key=lambda line: [line[name] for name in ranking])[: self.keep]
 
     def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
         """Compute the statistics of every score, by its name; empty if there are no pairs."""

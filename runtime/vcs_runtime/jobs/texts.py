@@ -50,7 +50,7 @@ class Texts:
                 if not isinstance(row, dict):
                     raise RowError(f"{place}: a text with an id was expected, not {type(row).__name__}")
                 if row.get(id_key) is None:
-                    raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)})")
+                    raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
                 name = checked_id(row[id_key], place, id_key)
                 kept = kept_of(row, [key for key in self.keys.keep if key in row])
                 texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
@@ -107,6 +107,11 @@ class MatchedFiles:
         found = predictions.by_id()
         self.missing = [name for name in references if name not in found]
         self.superfluous = [name for name in found if name not in references]
+        if len(self.missing) == len(references):
+            raise InputError(
+                f"{self}: no id in common with {reference_file}: "
+                f"{_some(self.superfluous)} here, {_some(self.missing)} there"
+            )
         self._ids = len(references)
         self._pairs: list[InputPair] = []
         for number, (name, reference) in enumerate(references.items(), 1):

@@ -43,6 +43,25 @@ def what_to_report(zeros: int, pairs: int) -> str:
     return "VCS is 0 for at most half of all pairs: report VCS and margin."
 
 
+# Mean margins of the default model: docs/guide/reading-scores.md has them from benchmarks/results.
+_ANOTHER_FILM, _SAME_FILM = -0.684, 0.717
+_MEASURED: Final = {"def": "1.0.0", "chunk": "1", "lct": "0", "ctx": "0.6/4", "long": "window_mean/256"}
+_MEASURED_FIELDS: Final = {*_MEASURED, "seg", "cut", "emb", "prec", "engine", "v"}
+
+
+def reference_points(signature: str) -> str:
+    """Return the margins to compare with, as a sentence; "" unless they were measured with these settings."""
+    fields = dict(field.split(":", 1) for field in signature.split("|") if ":" in field)
+    embedder = fields.get("emb", "").partition("@")[0]
+    same = embedder == "all-minilm-l6-v2" and _MEASURED.items() <= fields.items()
+    if not same or {*fields} - _MEASURED_FIELDS:
+        return ""
+    return (
+        "For comparison, with these settings: the mean margin of texts about another film is "
+        f"{_ANOTHER_FILM}, of another description of the same film {_SAME_FILM}."
+    )
+
+
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
     """Return the flags of a pair, facts that its scores do not show: keys of `FLAGS`, in their order.
 

@@ -18,6 +18,8 @@ _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def check_text(text: object, name: str) -> str:
     """Return a text that can be scored; raises TextError, which starts with `name`."""
+    if text is None:
+        raise TextError(f"{name}: is null")
     if not isinstance(text, str):
         raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:

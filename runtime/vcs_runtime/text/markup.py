@@ -1,4 +1,4 @@
-"""Cleaning of model output: reasoning, Markdown, numbers of lists (docs/reference/vcs.md, section 1).
+"""Cleaning of model output, from reasoning to time stamps (docs/reference/vcs.md, section 1).
 
 Every pattern is anchored or has possessive, disjoint parts, so that hostile texts take linear time.
 """
@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 #: What can be cleaned away, in the order of signatures.
-CLEANINGS: Final = ("markdown", "think", "list-numbers")
+CLEANINGS: Final = ("markdown", "think", "list-numbers", "time-stamps")
 
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
 
@@ -19,6 +19,7 @@ _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
 _LINE_MARKS = frozenset("#*_-+=|>`~[•‣⁃◦▪●○")
 _HEADING = re.compile(r"(?:#{1,6}(?:\s++|$))++")
 _CLOSING_MARKS = re.compile(r"(?<![#\s])\s++#++$")
+_MARKDOWN = re.compile(r"^(?:#{1,6} |[-*+] |`{3})|\*\*\S", re.MULTILINE)
 _TITLE = re.compile(r"(\*\*|__)(?=\S)[^*_]++\1:?")
 _BULLET = re.compile(r"(?:[•‣⁃◦▪●○]\s*+|[-*+](?:\s++|$))++")
 _FENCE = re.compile(r"`{3,}+\s*+[\w+#.-]*+|~{3,}+")
@@ -44,6 +45,13 @@ _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
 _WITHIN = re.compile(rf"(?<=[{_ENDS}])[^\S\n]++{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 _ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|(?<=[{_ENDS}])[^\S\n]++){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 
+_TIME = r"(?:\d{1,2}:)?\d{1,2}:\d\d(?:[.,]\d{1,3})?"
+_STAMP = re.compile(
+    rf"^(?:\d{{1,5}}[^\S\n]?\n)?{_TIME} ?--> ?{_TIME}[^\S\n]*+$"
+    rf"|[\[(]{_TIME}(?: ?(?:-->|[-–—]|to) ?{_TIME})?[\])]:?",
+    re.MULTILINE,
+)
+
 # One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of a model:
 # it loses every character that these patterns need.
 _ROUNDS = 8
@@ -51,11 +59,12 @@ _MARKS = {
     "markdown": re.compile(r"[-*_`~#|>\[\]+=•‣⁃◦▪●○]"),
     "think": re.compile("<"),
     "list-numbers": re.compile(r"\d"),
+    "time-stamps": re.compile(r"\d"),
 }
 
 
 def remove_markup(text: str, cleanings: Collection[str]) -> str:
-    """Remove reasoning, Markdown formatting and numbers of lists, as `cleanings` name them; "" may remain."""
+    """Remove reasoning, Markdown, list numbers and time stamps, as `cleanings` name them; "" may remain."""
     for _ in range(_ROUNDS):
         cleaned = text
         if "think" in cleanings:
@@ -64,12 +73,20 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
             cleaned = _without_markdown(cleaned)
         if "list-numbers" in cleanings:
             cleaned = _without_list_numbers(cleaned)
+        if "time-stamps" in cleanings:
+            cleaned = _STAMP.sub("", cleaned)
         if cleaned == text:
             return text
         text = cleaned.strip()
     for name in cleanings:
         text = _MARKS[name].sub("", text)
     return text.strip()
+
+
+def markup_in(text: str) -> list[str]:
+    """Return what was probably not meant to be scored: names of `CLEANINGS`."""
+    marks = _STAMP.search(text), _THINK.search(text), _MARKDOWN.search(text)
+    return [name for name, found in zip(("time-stamps", "think", "markdown"), marks, strict=True) if found]
 
 
 def _without_think(text: str) -> str:

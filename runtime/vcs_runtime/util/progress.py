@@ -1,4 +1,4 @@
-"""Progress bars on standard error: rate and remaining time on a terminal, nothing when piped.
+"""Progress bars on standard error: rate and remaining time on a terminal, a line every 30 seconds elsewhere.
 
 A bar counts finished units. Work that finishes many units at a time reports its parts with `report_part`, so
 that the bar moves meanwhile. A bar within the block of another moves that one, so that a job has one bar.
@@ -6,21 +6,30 @@ that the bar moves meanwhile. A bar within the block of another moves that one, 
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
+from vcs_runtime.util.printable import printable
+
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
+
+
+#: Seconds between two lines where there is no terminal.
+EVERY: Final = 30.0
 
 
 class _Bar:
     """The bar that is open: several threads may move it."""
 
     def __init__(self, done: int, bars: Progress, task: TaskID) -> None:
-        self.finished = self._shown = float(done)
+        self.finished = self._shown = self._first = float(done)
+        self._began = self._said = time.monotonic()
         self._bars, self._task = bars, task
         self._lock = threading.Lock()
 
@@ -28,6 +37,19 @@ class _Bar:
         with self._lock:
             self._shown = max(self._shown, position)  # never backwards, if the same units are worked on twice
             self._bars.update(self._task, completed=self._shown)
+            if self._bars.disable and time.monotonic() - self._said > EVERY:
+                self._said = time.monotonic()
+                self._say(self._bars.tasks[0])
+
+    def _say(self, task: Task) -> None:
+        seconds = (
+            (self._said - self._began) / max(self._shown - self._first, 1e-9) * (task.total - self._shown)
+        )
+        print(
+            f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {task.total:.0f}, "
+            f"about {seconds / 60:.0f} min left",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
     def advance(self, count: int) -> None:
         self.finished += count
@@ -37,7 +59,8 @@ class _Bar:
         """Advance by units that were finished before, which say nothing about the rate."""
         with self._lock:
             self.finished += count
-            self._shown = max(self._shown, self.finished)
+            self._shown = self._first = max(self._shown, self.finished)
+            self._began = time.monotonic()
             self._bars.reset(self._task, completed=int(self._shown))
 
     def rename(self, what: str) -> None:
@@ -99,7 +122,6 @@ def progress_bar(
         MofNCompleteColumn,
         Progress,
         ProgressColumn,
-        Task,
         TextColumn,
         TimeRemainingColumn,
     )

@@ -48,6 +48,7 @@ class InputFile:
     path: Path
     format: str | None = None  # one of `FORMATS`; None: by the suffix
     name: str = ""  # what errors call it; "": its path
+    rows_key: str | None = None  # the key of a JSON object that holds the rows
 
     def __str__(self) -> str:
         return self.name or str(self.path)
@@ -70,7 +71,7 @@ class InputFile:
             found: Any = read_jsonl(self.path, name=self, unique=True)
             yield from ((f"line {number}", row) for number, row in found)
         elif kind == "json":
-            yield from read_json_entries(self.path, id_key, self)
+            yield from read_json_entries(self.path, id_key, self, self.rows_key)
         elif kind == "lines":
             yield from read_lines(self.path, id_key)
         elif kind == "parquet":

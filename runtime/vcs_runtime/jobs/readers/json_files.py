@@ -8,13 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
 from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
 
 
-def read_json_entries(path: Path, id_key: str, name: object) -> Iterator[Row]:
-    """Read an array of objects or texts, or an object of texts or objects by id."""
+def read_json_entries(path: Path, id_key: str, name: object, key: str | None = None) -> Iterator[Row]:
+    """Read an array of objects or texts, or an object of texts or objects by id; or what `key` has of it."""
     value = _load(path, name)
+    if key is not None:
+        if not (isinstance(value, dict) and key in value):
+            raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
+        value = value[key]
+    elif isinstance(value, dict):
+        for rows, entries in value.items():
+            if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
+                raise RowError(
+                    f"an object with {quoted(value)}; {rows!r} is a list of {len(entries)} objects: "
+                    f"--rows {rows}"
+                )
     if isinstance(value, dict):
         value = [
             {id_key: key, **entry} if isinstance(entry, dict) else {id_key: key, TEXT: entry}
