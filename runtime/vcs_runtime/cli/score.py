@@ -174,7 +174,11 @@ def _print(summaries: Mapping[str, Summary], every: bool, outputs: Sequence[str]
         if every or len(summaries) == 1:
             print_summary(summary, every)
     files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl" if len(outputs) > 1 else "".join(outputs)
-    print_end(summaries, files and f"vcs-runtime {'compare' if len(summaries) > 1 else 'report'} {files}")
+    print_end(
+        summaries,
+        files
+        and f"vcs-runtime {f'compare {files}' if len(summaries) > 1 else f'report {files} -o report.html'}",
+    )
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
