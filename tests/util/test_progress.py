@@ -29,3 +29,12 @@ def test_the_bar_moves_within_a_block_and_never_back(tiny_bundle: Path, tmp_path
     assert counts == sorted(counts)
     assert counts[-1] == 30
     assert len(set(counts)) > 5  # all thirty pairs are one block
+
+
+def test_without_a_terminal_a_line_tells_the_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("vcs_runtime.util.progress.EVERY", -1.0)
+    with progress_bar(10) as advance:
+        advance(4)
+    assert capsys.readouterr().err == "vcs-runtime: scoring: 4 of 10, about 0 min left\n"

@@ -179,9 +179,8 @@ def _print(summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: S
         if every or len(summaries) == 1:
             print_summary(summary, every)
     files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl" if len(outputs) > 1 else "".join(outputs)
-    print_end(
-        summaries, seen, files and f"vcs-runtime {'compare' if len(summaries) > 1 else 'report'} {files}"
-    )
+    following = f"compare {files}" if len(summaries) > 1 else f"report {files} -o report.html"
+    print_end(summaries, seen, files and f"vcs-runtime {following}")
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:

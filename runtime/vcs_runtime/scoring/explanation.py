@@ -129,21 +129,15 @@ class Explanation:
             order = "in another order" if moved else "in the same order"
             return f"All of it is there, {order}."
         of_ref, of_gen = len(self.reference), len(self.generated)
-        its = f"its {n_gen}"
+        absent = "is in" if added == of_gen else f"{_verb(added, 'is', 'are')} not in"
         parts = [
             (missing / of_ref, f"it leaves out {_part(missing, of_ref)} {n_ref} of the reference."),
             (
                 added / of_gen,
-                f"{_part(added, of_gen)} {its} {_verb(added, 'is', 'are')} not in the reference.",
+                f"{'none' if added == of_gen else added} of its {n_gen} {absent} the reference.",
             ),
-            (
-                again / of_gen,
-                f"{_part(again, of_gen)} {its} {_verb(again, 'repeats', 'repeat')} earlier ones.",
-            ),
-            (
-                moved / of_gen,
-                f"{_part(moved, of_gen)} {its} {_verb(moved, 'stands', 'stand')} in another order.",
-            ),
+            (again / of_gen, f"{again} of its {n_gen} {_verb(again, 'repeats', 'repeat')} earlier ones."),
+            (moved / of_gen, f"{moved} of its {n_gen} {_verb(moved, 'is', 'are')} in another order."),
         ]
         parts.sort(key=lambda part: -part[0])
         return " ".join(text[0].upper() + text[1:] for share, text in parts if share)

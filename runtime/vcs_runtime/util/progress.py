@@ -42,11 +42,10 @@ class _Bar:
                 self._say(self._bars.tasks[0])
 
     def _say(self, task: Task) -> None:
-        seconds = (
-            (self._said - self._began) / max(self._shown - self._first, 1e-9) * (task.total - self._shown)
-        )
+        total = task.total or 0
+        seconds = (self._said - self._began) / max(self._shown - self._first, 1e-9) * (total - self._shown)
         print(
-            f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {task.total:.0f}, "
+            f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}, "
             f"about {seconds / 60:.0f} min left",
             file=sys.stderr, flush=True,
         )  # fmt: skip
