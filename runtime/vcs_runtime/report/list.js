@@ -99,8 +99,8 @@ function csv(index, rows) {
     const text = typeof value === "string" && /^[=@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
-  const head = ["pair", "system", ...index.ordered.map(({ name }) => name), "flags", "error", ...index.columns];
-  const line = (row) => [row.id, index.systems[row.system].name, ...index.ordered.map(({ name }) => row.scores?.[name]), row.flags.join(" "), row.reason, ...row.kept];
+  const head = ["pair", "system", ...index.scores.map(({ name }) => name), "flags", "error", ...index.columns];
+  const line = (row) => [row.id, index.systems[row.system].name, ...index.scores.map(({ name }) => row.scores?.[name]), row.flags.join(" "), row.reason, ...row.kept];
   return `${[head, ...rows.map(line)].map((fields) => fields.map(field).join(",")).join("\r\n")}\r\n`;
 }
 
