@@ -132,7 +132,8 @@ def vocabulary(names: Sequence[str]) -> dict[str, Any]:
     return {
         "scores": [
             {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,
-             "meaning": i.meaning, "headline": name in figures_of(FURTHER), "smaller": name in SMALLER_IS_BETTER}
+             "meaning": i.meaning, "headline": name in figures_of(FURTHER),
+             "smaller": name in SMALLER_IS_BETTER}
             for name, i in infos
         ],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},

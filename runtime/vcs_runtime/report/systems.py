@@ -41,7 +41,7 @@ MAX_ROWS: Final = 20_000
 #: Means of the default bundle, as docs/guide/reading-scores.md lists them.
 _POINTS: Final = (
     {"name": "another film", "scores": {"margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149}},
-    {"name": "the same film in another person's words",
+    {"name": "another author's text",
      "scores": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830}},
 )  # fmt: skip
 #: What the signature of scores says that may stand beside them, without hashes and versions.
@@ -153,7 +153,7 @@ class Systems:
     @property
     def headline(self) -> tuple[str, ...]:
         """The scores that are always shown."""
-        return figures_of(self.also)
+        return up_to(HEADLINE, self.also)
 
     @property
     def scored(self) -> int:
@@ -304,7 +304,7 @@ class Systems:
             "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
-            "histograms": {name: self.histogram(system, name)[0].tolist() for name in self.headline},
+            "histograms": {name: self.histogram(system, name)[0].tolist() for name in figures_of(self.also)},
         }
 
 
