@@ -54,7 +54,7 @@ def with_pages(tmp_path: Path) -> Path:
     systems = Systems()
     with HtmlReport(tmp_path / "p.html", "") as report:
         for number, name in enumerate(SYSTEMS):
-            systems.begin(name, "vcs|drawn")
+            systems.begin(name, "vcs|chunk:1|drawn")
             for k in range(8):
                 e = drawn(6, 6, seed=k + 50 * number)
                 verdicts = {chunk.verdict for chunk in (*e.reference, *e.generated)}
@@ -204,6 +204,7 @@ def test_a_list_is_filtered_by_flag_and_by_verdict(visit: Any, with_pages: Path)
     options = page.eval_on_selector_all("#kind option", "all => all.map(one => [one.value, one.textContent])")
     kinds = {value: text for value, text in options if value.startswith(("flag ", "verdict "))}
     assert any(value.startswith("verdict ") for value in kinds)
+    assert page.locator("#kind optgroup").last.get_attribute("label") == "a sentence is (pairs with a page)"
     for value, text in kinds.items():
         page.select_option("#kind", value)
         assert (

@@ -102,7 +102,7 @@ function strips(index, score, width) {
     axis: () => svg(22 + 15 * points.length, `axis of the ${score.label}`, draw("path", { class: "axis", fill: "none", d: `M16 1H${width - 16}${ticks(start, end).map(([at]) => `M${x(at)} 1v5`).join("")}` }),
       ...ticks(start, end).map(([at, label]) => draw("text", { x: x(at), y: 18, "text-anchor": "middle" }, label)),
       ...points.map(([at, name], k) => draw("text", { x: x(at), y: 33 + 15 * k, "text-anchor": x(at) < width / 2 ? "start" : "end" }, name))),
-    about: (below) => `Bars: the pairs; point and line: their mean and its 95 % interval. ${points.length ? `Dashed: the means of ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
+    about: (below) => `Bars: the pairs; point, line and \u00b1: their mean and its 95 % interval. ${points.length ? `Dashed, reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
       + points.slice(0, 1).flatMap(([at, name]) => { const names = below(at).map((system) => system.name); return names.length ? `${enumerated(names)} ${names.length > 1 ? "lie" : "lies"} below ${name}. ` : []; }).join(""),
   };
 }

@@ -40,7 +40,8 @@ MARKS: Final = {
 MAX_ROWS: Final = 20_000
 #: Means of the default bundle, as docs/guide/reading-scores.md lists them.
 _POINTS: Final = (
-    {"name": "another film", "scores": {"margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149}},
+    {"name": "another film",
+     "scores": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149}},
     {"name": "another author's text",
      "scores": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830}},
 )  # fmt: skip
