@@ -19,8 +19,8 @@ from vcs_runtime.report import HtmlReport, Systems, figures
 from vcs_runtime.report.flow import drawn_pages
 from vcs_runtime.report.pdf_overview import overview_document
 from vcs_runtime.report.sheet import PAGE
-from vcs_runtime.report.systems import MARKS
-from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.report.systems import MARKS, figures_of
+from vcs_runtime.scoring.flags import FLAGS, what_to_report
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, PART, SCORES, up_to
 
 
@@ -92,13 +92,14 @@ def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: 
     systems = systems_of(tmp_path / "r.html", "first", "second")
     page = visit(tmp_path / "r.html")
     classes = page.evaluate("[...document.querySelector('h1').parentNode.children].map(n => n.className)")
-    assert classes[:4] == ["", "soft about", "lead", "headline lead-figures"]
+    assert classes[:5] == ["", "soft about", "lead", "controls choice", ""]
     sentences = systems.counts.sentences()
     assert [sentence[:22] for sentence in sentences] == ["VCS is 0 for 8 of 12 p", "Order could not be jud"]
-    assert page.locator(".lead p").all_inner_texts() == [*sentences, *systems.about_segmenters]
+    assert page.inner_text(".lead") == what_to_report(8, 12)
+    assert page.locator(".reasons").all_inner_texts() == [*sentences, *systems.about_segmenters]
     judged = [explained(*PAIRS[name]).scores for name in ("equal", "gate", "backwards", "nothing")]
     cells = page.locator("#systems tbody tr:nth-child(2) td").all_inner_texts()
-    assert cells[:2] == [f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("vcs", "margin")]
+    assert cells[:2] == [f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("margin", "gas")]
     assert "first, judged pairs" in page.inner_text("#systems tbody tr:nth-child(2)")
 
 
@@ -115,19 +116,19 @@ def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
 def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_request(
     visit: Any, tmp_path: Path
 ) -> None:
-    systems = systems_of(tmp_path / "r.html", "one")
-    assert systems.mostly_zero
+    systems_of(tmp_path / "r.html", "one")
     page = visit(tmp_path / "r.html")
-    assert page.input_value("#distribution") == "margin"
-    assert "VCS is 0 for most pairs, so the margin is shown first." in page.inner_text("main")
-    labels = page.eval_on_selector_all("#distribution option", "all => all.map(one => one.textContent)")
-    assert labels == [LABELS[name] for name in up_to(HEADLINE)]
-    drawing = page.locator(".figures svg")
-    assert drawing.get_attribute("aria-label") == "Distribution of margin, one"
-    ticks = drawing.locator("text").all_text_contents()
-    assert ticks[:5] == ["-1", "-0.5", "0", "0.5", "1"]
-    page.select_option("#distribution", "vcs")
-    assert page.locator(".figures svg").get_attribute("aria-label") == "Distribution of VCS, one"
+    labels = [LABELS[name] for name in ("margin", "gas", "las", "vcs", "sas", "nas")]  # the rule's first
+    assert page.locator(".lead-figures dt").all_inner_texts() == labels
+    assert page.locator("#score option").all_text_contents() == labels
+    figures = [float(text) for text in page.locator(".lead-figures dd:not(.soft)").all_inner_texts()]
+    assert figures[0] == pytest.approx(figures[4] + figures[5] - 1, abs=2e-3)
+    drawing = page.locator(".distribution svg")
+    assert drawing.first.get_attribute("aria-label").startswith("margin of one: mean")
+    assert drawing.locator(".zero").count() == 1
+    assert {"-1", "0"} <= set(drawing.locator("text").all_text_contents())
+    page.select_option("#score", "vcs")
+    assert drawing.first.get_attribute("aria-label").startswith("VCS of one: mean")
     few = Systems()
     few.begin("one", "vcs|drawn")
     for pair in ("equal", "same"):
@@ -135,8 +136,36 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
     with HtmlReport(tmp_path / "few.html", "few") as report:
         report.finish(few)
     page = visit(tmp_path / "few.html")
-    assert page.input_value("#distribution") == "vcs"
-    assert "for most pairs" not in page.inner_text("main")
+    assert page.input_value("#score") == "vcs"
+    assert page.inner_text(".lead") == "VCS is 0 for 0 of 2 pairs: report VCS and margin."
+
+
+def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guide/reading-scores.md").read_text()
+    own = re.search(r"ours default:cpu:\* `(.*?)`", guide)[1]
+    for signature, count in ((own.replace("@d445", "@4e4b"), 2), (own.replace("lct:0", "lct:1"), 0)):
+        systems = Systems()
+        systems.begin("weak", signature)
+        for k in range(3):
+            systems.add(k, record(-0.9 + k / 100, 0.0, 0.5), None)
+        points = systems.to_index("t")["points"]
+        assert len(points) == count
+        for point, name in zip(
+            points, ("another film, CLIP-CC (100)", "a second human author (468)"), strict=False
+        ):
+            row = next(line for line in guide.splitlines() if line.startswith(f"| {name}")).split(" | ")
+            means = dict(
+                zip(
+                    ("vcs", "margin", "gas", "las", "nas"),
+                    map(float, [*row[2:6], row[6].rstrip(" |")]),
+                    strict=True,
+                )
+            )
+            assert point["scores"].items() <= means.items()
+        with HtmlReport(tmp_path / "r.html", "t") as report:
+            report.finish(systems)
+        text = visit(tmp_path / "r.html").text_content("main")
+        assert ("weak lies below another film." in text) == (count > 0)
 
 
 def test_the_pdf_says_the_same(tmp_path: Path) -> None:
@@ -300,7 +329,7 @@ def test_hm_cf_is_shown_if_all_systems_have_it(everywhere: bool, tmp_path: Path,
     names = [score["name"] for score in index["scores"]]
     assert names == list(up_to(PART, ["hm-cf"] if everywhere else ()))
     compared = [own["scores"][0] for own in index["comparisons"]]
-    assert compared == list(up_to(HEADLINE, ["hm-cf"] if everywhere else ()))
+    assert compared == list(figures_of(["hm-cf"] if everywhere else ()))
     if everywhere:
         rows = {(row[0], row[1]): row for row in index["rows"]}
         for line in read_lines(tmp_path / "a.jsonl"):

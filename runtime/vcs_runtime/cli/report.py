@@ -39,9 +39,9 @@ from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
 from vcs_runtime.report.pdf_overview import write_overview
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
+from vcs_runtime.report.systems import figures_of
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.score_table import HEADLINE, up_to
 from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
@@ -220,7 +220,7 @@ def _compared(
         with usage_errors():
             return [
                 compare(files, names=names, baseline=baseline, scores=[score], force=force).to_dict()
-                for score in up_to(HEADLINE, set.intersection(*(set(metrics_of(file)) for file in files)))
+                for score in figures_of(set.intersection(*(set(metrics_of(file)) for file in files)))
             ], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)

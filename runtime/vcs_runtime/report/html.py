@@ -15,11 +15,11 @@ from vcs_numba import Orientation, strict_cap
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
-from vcs_runtime.report.systems import MARKS, Systems, kept_texts
+from vcs_runtime.report.systems import MARKS, Systems, figures_of, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.replaced import surest
-from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, HEADLINE, PART, SMALLER_IS_BETTER, up_to
+from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, FURTHER, HEADLINE, PART, SMALLER_IS_BETTER, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
 from vcs_runtime.util.atomic import replaced, unwritable
 
@@ -132,7 +132,8 @@ def vocabulary(names: Sequence[str]) -> dict[str, Any]:
     return {
         "scores": [
             {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,
-             "meaning": i.meaning, "headline": i.level == HEADLINE, "smaller": name in SMALLER_IS_BETTER}
+             "meaning": i.meaning, "headline": name in figures_of(FURTHER),
+             "smaller": name in SMALLER_IS_BETTER}
             for name, i in infos
         ],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},

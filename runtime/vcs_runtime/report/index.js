@@ -2,7 +2,7 @@
 // The overview of many pairs, and which view the address asks for.
 
 function showIndex(index, place) {
-  index.headline = index.scores.filter((score) => score.headline);
+  index.headline = [...new Set([...index.report.map((name) => scoreOf(index, name)), ...index.scores.filter((score) => score.headline)])]; // the ones to report first
   index.ordered = [...index.headline, ...index.scores.filter((score) => !score.headline)];
   const rows = index.rows.map(([id, system, page, flags, ...values], k) => ({ id, system, page, flags,
     scores: Object.fromEntries(index.scores.map(({ name }, i) => [name, values[i]])),
@@ -12,39 +12,33 @@ function showIndex(index, place) {
   const listed = pairList(index, rows, failed);
   const several = index.systems.length > 1;
   const wide = several ? wideTable(index, rows, choice) : null;
-  const reasons = make("div", { class: "lead" }, ...index.sentences.map((text) => make("p", {}, text)));
-  const lead = [leadFigures(index), reasons];
-  place.append(make("h1", {}, index.title), make("p", { class: "soft about" }, index.about.join(" \u00b7 ")),
-    ...(index.mostly_zero ? lead.reverse() : lead), meanings(index), settings(index),
-    make("h2", {}, "Means"), meansTable(index),
-    ...(several ? [make("h2", {}, "Systems compared"), comparison(index, choice),
-      make("h2", {}, "One system against another"), scatter(index, rows, choice)] : []),
-    ...(index.systems.some((system) => system.scored > 1) ? [make("h2", {}, "How the scores are distributed"), distributions(index, choice)] : []),
+  const any = scoredSystems(index).length > 0;
+  place.append(make("h1", {}, index.title), make("p", { class: "soft about" }, index.about.join(" \u00b7 ")), make("p", { class: "lead" }, index.rule || "No pair could be scored."),
+    ...(several && any ? [choice.box, systemsTable(index, choice)] : any ? [leadFigures(index)] : []),
+    ...index.sentences.map((text) => make("p", { class: "reasons" }, text)), meanings(index), settings(index),
+    ...(several ? [make("h2", {}, "One system against another"), scatter(index, rows, choice)]
+      : index.systems[0].scored > 1 ? [make("h2", {}, "How the scores are distributed"), distribution(index, choice)] : []),
+    make("h2", {}, "Means of every score"), meansTable(index),
     ...(several ? [make("h2", {}, "Videos by system"), wide.box] : []),
     make("h2", {}, "Pairs"), listed.box);
   const parts = [listed, ...(several ? [wide] : [])];
   const folded = () => place.querySelectorAll("details:not([open])");
   let opened = [];
   return {
-    print: () => { opened = [...folded()]; opened.forEach((node) => { node.open = true; }); parts.forEach((part) => part.print()); },
-    restore: () => { opened.forEach((node) => { node.open = false; }); parts.forEach((part) => part.restore()); },
+    print: () => { choice.draw(true); opened = [...folded()]; opened.forEach((node) => { node.open = true; }); parts.forEach((part) => part.print()); },
+    restore: () => { choice.draw(false); opened.forEach((node) => { node.open = false; }); parts.forEach((part) => part.restore()); },
   };
 }
 
-// The headline means: of the one system, or the best of several.
+// The means of one system; the score to report stands first.
 function leadFigures(index) {
-  const scored = index.systems.filter((system) => system.scored);
+  const [{ scored, statistics }] = index.systems;
   const figure = (score) => {
-    const [best, worst] = score.smaller ? ["lowest", "highest"] : ["highest", "lowest"];
-    const ranked = [...scored].sort((a, b) => (score.smaller ? -1 : 1) * (b.statistics[score.name].mean - a.statistics[score.name].mean));
-    const [first, last] = [ranked[0], ranked[ranked.length - 1]];
-    const { mean, low, high } = first.statistics[score.name];
-    const count = `${first.scored} ${first.scored === 1 ? "pair" : "pairs"}`;
-    const details = ranked.length === 1 && first.scored === 1 ? [count] : ranked.length === 1 ? [`mean of ${count}`, make("br"), `95 %: ${number(low)} to ${number(high)}`]
-      : [`${best} mean: `, make("bdi", {}, first.name), `, ${count}`, make("br"), `${worst}: ${number(last.statistics[score.name].mean)}, `, make("bdi", {}, last.name)];
-    return make("div", {}, make("dt", {}, term(score)), make("dd", {}, number(mean)), make("dd", { class: "soft" }, ...details));
+    const { mean, low, high } = statistics[score.name];
+    return make("div", {}, make("dt", {}, term(score)), make("dd", {}, number(mean)),
+      make("dd", { class: "soft" }, ...(scored === 1 ? [] : [`95 %: ${number(low)} to ${number(high)}`, make("br")]), score.name === "margin" ? "SAS + NAS \u2212 1" : score.full || score.meaning));
   };
-  return scored.length ? make("dl", { class: "headline lead-figures" }, ...index.headline.map(figure)) : make("p", { class: "lead" }, "No pair could be scored.");
+  return make("dl", { class: "headline lead-figures" }, ...index.headline.map(figure));
 }
 
 const meanings = (index) => make("details", {}, make("summary", {}, "What the scores mean"),

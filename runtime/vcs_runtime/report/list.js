@@ -66,9 +66,10 @@ function pairFilters(index, every, changed) {
   };
   const options = (start) => Object.entries(kinds).filter(([name, [, holds]]) => name.startsWith(start) && found(holds)).map(([name, [text, holds]]) => option(name, `${text} (${found(holds)})`));
   const group = (label, start) => (options(start).length ? make("optgroup", { label }, ...options(start)) : null);
+  const unit = index.settings.every(([signature]) => signature.includes("|chunk:1|") && !signature.includes("|seg:none|")) ? "sentence" : "chunk";
   const name = make("input", { type: "search", id: "find", oninput: changed });
   const system = make("select", { id: "system", onchange: changed }, option("", "all systems"), ...index.systems.map((each, k) => option(String(k), each.name)));
-  const kind = make("select", { id: "kind", onchange: changed }, option("all", "all pairs"), ...options("failed"), ...options("page"), group("flags", "flag "), group("a chunk is (pairs with a page)", "verdict "));
+  const kind = make("select", { id: "kind", onchange: changed }, option("all", "all pairs"), ...options("failed"), ...options("page"), group("flags", "flag "), group(`a ${unit} is (pairs with a page)`, "verdict "));
   const score = make("select", { id: "ranged", onchange: changed }, ...index.ordered.map((each) => option(each.name, each.label)));
   score.value = index.ranking[0];
   const end = (id, label) => make("input", { type: "number", id, step: "any", "aria-label": label, oninput: changed });
@@ -99,8 +100,8 @@ function csv(index, rows) {
     const text = typeof value === "string" && /^[=@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
-  const head = ["pair", "system", ...index.ordered.map(({ name }) => name), "flags", "error", ...index.columns];
-  const line = (row) => [row.id, index.systems[row.system].name, ...index.ordered.map(({ name }) => row.scores?.[name]), row.flags.join(" "), row.reason, ...row.kept];
+  const head = ["pair", "system", ...index.scores.map(({ name }) => name), "flags", "error", ...index.columns];
+  const line = (row) => [row.id, index.systems[row.system].name, ...index.scores.map(({ name }) => row.scores?.[name]), row.flags.join(" "), row.reason, ...row.kept];
   return `${[head, ...rows.map(line)].map((fields) => fields.map(field).join(",")).join("\r\n")}\r\n`;
 }
 

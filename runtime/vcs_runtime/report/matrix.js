@@ -132,13 +132,13 @@ function narrative(sides, name, index, width) {
 
 function penalties(sides, name, width) {
   const side = sides[name];
-  const top = Math.max(...side.penalty, 1e-9);
-  const flat = top <= 1e-9;
-  const c = chart(`Penalties of the ${name} chunks`, side.text.length, flat ? 1 : top, { width, height: 190, xlabel: `${name} chunk`, ylabel: "penalty", cells: "x" });
+  const top = Math.max(...side.penalty);
+  const caption = make("figcaption", {}, `The ${name} text: ${number(side.total_penalty)} of at most ${number(side.max_penalty)}, NAS-D ${number(side.nas_d)}.${top > 1e-9 ? "" : " Nothing is out of place."}`);
+  if (top <= 1e-9) return make("figure", {}, caption);
+  const c = chart(`Penalties of the ${name} chunks`, side.text.length, top, { width, height: 190, xlabel: `${name} chunk`, ylabel: "penalty", cells: "x" });
   c.svg.append(draw("path", { class: "cost", d: side.penalty.map((value, i) => {
     const [x0, x1] = [c.x(i + 0.12), c.x(i + 0.88)].map((v) => v.toFixed(1));
     return value > 0 ? `M${x0} ${c.bottom}V${c.y(value).toFixed(1)}H${x1}V${c.bottom}z` : "";
   }).join("") }));
-  const caption = `The ${name} text: ${number(side.total_penalty)} of at most ${number(side.max_penalty)}, NAS-D ${number(side.nas_d)}.` + (flat ? " Nothing is out of place." : "");
-  return make("figure", { class: "drawn" }, c.svg, make("figcaption", {}, caption));
+  return make("figure", { class: "drawn" }, c.svg, caption);
 }

@@ -36,6 +36,9 @@ function showPair(pair, index, place) {
   const column = width < 900 ? width : (width - 24) / 2;
   const matrix = heatMap(pair, width, column, mark);
   document.title = pair.id === null ? index.title : [pair.id, pair.system, index.title].filter((part) => part).join(" \u2013 ");
+  const legend = make("dl", { class: "soft verdicts" }, ...present(index, sides.reference, sides.generated).flatMap((verdict) =>
+    [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])]));
+  const shorter = sides.reference.text.length < sides.generated.text.length ? "reference" : "generated"; // there is room below it
   place.append(...[
     make("h1", {}, make("bdi", {}, name)), head(pair),
     make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline && score.name in pair.scores).map((score) =>
@@ -49,8 +52,6 @@ function showPair(pair, index, place) {
     make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it."),
       make("span", { class: "touch" }, "Tap a chunk: its match is marked."), " Chunks are shown as they are compared."),
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
-    make("dl", { class: "soft verdicts" }, ...present(index, sides.reference, sides.generated).flatMap((verdict) =>
-      [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])])),
     replacedTable(pair),
     make("div", { class: matrix.wide ? "" : "two" },
       make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
@@ -75,7 +76,7 @@ function showPair(pair, index, place) {
     page.turn(0);
     const title = name[0].toUpperCase() + name.slice(1);
     return make("section", {}, make("h2", {}, `${title}: ${side.text.length} chunk${side.text.length > 1 ? "s" : ""}`),
-      make("p", { class: "soft counts" }, ...Object.entries(side.counts).map(([verdict, count]) => make("span", {}, icon(verdict), ` ${count} ${verdict}`))), page.box, items);
+      make("p", { class: "soft counts" }, ...Object.entries(side.counts).map(([verdict, count]) => make("span", {}, icon(verdict), ` ${count} ${verdict}`))), page.box, items, name === shorter ? legend : null);
   }
 
   function chunk(name, i) {

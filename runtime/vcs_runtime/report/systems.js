@@ -1,29 +1,18 @@
 "use strict";
-// Systems side by side: means, intervals and tests, distributions, one against another, every video.
+// Systems side by side: means, tests and distributions, one against another, every video.
 
 const VIDEO_PAGE = 25;
 const PRINTED = 1000; // rows of a table on paper
 const DIFFERENT = 12; // videos that are listed beside the dots
 const MOST_DOTS = 3000; // of more, a dot is no link of its own
 
-// One choice of a score for all views: each select follows the others.
+// The one choice of a score, which all views follow; it stays in sight.
 function scoreChoice(index) {
-  const first = scoreOf(index, index.mostly_zero ? index.ranking[0] : "vcs"); // a VCS that is 0 for most pairs compares nothing
-  const [selects, views] = [[], []];
-  const choice = {
-    score: first,
-    follow: (view) => { views.push(view); view(); },
-    select: (id) => {
-      const select = make("select", { id, onchange: () => choose(select.value) }, ...index.headline.map((score) => make("option", { value: score.name, selected: score === choice.score }, score.label)));
-      selects.push(select);
-      return make("label", {}, "Score ", select);
-    },
-  };
-  function choose(name) {
-    choice.score = scoreOf(index, name);
-    for (const select of selects) select.value = name;
-    for (const view of views) view();
-  }
+  const views = [];
+  const choice = { score: index.headline[0], paper: false, follow: (view) => { views.push(view); view(); },
+    draw: (paper) => { choice.paper = paper; for (const view of views) view(); } };
+  const select = make("select", { id: "score", onchange: () => { choice.score = scoreOf(index, select.value); choice.draw(false); } }, ...index.headline.map((score) => make("option", { value: score.name }, score.label)));
+  choice.box = make("p", { class: "controls choice" }, make("label", {}, "Score ", select), make("span", { class: "soft" }, "of the charts and tables below"));
   return choice;
 }
 
@@ -33,14 +22,6 @@ const enumerated = (words) => [words.slice(0, -1).join(", "), ...words.slice(-1)
 
 const nameOf = (index, system) => make("bdi", {}, index.systems[system].name);
 const scoredSystems = (index) => index.systems.filter((system) => system.scored);
-
-// Above the first view that follows the choice.
-function zeroNote(index, choice) {
-  const note = make("p", { class: "soft" }, `VCS is 0 for most pairs, so the ${choice.score.label} is shown first.`);
-  const first = choice.score;
-  choice.follow(() => { note.hidden = !index.mostly_zero || choice.score !== first; });
-  return note;
-}
 
 function meansTable(index) {
   const several = scoredSystems(index).length > 1;
@@ -68,77 +49,89 @@ function boldMeans(scores) {
   return ` Bold: the highest mean of ${labels(false)}${labels(true) && `, the lowest of ${labels(true)}`}.`;
 }
 
-// The table of `vcs-runtime compare`: intervals on one axis, and paired tests against the baseline.
-function comparison(index, choice) {
+// The table of `vcs-runtime compare`, the best first: means, distributions on one axis, paired tests against the baseline.
+function systemsTable(index, choice) {
   const place = make("div");
-  choice.follow(() => place.replaceChildren(...compared(index, choice.score)));
-  return make("div", {}, make("p", { class: "controls" }, choice.select("compared")), zeroNote(index, choice), place);
+  choice.follow(() => place.replaceChildren(...compared(index, choice.score, choice.paper)));
+  return place;
 }
 
-function compared(index, score) {
+function compared(index, score, paper) {
   const found = index.comparisons.find((each) => each.scores[0] === score.name);
-  const own = scoredSystems(index).map((s) => ({ name: s.name, ...s.statistics[score.name] }));
-  const systems = found ? found.systems.map((s) => ({ name: s.name, mean: s.scores[score.name].mean, low: s.scores[score.name].ci95[0], high: s.scores[score.name].ci95[1] })) : own;
-  const low = Math.min(...systems.map((s) => s.low));
-  const high = Math.max(...systems.map((s) => s.high));
-  const pad = Math.max(0.01, (high - low) * 0.08);
-  const [start, end, width] = [low - pad, high + pad, 220];
-  const x = (value) => (14 + ((value - start) / (end - start)) * (width - 28)).toFixed(1);
-  const dots = (s) => draw("svg", { viewBox: `0 0 ${width} 18`, role: "img", "aria-label": `${number(s.mean)}, from ${number(s.low)} to ${number(s.high)}` },
-    draw("path", { class: "whisker", d: `M${x(s.low)} 4V14M${x(s.low)} 9H${x(s.high)}M${x(s.high)} 4V14` }), draw("circle", { class: "fill", cx: x(s.mean), cy: 9, r: 4.5 }));
-  const marks = ticks(start, end);
-  const axis = draw("svg", { viewBox: `0 0 ${width} 24`, role: "img", "aria-label": `axis of the ${score.label}` },
-    draw("path", { class: "axis", fill: "none", d: `M14 1H${width - 14}${marks.map(([at]) => `M${x(at)} 1v5`).join("")}` }),
-    ...marks.map(([at, label]) => draw("text", { x: x(at), y: 19, "text-anchor": "middle" }, label)));
-  const heads = ["system", "mean", "95 % interval", "mean and interval"];
-  if (found) heads.push(make("span", {}, "difference to ", make("bdi", {}, found.baseline)), "95 % interval", "p bootstrap", "p permutation", "in words");
-  const p = (value) => (value === null ? "\u2013" : number(value, 4));
-  const tested = (s) => {
-    const test = found.comparisons.find((each) => each.system === s.name);
-    if (!test) return [make("td", {}, "baseline"), ...Array.from({ length: 4 }, () => make("td"))];
-    const [below, above] = test.ci95;
-    return [signedNumber(test.difference), below === null ? "\u2013" : `${signedNumber(below)} to ${signedNumber(above)}`, p(test.p_bootstrap_corrected), p(test.p_permutation_corrected), inWords(test)].map((text) => make("td", {}, text));
+  const of = (system, name) => {
+    const own = index.comparisons.find((each) => each.scores[0] === name)?.systems.find((s) => s.name === system.name)?.scores[name];
+    return own ? { mean: own.mean, low: own.ci95[0], high: own.ci95[1] } : system.statistics[name];
   };
-  const rows = systems.map((s) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, s.name)), make("td", {}, number(s.mean)), make("td", {}, `${number(s.low)} to ${number(s.high)}`),
-    make("td", { class: "dots" }, dots(s)), ...(found ? tested(s) : [])));
-  const foot = make("tr", {}, make("td", { colspan: 3 }), make("td", { class: "dots" }, axis), found ? make("td", { colspan: 5 }) : null);
-  const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...rows), make("tfoot", {}, foot));
-  return [scroller("Systems compared", table), make("p", { class: "soft" }, found ? notes(index, found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
+  const systems = scoredSystems(index).sort((a, b) => (score.smaller ? 1 : -1) * (of(a, score.name).mean - of(b, score.name).mean));
+  const draws = strips(index, score, paper || matchMedia("(max-width: 40rem)").matches ? 208 : 352);
+  const tested = (system) => {
+    const test = found.comparisons.find((each) => each.system === system.name);
+    if (!test) return ["baseline", ""];
+    const p = largest(test);
+    return [signedNumber(test.difference) + "*".repeat([0.05, 0.01].filter((level) => p !== null && p < level).length), p === null ? "\u2013" : number(p, 4)];
+  };
+  const others = index.headline.filter((each) => each !== score);
+  const row = (system) => {
+    const own = of(system, score.name);
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, ` \u00b1${number((own.high - own.low) / 2)}`)),
+      make("td", { class: "strip" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
+      make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", {}, number(of(system, name).mean))));
+  };
+  const heads = ["system", term(score), "pairs, mean and 95 % interval", ...(found ? [make("span", {}, "difference to ", make("bdi", {}, found.baseline)), "p"] : []), "VCS is 0", ...others.map(term)];
+  const foot = make("tr", {}, make("td"), make("td"), make("td", { class: "strip" }, draws.axis()), make("td", { colspan: heads.length - 3 }));
+  const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...systems.map(row)), make("tfoot", {}, foot));
+  return [scroller("Systems compared", table), make("p", { class: "soft" }, draws.about((at) => systems.filter((system) => of(system, score.name).mean < at)), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
+}
+
+// The pairs of each system as bars, with mean and interval, on an axis that all rows share: what pairs, 0 and reference points cover.
+function strips(index, score, width) {
+  const size = (score.high - score.low) / scoredSystems(index)[0].histograms[score.name].length;
+  const bins = (system) => system.histograms[score.name].flatMap((count, k) => (count ? [[score.low + k * size, count]] : []));
+  const every = scoredSystems(index).flatMap(bins);
+  const points = index.points.filter(({ scores }) => score.name in scores).map(({ name, scores }) => [scores[score.name], name]).sort(([a], [b]) => a - b);
+  const most = Math.max(...every.map(([, count]) => count));
+  const covered = [0, ...points.map(([at]) => at), ...every.flatMap(([at]) => [at, at + size])];
+  const [start, end] = [Math.min(...covered), Math.max(...covered)];
+  const x = (value) => (16 + ((value - start) / (end - start)) * (width - 32)).toFixed(1);
+  const lines = (height) => [draw("path", { class: "zero", d: `M${x(0)} 0V${height}` }), draw("path", { class: "ideal", d: points.map(([at]) => `M${x(at)} 0V${height}`).join("") })];
+  const svg = (height, label, ...nodes) => draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...nodes);
+  return {
+    row: (system, { mean, low, high }, height) => svg(height, `${score.label} of ${system.name}: mean ${number(mean)}, from ${number(low)} to ${number(high)}`,
+      draw("path", { class: "pairs", d: bins(system).map(([at, count]) => `M${x(at)} ${height}V${(height - (height - 4) * count / most).toFixed(1)}H${x(at + size)}V${height}z`).join("") }),
+      ...lines(height), draw("path", { class: "whisker", d: `M${x(low)} ${height / 2 - 5}v10M${x(low)} ${height / 2}H${x(high)}m0 -5v10` }), draw("circle", { class: "fill", cx: x(mean), cy: height / 2, r: 4.5 })),
+    axis: () => svg(22 + 15 * points.length, `axis of the ${score.label}`, draw("path", { class: "axis", fill: "none", d: `M16 1H${width - 16}${ticks(start, end).map(([at]) => `M${x(at)} 1v5`).join("")}` }),
+      ...ticks(start, end).map(([at, label]) => draw("text", { x: x(at), y: 18, "text-anchor": "middle" }, label)),
+      ...points.map(([at, name], k) => draw("text", { x: x(at), y: 33 + 15 * k, "text-anchor": x(at) < width / 2 ? "start" : "end" }, name))),
+    about: (below) => `Bars: the pairs; point, line and \u00b1: their mean and its 95 % interval. ${points.length ? `Dashed, reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
+      + points.slice(0, 1).flatMap(([at, name]) => { const names = below(at).map((system) => system.name); return names.length ? `${enumerated(names)} ${names.length > 1 ? "lie" : "lies"} below ${name}. ` : []; }).join(""),
+  };
 }
 
 const signedNumber = (value) => (value < 0 ? "" : "+") + number(value);
 
-function inWords({ difference, p_bootstrap_corrected: first, p_permutation_corrected: second }) {
-  if (first === null) return "too few pairs";
-  const level = [0.01, 0.05].find((each) => Math.max(first, second) < each);
-  return level ? `${difference > 0 ? "higher" : "lower"} (p < ${level})` : "no clear difference";
-}
+// The p-value that decides: the larger one of both tests; null for too few pairs.
+const largest = ({ p_bootstrap_corrected: first, p_permutation_corrected: second }) => (first === null || second === null ? null : Math.max(first, second));
 
-function notes(index, found, score) {
+function notes(found, score) {
   const sense = score.smaller ? " The smaller, the better." : "";
   const left = found.left_out ? `; ${found.left_out} more ${found.left_out === 1 ? "is" : "are"} left out` : "";
-  const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over ${found.tests} tests` : "";
+  const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over the ${found.tests} tests of this score` : "";
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
-  const few = fewest < 0.05 ? "" : ` So few pairs cannot show a permutation p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
-  return `${score.label[0].toUpperCase()}${score.label.slice(1)} over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. Intervals are from a bootstrap. `
-    + `p: of a paired bootstrap and of a permutation test with ${found.resamples} resamples${corrected}; a difference counts if p < 0.05 in both. The same numbers come from "vcs-runtime compare --score ${score.name}".${sense}${few}`;
+  const few = fewest < 0.05 ? "" : ` So few pairs cannot show a p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
+  return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. `
+    + `p: the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. "vcs-runtime compare --score ${score.name}" prints the same.${sense}${few}`;
 }
 
-function distributions(index, choice) {
-  const figures = make("div", { class: "figures histograms" });
-  choice.follow(() => figures.replaceChildren(...scoredSystems(index).map((system) => histogram(system, choice.score, scoredSystems(index)))));
-  return make("div", {}, make("p", { class: "controls" }, choice.select("distribution")), index.systems.length > 1 ? null : zeroNote(index, choice), figures);
-}
-
-function histogram(system, score, scored) {
-  const bins = system.histograms[score.name];
-  const most = Math.max(5, ...scored.flatMap((s) => s.histograms[score.name])); // below 5 ticks would be fractions of pairs
-  const c = chart(`Distribution of ${score.label}, ${system.name}`, score.high, most, { height: 200, xlabel: score.label, ylabel: "pairs", start: score.low });
-  const width = (score.high - score.low) / bins.length;
-  c.svg.append(draw("path", { class: "fill", d: bins.map((count, k) =>
-    `M${c.x(score.low + k * width + width * 0.06)} ${c.bottom}V${c.y(count)}H${c.x(score.low + (k + 1) * width - width * 0.06)}V${c.bottom}z`).join("") }));
-  const { mean, sd } = system.statistics[score.name];
-  return make("figure", {}, c.svg, make("figcaption", {}, make("bdi", {}, system.name), `: ${system.scored} ${system.scored === 1 ? "pair" : "pairs"}, mean ${number(mean)}, standard deviation ${number(sd)}`));
+// Of one system, its pairs on an axis.
+function distribution(index, choice) {
+  const figure = make("figure", { class: "distribution" });
+  choice.follow(() => {
+    const [[system], { score, paper }] = [scoredSystems(index), choice];
+    const draws = strips(index, score, Math.min(paper ? 640 : 1400, document.querySelector("main").clientWidth));
+    const own = system.statistics[score.name];
+    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}, 95 % ${number(own.low)} to ${number(own.high)}, standard deviation ${number(own.sd)}. `, draws.about((at) => (own.mean < at ? [system] : []))));
+  });
+  return make("div", {}, choice.box, figure);
 }
 
 // The rows of each video, by the position of their system.
@@ -162,7 +155,7 @@ function scatter(index, rows, choice) {
   const figure = make("div", { class: "figures" });
   const show = () => figure.replaceChildren(...dotPlot(index, [...videos], across.system, up.system, choice.score));
   choice.follow(show);
-  return make("div", {}, make("p", { class: "controls" }, choice.select("scattered"), across.label, up.label), figure);
+  return make("div", {}, make("p", { class: "controls" }, across.label, up.label), figure);
 }
 
 function dotPlot(index, videos, a, b, score) {
@@ -173,7 +166,8 @@ function dotPlot(index, videos, a, b, score) {
   const pad = Math.max(0.02, (most - least) * 0.1);
   const [low, high] = [least - pad, most + pad]; // of both axes, so that the diagonal means equal
   const [nameA, nameB] = [a, b].map((system) => index.systems[system].name);
-  const c = chart(`${score.label} of ${nameA}, across, and of ${nameB}, up`, high, high, { width: 560, height: 440, start: low, base: low, xlabel: `${score.label} of ${nameA}`, ylabel: `${score.label} of ${nameB}` });
+  const width = Math.min(600, document.querySelector("main").clientWidth); // so that its labels keep their size
+  const c = chart(`${score.label} of ${nameA}, across, and of ${nameB}, up`, high, high, { width, height: 440, start: low, base: low, xlabel: `${score.label} of ${nameA}`, ylabel: `${score.label} of ${nameB}` });
   c.svg.setAttribute("role", "group"); // it holds links
   const spot = draw("circle", { class: "spot", r: 9, visibility: "hidden" });
   c.svg.append(draw("path", { class: "ideal", d: `M${c.x(low)} ${c.y(low)}L${c.x(high)} ${c.y(high)}` }),
@@ -190,7 +184,7 @@ function dotPlot(index, videos, a, b, score) {
   const readout = make("p", { class: "readout controls", "aria-live": "polite" }, ...byDevice("Point at a dot to see its video.", "Tap near a dot to see its video."));
   const near = (event) => {
     const box = c.svg.getBoundingClientRect();
-    const scale = 560 / box.width;
+    const scale = width / box.width;
     const [px, py] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
     const far = (point) => Math.hypot(c.x(point.x) - px, c.y(point.y) - py);
     const point = points.reduce((best, each) => (far(each) < far(best) ? each : best));
@@ -241,7 +235,7 @@ function wideTable(index, rows, choice) {
     sorter.again();
   });
   const paper = make("p", { class: "paper soft" });
-  const box = make("div", {}, make("p", { class: "controls" }, choice.select("wide")), page.box, paper,
+  const box = make("div", {}, page.box, paper,
     scroller("Videos by system", make("table", { id: "videos" }, make("thead", {}, make("tr", {}, ...sorter.heads)), body)),
     bold);
   return { box, ...printing(page, paper, () => order.length, () => `Score: ${choice.score.label}`) };

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,18 @@ MARKS: Final = {
 }
 #: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
 MAX_ROWS: Final = 20_000
+#: Means of the default bundle, as docs/guide/reading-scores.md lists them.
+_POINTS: Final = (
+    {"name": "another film",
+     "scores": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149}},
+    {"name": "another author's text",
+     "scores": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830}},
+)  # fmt: skip
+#: What the signature of scores says that may stand beside them, without hashes and versions.
+_MEASURED: Final = (
+    "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
+    "|long:window_mean/256|prec:fp32|engine:"
+)
 _MAX_FAILED = 1000
 _MAX_KEPT = 500  # characters of a kept column in the table
 _BIN = 0.05  # the width of a bar of a histogram
@@ -197,11 +210,6 @@ class Systems:
         summary = self.summaries[system]
         return summary.statistics(judged=True) if 0 < summary.counts.not_judged < summary.scored else {}
 
-    @property
-    def mostly_zero(self) -> bool:
-        """Whether VCS is 0 for most pairs of all systems."""
-        return self.counts.mostly_zero
-
     def histogram(self, system: int, score: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Count a system's pairs in bins of 0.05 over the range of a score.
 
@@ -249,12 +257,14 @@ class Systems:
         return {
             "title": title,
             "about": self._about(title, failed),
+            "rule": flags.what_to_report(self.counts.zeros, self.scored) if self.scored else "",
+            "report": flags.scores_to_report(self.counts.zeros, self.scored),
             "sentences": [*self.counts.sentences(), *self.about_segmenters],
             "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
             "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
             "incomparable": self.incomparable,
             "ranking": RANKING,
-            "mostly_zero": self.mostly_zero,
+            "points": self._points(),
             "rows": [self.row(int(i)) for i in rows],
             "present": [self._verdicts[int(i)] for i in rows],
             "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
@@ -279,6 +289,11 @@ class Systems:
             parts = [names, videos, scored]
         return [*parts, self.dated] if self.dated else parts
 
+    def _points(self) -> list[dict[str, Any]]:
+        """Return the reference points for charts, if all systems were scored as the points were."""
+        plain = (re.sub(r"@[^|+]*", "", summary.signature) for summary in self.summaries)
+        return list(_POINTS) if all(_MEASURED in signature for signature in plain) else []
+
     def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]
         return {
@@ -290,8 +305,13 @@ class Systems:
             "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
-            "histograms": {name: self.histogram(system, name)[0].tolist() for name in self.headline},
+            "histograms": {name: self.histogram(system, name)[0].tolist() for name in figures_of(self.also)},
         }
+
+
+def figures_of(also: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the scores that are always shown: the headline ones, and SAS, which is in the margin."""
+    return tuple(name for name in up_to(PART, also) if ALL[name].level == HEADLINE or name == "sas")
 
 
 def kept_texts(record: Mapping[str, Any]) -> dict[str, str]:

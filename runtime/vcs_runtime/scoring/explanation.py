@@ -244,7 +244,7 @@ def _sentences(e: Explanation) -> dict[str, str]:
     return {
         **_repetition(e),
         "vcs": " ".join(total),
-        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of the whole texts is {s.gas:.3f}.",
+        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of both texts is {s.gas:.3f}.",
         "las": (
             f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:.3f} for "
             f"the generated {e.noun}s and {s.las_recall:.3f} for those of the reference."
