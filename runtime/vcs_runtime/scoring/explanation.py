@@ -246,8 +246,8 @@ def _sentences(e: Explanation) -> dict[str, str]:
         "vcs": " ".join(total),
         "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of both texts is {s.gas:.3f}.",
         "las": (
-            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:.3f} for "
-            f"the generated {e.noun}s and {s.las_recall:.3f} for those of the reference."
+            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:.3f} "
+            f"for the generated {e.noun}s and {s.las_recall:.3f} for those of the reference."
         ),
         "nas_d": f"NAS-D cost {cost['nas_d']:z.3f}: {_distances(e)}.",
         "nas_l": f"NAS-L cost {cost['nas_l']:z.3f}: {_lines(e)}.{_gaps(e)}",
