@@ -70,7 +70,7 @@ class Build:
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
     def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
-        """Return the build with a recipe's licence, name and source; own weights are named after their folder."""
+        """Return the build with a recipe's licence, name and source; own weights are named by the folder."""
         files = licence_file(recipe.licence, recipe.legal_text)
         info = replace(self.info, licence=recipe.licence, extra_files=files)
         if not own:

@@ -38,7 +38,9 @@ class Reward(NamedTuple):
             raise ValueError("score: there are no weights")
         for name, weight in weights:
             if name not in ALL:
-                raise unknown_choice("score", name, tuple(score for score in ALL if score not in SMALLER_IS_BETTER))
+                raise unknown_choice(
+                    "score", name, tuple(score for score in ALL if score not in SMALLER_IS_BETTER)
+                )
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
                 raise ValueError(f"score: the weight of {name} must be a finite number, not {weight!r}")
             if name in SMALLER_IS_BETTER and weight > 0:

@@ -97,6 +97,10 @@ class TrainingScorer:
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             check_device(self._config.device, self._config.gpu_memory_gb)
 
+    def __repr__(self) -> str:
+        weights = " + ".join(f"{weight:g} {name}" for name, weight in self._reward.weights)
+        return f"<TrainingScorer of {weights}, bundle {self._config.bundle}, device {self._config.device}>"
+
     @property
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS that results have."""
