@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+os.environ["VCS_RUNTIME_CACHE"] = "none"  # what is measured is computed
 FOLDER = Path(__file__).parent / "results/figures"
 ANY = "any"
 # What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # pytest-xdist sets it for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
+# No test takes or leaves vectors in the folder of the user who runs it.
+os.environ["VCS_RUNTIME_CACHE"] = "none"
+
 # Some tests import ONNX Runtime or OpenVINO themselves.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ the same bundle use two such folders: the first to rename wins, or the last one 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -110,9 +111,15 @@ def _other_than_bundle(target: Path) -> str | None:
         return "no folder"
     except FileNotFoundError:  # unless it is a link, another process has moved it
         return "a broken link" if target.is_symlink() else None
-    # A damaged bundle, or one of another version, is what people replace: its fields are enough to know it.
-    known = all(f'"{name}"'.encode() in content for name in ("files", "licence", "schema"))
-    return None if known else f"a folder whose {MANIFEST} is no bundle's"
+    # A damaged bundle, or one of another version, is what people replace: its fields are enough.
+    if not all(f'"{name}"'.encode() in content for name in ("files", "licence", "schema")):
+        return f"a folder whose {MANIFEST} is no bundle's"
+    for path in target.rglob("*"):
+        name = path.relative_to(target).as_posix()
+        listed = f'"path": {json.dumps(name)}'.encode() in content  # also where the manifest is damaged
+        if not (listed or name == MANIFEST or (path.is_dir() and not path.is_symlink())):
+            return f"a bundle with a file that is not its own, {name}"
+    return None
 
 
 class BundleWriter:

@@ -407,7 +407,7 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     done = vcs(
         "report", *texts, tmp_path / "s.jsonl", tmp_path / "s.jsonl", "-o", tmp_path / "r.html", *common
     )
-    assert (done.code, "texts of 1 systems for 2 score files" in done.stderr) == (2, True)
+    assert (done.code, "no texts are called 's', as that score" in done.stderr) == (2, True)
 
 
 def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp
     done = vcs("report", *scores, *references, "--predictions", *systems, "-o", output, *common)
     assert (done.code, done.stdout) == (0, f"{output}\n")
     refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
-    assert (refused.code, "3 systems for 0 score files" in refused.stderr) == (2, True)
+    assert (refused.code, "texts of 3 systems: a report on several needs" in refused.stderr) == (2, True)
 
 
 def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_pa
         (("score", table, *keys, *both[:2], *both[:2]), "a column is named twice"),
         (
             ("report", *scores, "--pairs", table, *keys, *both[:2], "-o", tmp_path / "r.html"),
-            "texts of 1 systems for 2",
+            "no texts are called 'pred', as that",
         ),
     ):
         done = vcs(*arguments, *common)

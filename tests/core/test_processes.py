@@ -214,24 +214,38 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "owner"),
-    [(0o757, None), (0o775, (-1, 54321)), (0o755, (54321, -1))],
-    ids=["anybody's", "of a group", "a stranger's"],
+    ("what", "mode", "owner"),
+    [
+        ("folder", 0o757, None),
+        ("folder", 0o775, (-1, 54321)),
+        ("folder", 0o755, (54321, -1)),
+        ("file", 0o666, None),
+        ("file", 0o644, (54321, -1)),
+        ("folder above", 0o777, None),
+        ("folder above", 0o755, (54321, -1)),
+    ],
 )
-def test_a_cache_folder_to_which_others_can_write_is_passed_over(
-    copied_package: Path, place: dict[str, str], mode: int, owner: tuple[int, int] | None
+def test_a_cache_that_others_can_write_to_or_exchange_is_passed_over(
+    copied_package: Path, place: dict[str, str], what: str, mode: int, owner: tuple[int, int] | None
 ) -> None:
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     for file in (copied_package / "cache").rglob("*.nbi"):
-        file.parent.chmod(mode)
+        changed = {"file": file, "folder": file.parent, "folder above": file.parent.parent}[what]
+        changed.chmod(mode)
         if owner:
             try:
-                os.chown(file.parent, *owner)
+                os.chown(changed, *owner)
             except PermissionError:
                 pytest.skip("only root can give a folder away")
     # Beside the sources there is no file yet: the kernel is compiled again, and saved there.
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+
+
+@pytest.mark.slow
+def test_cached_files_belong_to_their_owner_alone_whatever_the_umask(place: dict[str, str]) -> None:
+    assert run_python("import os; os.umask(0)\n" + LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python("import os; os.umask(0)\n" + LOAD, **place).startswith("1 read 0 compiled")
 
 
 @pytest.mark.slow

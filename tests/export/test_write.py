@@ -107,6 +107,18 @@ def test_only_a_bundle_is_replaced(tmp_path: Path, kind: str) -> None:
         assert (target / "thesis").read_text() == "thesis"
 
 
+@pytest.mark.parametrize("manifest", ["whole", "damaged"])
+@pytest.mark.parametrize("name", ["mine.txt", "a/thesis.tex"])
+def test_a_bundle_with_a_foreign_file_is_not_replaced(tmp_path: Path, manifest: str, name: str) -> None:
+    target = write(tmp_path / "bundle")
+    text = (target / "bundle.json").read_text()
+    (target / "bundle.json").write_text(text if manifest == "whole" else text[:-20])
+    (target / name).write_text("mine")
+    with pytest.raises(ExportError, match=f"it is a bundle with a file that is not its own, {name}, and is"):
+        write(target, replace=True)
+    assert (target / name).read_text() == "mine"
+
+
 def test_what_appears_during_the_work_is_not_replaced(tmp_path: Path) -> None:
     target = write(tmp_path / "bundle")
     with BundleWriter(target, REPLACING) as bundle:

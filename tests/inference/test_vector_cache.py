@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
 import threading
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,7 @@ from support.flipped_bits import each_flipped_bit
 from support.stories import story
 from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
+from vcs_runtime.inference import vector_cache
 from vcs_runtime.inference.custom import PreparedTexts
 from vcs_runtime.inference.vector_cache import VectorCache
 from vcs_runtime.inference.vector_store import VectorStore
@@ -72,9 +74,82 @@ def test_a_vector_under_another_key_or_of_another_type_is_not_used(tmp_path: Pat
 
 
 def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
-    (tmp_path / "vectors-2.sqlite").write_bytes(b"this is no database" * 100)
-    with pytest.raises(CacheError, match=r"vectors-2\.sqlite: file is not a database"):
+    (tmp_path / "vectors-3.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(CacheError, match=r"vectors-3\.sqlite: file is not a database"):
         VectorCache(tmp_path, "model", 8)
+
+
+def test_what_was_not_used_for_the_longest_time_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(1, 10))
+    monkeypatch.setattr(vector_cache.time, "time", lambda: next(now))
+    first = VectorCache(tmp_path, "model", 1024, limit := 1 << 20)
+    first.store({f"text {i}": unit(i, 1024) for i in range(200)})
+    first.close()
+    second = VectorCache(tmp_path, "model", 1024, limit)
+    assert second.load(f"text {i}" for i in range(20)).keys() == {f"text {i}" for i in range(20)}
+    second.close()
+    VectorCache(tmp_path, "model", 1024, limit).store({f"new {i}": unit(i, 1024) for i in range(100)})
+    third = VectorCache(tmp_path, "model", 1024, limit)
+    found = third.load([*(f"text {i}" for i in range(200)), *(f"new {i}" for i in range(100))])
+    assert {f"text {i}" for i in range(20)} | {f"new {i}" for i in range(100)} < found.keys()
+    assert 120 < len(found) < 250
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_only_the_owner_may_read_and_write_it_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        VectorCache(tmp_path / "a" / "b", "model", 8).store({"text": unit(0)})
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*")}
+    assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("name", ["", "vectors-3.sqlite"])
+def test_one_that_others_can_write_to_is_refused(tmp_path: Path, name: str) -> None:
+    VectorCache(tmp_path, "model", 8).store({"text": unit(0)})
+    (tmp_path / name).chmod(0o777)
+    with pytest.raises(CacheError, match="other users can write to"):
+        VectorCache(tmp_path, "model", 8)
+
+
+def test_a_view_in_place_of_the_vectors_is_refused(tmp_path: Path) -> None:
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS key, i AS vector FROM n"
+    )
+    with closing(sqlite3.connect(tmp_path / "vectors-3.sqlite")) as db:
+        db.execute(f"CREATE VIEW vectors AS {endless}")
+    with pytest.raises(CacheError, match="it holds something else than vectors"):
+        VectorCache(tmp_path, "model", 8)
+
+
+@pytest.mark.parametrize("happens", ["before", "while it works", "at the end"])
+def test_what_commands_keep_unasked_may_fail(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    monkeypatch.setenv("VCS_RUNTIME_CACHE", str(tmp_path / "store"))
+    calls = {"before": "_connection", "while it works": "store", "at the end": "close"}
+
+    def fail(*_: object) -> None:
+        raise CacheError("no locks")
+
+    with Scorer.open(tiny_bundle, "cpu") as scorer:
+        expected = scorer.score(story(1), story(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(VectorCache, calls[happens], fail)
+        with Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "store") as scorer:
+            assert scorer.score(story(1), story(2)) == expected
+        assert scorer.cache_failure == "no locks"
+        with pytest.raises(CacheError), Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "other") as scorer:
+            scorer.score(story(1), story(2))
+    with Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "store") as scorer:
+        assert scorer.score(story(1), story(2)) == expected
+    assert not scorer.cache_failure
 
 
 def _write(folder: Path, start: int) -> None:

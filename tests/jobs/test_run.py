@@ -22,6 +22,7 @@ from support.killed import kill_when_it_writes
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs import score_tables
 from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.resumable import hash_texts
@@ -127,6 +128,39 @@ def test_resume_never_scores_a_finished_pair_twice(
     monkeypatch.setattr(Scorer, "stream", observed)
     run(scorer, pairs_file, output, resume=True)
     assert scored == [9, 10, 11]
+
+
+def test_no_other_job_takes_the_lines_while_their_table_is_written(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, write = tmp_path / "out.csv", score_tables.write_table
+
+    def interrupted(lines: Path, table: Path) -> None:
+        with pytest.raises(InputError, match=r"out\.csv\.jsonl: another process is writing it"):
+            run(scorer, pairs_file, output, overwrite=True)
+        write(lines, table)
+
+    monkeypatch.setattr(score_tables, "write_table", interrupted)
+    run(scorer, pairs_file, output)
+    assert [row["id"] for _, row in score_tables.read_table(output)] == [str(number) for number in range(12)]
+    assert {path.name for path in tmp_path.iterdir()} == {"out.csv", "pairs.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [("precious\n", False), ('{"id": 1}\n', False), ("[1]", False), ('{"id": 1, "v', True), ("", True)],
+)
+def test_a_file_where_the_lines_of_a_table_would_lie_is_not_overwritten(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, text: str, lost: bool
+) -> None:
+    (lines := tmp_path / "out.csv.jsonl").write_text(text)
+    if lost:
+        run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
+        assert not lines.exists()
+    else:
+        with pytest.raises(InputError, match=r"out\.csv\.jsonl: it holds no lines of a job"):
+            run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
+        assert lines.read_text() == text
 
 
 def test_an_output_that_exists_is_not_overwritten_unasked(

@@ -196,6 +196,27 @@ def test_pages_are_of_the_worst_and_best_by_margin_and_old_files_do(
     assert vcs("report", old, "-o", tmp_path / "r.pdf").code == 0
 
 
+def test_texts_belong_to_the_score_file_of_their_name_and_pages_are_shared(
+    tiny_bundle: Path, zeros: Path, tmp_path: Path
+) -> None:
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    references = tmp_path / "references.jsonl"
+    write_pairs(references, [{"id": k, "text": story(k, 3)} for k in range(12)])
+    texts = [tmp_path / f"{name}.jsonl" for name in ("beta", "alpha", "gamma")]
+    for number, path in enumerate(texts):
+        write_pairs(path, [{"id": k, "text": story(100 * number + k, 2)} for k in range(12)])
+    of = ("--references", references, *(part for path in texts for part in ("--predictions", path)))
+    assert vcs("score", *of, "-o", f"{tmp_path}/s/", *engine).code == 0
+    scores, html = [tmp_path / "s/alpha.jsonl", tmp_path / "s/beta.jsonl"], tmp_path / "r.html"
+    assert vcs("report", *scores, *of, "--pages", 4, "-o", html, *engine).code == 0
+    systems = [block_of(html, f"block-{number}")["system"] for number in block_of(html, "index")["order"]]
+    assert sorted(systems) == ["alpha"] * 4 + ["beta"] * 4
+    scores[0] = scores[0].rename(tmp_path / "s/delta.jsonl")
+    done = vcs("report", *scores, *of, "-o", tmp_path / "x.html", *engine)
+    assert done.code == 2
+    assert "no texts are called 'delta', as that score file is: there are beta, alpha, gamma" in done.stderr
+
+
 def test_other_texts_than_those_that_were_scored_are_refused(
     tiny_bundle: Path, zeros: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,45 @@ def test_a_request_that_is_too_much_for_the_machine_fails_alone(
     assert [str(error) for error in reported] == ["the embedder: out of memory"]
 
 
+LARGE = [(story(1), story(number) * 30) for number in range(2, 32)]  # of many turns
+
+
+def test_a_request_that_was_given_up_costs_at_most_a_turn_and_is_held_until_then(
+    background: BackgroundScorer,
+) -> None:
+    scored, held = [], []
+
+    def convert(result: Result, evidence: Evidence | None) -> None:
+        scored.append(result)
+        large.future.cancel()
+        held.append(background.held)
+
+    large: Request[None] = Request(LARGE, Options(), convert)
+    background.put(large)
+    small = ask((story(1), story(2)))
+    background.put(small)
+    assert len(small.future.result(60)) == 1
+    assert 0 < len(scored) < len(LARGE) / 2
+    assert set(held) <= {1, 2}
+    background.release().result(60)
+    assert background.held == 0
+
+
+def test_a_small_request_does_not_wait_for_a_large_one(background: BackgroundScorer, scorer: Scorer) -> None:
+    small, answered = ask((story(1), story(2))), []
+
+    def convert(result: Result, evidence: Evidence | None) -> float:
+        if not answered:
+            background.put(small)
+        answered.append(small.future.done())
+        return result.vcs
+
+    large = Request(LARGE, Options(), convert)
+    background.put(large)
+    assert large.future.result(60) == [result.vcs for result in scorer.score_many(LARGE)]
+    assert answered.count(True) > len(LARGE) / 2
+
+
 def test_the_evidence_reaches_the_conversion_and_its_failure_is_the_requests(
     background: BackgroundScorer, reported: list[Exception]
 ) -> None:

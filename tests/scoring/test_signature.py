@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,9 @@ from support.engines import run
 from support.stories import story, stripped
 from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle
+from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer, Segmenter
+from vcs_runtime.scoring.options import Options
 
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
 PAIR = (story(1), story(2))
@@ -93,6 +96,19 @@ def moved(part: str) -> Change:
 
 def fields(signature: str) -> dict[str, str]:
     return dict(field.split(":", 1) for field in signature.split("|")[1:])
+
+
+@pytest.mark.parametrize(
+    "name", ["lct", "context_cutoff", "context_window", "nas_blend_factor", "nas_coverage_cutoff"]
+)
+@pytest.mark.parametrize("value", [0.25, 1.0, 1e-7])
+def test_neighbouring_parameters_have_signatures_of_their_own(
+    name: str, value: float, scorer: Scorer
+) -> None:
+    values = [value, math.nextafter(value, 0), value * (1 - 1e-7)]
+    options = [Options(params=Params(regularizer="length", **{name: each})) for each in values]
+    lines = [scorer.signature_for(each) for each in options]
+    assert len(set(lines)) == len(lines)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 - Numba checks only the source file of the kernel itself, so a change in a helper's file would leave stale
   machine code in the cache. Here the stamp covers every source file of the package.
 - Numba ignores a folder that it cannot write to. Here a read-only folder (in a container image) is read.
-- Numba reads any folder. Here one to which other users can write is passed over.
+- Numba reads any folder. Here one that other users can write to or exchange is passed over.
 - Numba raises an error if no folder is writable. Here each process compiles the kernel for itself.
 - Numba first declares to itself all functions that it could compile. Here this waits until something is
   compiled, because machine code needs only Numba's allocator. It saves most of the time of a first score.
@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
-import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from typing import Any
 
 from numba.core import caching, config
 from numba.core.runtime.nrt import rtsys
+
+from vcs_numba.jit.owners import is_own, make_folder
 
 
 @cache
@@ -71,23 +73,21 @@ def _place(locator_name: str, function: Callable[..., Any]) -> Any:
     return type("Place", (_Place, caching.FunctionCache), {"_impl_class": implementation})(function)
 
 
-def _is_own(folder: str, source: str) -> bool:
-    """Return whether nobody but this user, root and the owner of the source file can write to a folder.
+def _is_own(place: Any, source: str) -> bool:
+    """Return whether nobody but this user, root and the owner of the source file can write what is read.
 
     A cached kernel is a pickle of machine code, which whoever writes it runs in this process.
     """
-    if not hasattr(os, "getuid"):  # Windows
-        return True
-    try:
-        facts = os.stat(folder)
-    except OSError:  # nothing to be read, and perhaps it will be made
-        return True
-    private_group = facts.st_gid == facts.st_uid  # as many systems give every user
-    others = stat.S_IWOTH | (0 if private_group else stat.S_IWGRP)
-    owners = {os.getuid(), 0}
+    owners = []
     with contextlib.suppress(OSError):  # code may come without a file, as from a zip archive
-        owners.add(os.stat(source).st_uid)
-    return facts.st_uid in owners and not facts.st_mode & others
+        owners.append(os.stat(source).st_uid)
+    folder = place.cache_path
+    return is_own(folder, *owners, parents=True) and all(is_own(file, *owners) for file in _files(place))
+
+
+def _files(place: Any) -> list[Path]:
+    """Return the cached files of a kernel."""
+    return list(Path(place.cache_path).glob(f"{glob.escape(place._impl.filename_base)}*.nb?"))
 
 
 class KernelCache(caching.NullCache):
@@ -128,9 +128,11 @@ class KernelCache(caching.NullCache):
         for place in self._own_places():
             with contextlib.suppress(OSError):
                 # Numba would let the user's group write to it where the umask does; then it is never read.
-                os.makedirs(place.cache_path, mode=0o755, exist_ok=True)
+                make_folder(Path(place.cache_path), 0o755)
                 place.save_overload(sig, data)
+                for file in _files(place):  # and they follow the umask
+                    file.chmod(0o644)
                 return
 
     def _own_places(self) -> list[Any]:
-        return [place for place in self._places if _is_own(place.cache_path, self._source)]
+        return [place for place in self._places if _is_own(place, self._source)]

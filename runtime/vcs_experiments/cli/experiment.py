@@ -28,7 +28,7 @@ from vcs_experiments.running import Output
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.compare import correction, enough_resamples
-from vcs_runtime.cli.inputs import open_keeping_vectors, open_scorer
+from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
@@ -308,8 +308,7 @@ def parameters(
 ) -> None:  # fmt: skip
     """Repeat `corruption` with many chunk sizes and LCTs.
 
-    Texts are embedded once and aligned with every setting. Vectors are stored in --cache, by default in
-    vectors/ in --output, so an interrupted run continues from there.
+    Texts are embedded once, and aligned with every setting.
 
     \b
     Example:
@@ -318,7 +317,8 @@ def parameters(
     require("scipy", "experiments", "this experiment")
     problems = Problems(warn)
     cases, published = _read(data, problems)
-    with open_keeping_vectors(config, output) as scorer:
+    output.mkdir(parents=True, exist_ok=True)  # not after hours
+    with open_scorer(config) as scorer:
         results = parameters_study.run(cases, published, scorer, problems, chunk_sizes=chunk_sizes,
                                        lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
     finish(results, output)
@@ -339,8 +339,7 @@ def usefulness(
 ) -> None:  # fmt: skip
     """Find which scores can order your models.
 
-    A table says how often each score is 0, and how many pairs of models it tells apart. Vectors are stored
-    in --cache, by default in vectors/ in --output, so an interrupted run continues from there.
+    A table says how often each score is 0, and how many pairs of models it tells apart.
 
     \b
     Example:
@@ -353,7 +352,8 @@ def usefulness(
     other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
     labelled = usefulness_study.read_labelled(data, problems) if data else ()
     check_output(output, source, predictions, ranking)
-    with open_keeping_vectors(config, output) as scorer:
+    output.mkdir(parents=True, exist_ok=True)
+    with open_scorer(config) as scorer:
         results = usefulness_study.run(references, models, labelled, scorer, problems,
                                        ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
     finish(results, output)

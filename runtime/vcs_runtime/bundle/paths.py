@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
+from vcs_numba.jit.owners import is_own
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.presence import is_folder, is_regular_file
@@ -31,6 +34,29 @@ def home() -> Path:
     if str(found).startswith("~"):  # as platformdirs leaves it
         raise BundleError("this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime")
     return found
+
+
+def own_folder(*names: str) -> Path:
+    """Return a folder of the home that this user alone can write to; it need not exist.
+
+    Raises BundleError without a home, and PermissionError where others can write to it.
+    """
+    folder = home().joinpath(*names)
+    if not (is_own(home()) and is_own(folder)):
+        raise PermissionError(errno.EPERM, "other users can write to it, so it is not used", str(folder))
+    return folder
+
+
+def vector_store() -> Path | None:
+    """Return the folder in which commands keep vectors: `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`.
+
+    None without a home, or if the variable says `none`.
+    """
+    if (override := os.environ.get("VCS_RUNTIME_CACHE")) is not None:
+        return None if override in ("", "none") else Path(override).expanduser().absolute()
+    with suppress(BundleError):
+        return home().absolute() / "vectors"
+    return None
 
 
 def default_bundle_path() -> Path:

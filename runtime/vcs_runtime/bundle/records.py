@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vcs_runtime.bundle.paths import home
+from vcs_numba.jit.owners import make_folder
+from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError
 
 LARGE = 1 << 30
@@ -24,9 +25,9 @@ LARGE = 1 << 30
 
 
 def record_folder() -> Path | None:
-    """Return the folder of the records; None for a user without a home folder, who keeps none."""
-    with suppress(BundleError):
-        return home() / "verified"
+    """Return the folder of the records; None without a home folder, or where others can write to it."""
+    with suppress(BundleError, PermissionError):
+        return own_folder("verified")
     return None
 
 
@@ -38,7 +39,7 @@ def record_name(path: Path, sha256: str) -> str:
 def record(folder: Path, name: str) -> None:
     """Write a record. A folder that cannot be written costs only time."""
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         (folder / name).touch()
 
 

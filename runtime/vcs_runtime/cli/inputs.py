@@ -6,13 +6,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import click
 
+from vcs_runtime.bundle.paths import FAST, vector_store
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
@@ -40,9 +41,11 @@ def report_device(description: str) -> None:
 def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """Open a scorer for a job, and report on standard error what its user should know.
 
-    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if texts are
-    not in the script of the model's language.
+    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if vectors
+    could not be kept, or texts are not in the script of the model's language.
     """
+    if config.bundle == FAST and config.cache == vector_store():
+        config = replace(config, cache=None)  # static vectors are made faster than they are read
     with usage_errors():
         scorer = Scorer.from_config(config)
     report_device(describe(scorer.embedder.device))
@@ -51,6 +54,10 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
         report_device(describe(where))
     with scorer:
         yield scorer
+    if scorer.cache_failure:
+        warn(
+            f"vectors are not kept for later commands (--no-cache, if that is meant): {scorer.cache_failure}"
+        )
     counts = scorer.scripts
     others = f"{counts.not_latin} of {counts.texts} texts are not in Latin script"
     if counts.not_latin and scorer.compares_words:
@@ -60,12 +67,6 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
             f"{others}: the default model reads English, and its scores of other languages say little "
             "(docs/guide/texts.md)"
         )
-
-
-def open_keeping_vectors(config: ScorerConfig, output: Path) -> AbstractContextManager[Scorer]:
-    """Make an output folder, and open a scorer whose vectors are kept, by default in that folder."""
-    output.mkdir(parents=True, exist_ok=True)
-    return open_scorer(replace(config, cache=config.cache or output / "vectors"))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Final
 import click
 
 from vcs_numba import Params
+from vcs_runtime.bundle.paths import vector_store
 from vcs_runtime.errors import InputError, VcsError
 from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
 from vcs_runtime.scoring.verdicts import Thresholds
@@ -244,13 +246,33 @@ def check_resume(resume: bool, overwrite: bool) -> None:
         raise click.UsageError("--resume and --overwrite exclude each other")
 
 
+_NO_CACHE: Final = Path(os.devnull)
+
+
+class _Cache(click.Option):
+    """--cache DIR, and --no-cache for none."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let --no-cache be this option with the value of no folder."""
+        super().add_to_parser(parser, ctx)
+        parser.add_option(self, ["--no-cache"], self.name, action="store_const", const=_NO_CACHE)
+
+
+def _vector_folder(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    """Return the folder of --cache; by default that of this user's commands, but not for a server."""
+    if folder is None and context.command.name not in ("serve", "export"):
+        return vector_store()
+    return None if folder == _NO_CACHE else folder
+
+
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
 scorer_options = combined("config", ScorerConfig, together(
     bundle,
     segmenter,
     device,
-    click.option("--cache", type=PATH, metavar="DIR",
-                 help="Folder that stores vectors for later runs. [default: none]"),
+    click.option("--cache", cls=_Cache, type=PATH, callback=_vector_folder, metavar="DIR / --no-cache",
+                 help="Folder that stores vectors for later commands, without a limit. [default: a folder "
+                 "of this user, of at most 2 GB; of a server none]"),
     click.option("--threads", type=click.IntRange(1, MOST_THREADS), metavar="N",
                  help="Number of CPU threads. [default: all cores]"),
     section="Models",

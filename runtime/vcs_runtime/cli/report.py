@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
@@ -52,9 +52,10 @@ from vcs_runtime.util.progress import progress_bar
 @click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
               help="Report to write: a .html or .pdf file.")  # fmt: skip
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
-              help="File of the pairs that were scored, one for each of SCORES; adds pages.")  # fmt: skip
+              help="Pairs that were scored, a file with the name of each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-              help="Number of worst and of best pairs, by margin, that get a page with --pairs.")  # fmt: skip
+              help="Number of worst and of best pairs, by margin, that get a page with the texts: of "
+              "several systems in equal shares.")  # fmt: skip
 @click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
 @click.option("--title", metavar="TEXT", help="Title of the report. [default: the names of the systems and "
               "the number of videos; of one pair, the name of the generated text]")  # fmt: skip
@@ -115,13 +116,14 @@ def report(
         raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
     if (texts or (of_scores and matched)) and in_pdf:
         raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
-    found = [each for path in texts for each in systems_of(path, source).values()]
+    by_name = {name: each for path in texts for name, each in systems_of(path, source).items()}
     if matched or not (of_scores or one):
-        found = list(systems_of(None if matched else sources[0], source).values())
-    if found and len(found) != (len(sources) if of_scores else 1):
+        by_name = systems_of(None if matched else sources[0], source)
+    found = _texts_of(sources, by_name) if of_scores else [*by_name.values()]
+    if len(found) > 1 and not of_scores:
         raise click.UsageError(
-            f"texts of {len(found)} systems for {len(sources)} score files: a report on several needs "
-            "the score file of each (vcs-runtime score ... -o scores/), in the order of the texts"
+            f"texts of {len(found)} systems: a report on several needs the score file of each "
+            "(vcs-runtime score ... -o scores/)"
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
@@ -140,9 +142,7 @@ def report(
         comparisons = _compared(sources, names, baseline, ignore_signatures)
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
         if of_scores:
-            advance = stack.enter_context(
-                progress_bar(2 * pages * len(sources), "explaining", enabled=bool(found))
-            )
+            advance = stack.enter_context(progress_bar(2 * pages, "explaining", enabled=bool(found)))
             systems = report_scores(
                 sources, found, scorer, html, options, thresholds, names=names, pages=pages, advance=advance,
                 force=ignore_signatures,
@@ -163,6 +163,17 @@ def report(
         warn(f"{failed.pair}: {failed.reason}")
     click.echo(output)
     context.exit(1 if systems.failed or problems else 0)
+
+
+def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[PairSource]:
+    """Return the texts of each score file, which have its name; of a single one they may have another."""
+    if len(scores) == len(texts) == 1:
+        return [*texts.values()]
+    if lacking := [path.stem for path in scores if texts and path.stem not in texts]:
+        raise click.UsageError(
+            f"no texts are called {lacking[0]!r}, as that score file is: there are {', '.join(texts)}"
+        )
+    return [texts[path.stem] for path in scores] if texts else []
 
 
 def _in_pdf(output: Path) -> bool:

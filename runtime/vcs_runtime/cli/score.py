@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.bundle.paths import vector_store
 from vcs_runtime.cli.inputs import (
     InputOptions,
     input_options,
@@ -195,5 +196,7 @@ def _score_on_ray(
 ) -> Summary:  # fmt: skip
     from vcs_runtime.ray import connected, score_file
 
+    if config.cache == vector_store():  # a folder of this machine
+        config = replace(config, cache=None)
     with usage_errors(), connected(address):
         return score_file(pairs, files, config, options, actors=actors, report_device=report_device)

@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy.typing as npt
 
+from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
-from vcs_runtime.bundle.paths import home
+from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
@@ -149,7 +150,7 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
                 f"{key} {_short(getattr(engine, key))}, here {_short(required[key])}" for key in differing
             )
             whys.append(f"{engine.model} is for {difference}: {build}")
-        elif not _trust_mark(bundle, engine).exists():
+        elif not _is_trusted(bundle, engine):
             whys.append(
                 f"{engine.engine} is machine code that was not made here: if you trust who made it, run "
                 f"`vcs-runtime engine trust {bundle.root}`"
@@ -168,7 +169,7 @@ def _short(value: str) -> str:
 def trust(bundle: Bundle, engine: EngineSpec) -> None:
     """Record that an engine, byte for byte, may be loaded on this machine; raises OSError."""
     mark = _trust_mark(bundle, engine)
-    mark.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(mark.parent, 0o700)
     mark.touch()
 
 
@@ -189,7 +190,7 @@ def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: floa
     if times_cuda is None:
         mark.unlink(missing_ok=True)
         return
-    mark.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(mark.parent, 0o700)
     about = {"times_cuda": times_cuda, "gpu": engines[0].gpu, "engines": [item.model for item in engines]}
     write_whole(mark, json.dumps(about) + "\n")
 
@@ -203,13 +204,20 @@ def describe_speed(bundle: Bundle, times_cuda: float | None) -> str:
 
 def _trust_mark(bundle: Bundle, engine: EngineSpec) -> Path:
     digests = "".join(bundle.digests((engine.model, engine.engine)))
-    return home() / "trusted" / hashlib.sha256(digests.encode()).hexdigest()
+    return own_folder("trusted") / hashlib.sha256(digests.encode()).hexdigest()
+
+
+def _is_trusted(bundle: Bundle, engine: EngineSpec) -> bool:
+    try:
+        return _trust_mark(bundle, engine).exists()
+    except PermissionError:
+        return False
 
 
 def _speed_mark(bundle: Bundle, engines: Sequence[EngineSpec]) -> Path:
     # The name of the GPU is among the facts by which engines fit: it is that of this machine.
     facts = sorted(f"{item.gpu}|{''.join(bundle.digests((item.model, item.engine)))}" for item in engines)
-    return home() / "measured" / f"{hashlib.sha256('|'.join(facts).encode()).hexdigest()}.json"
+    return own_folder("measured") / f"{hashlib.sha256('|'.join(facts).encode()).hexdigest()}.json"
 
 
 def row_limit(device: Device) -> RowLimit:

@@ -1,7 +1,8 @@
 """A cache of vectors in a folder.
 
 A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached vector is
-therefore as good as a new one, and a cache folder can serve several processes and many runs.
+therefore as good as a new one, and a cache folder can serve several processes and many runs. Whoever can
+write to the folder decides about scores, so one that other users can write to is refused.
 """
 
 from __future__ import annotations
@@ -19,37 +20,52 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from vcs_numba.jit.owners import is_own, make_folder
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 
 Vector = npt.NDArray[np.float32]
 
-_FILE = "vectors-2.sqlite"
+_FILE = "vectors-3.sqlite"
 _DIGEST = 8  # bytes of a digest after each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
 # Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.
 _TOKEN_BYTES = 1 << 20
+# A file is looked at after so many bytes, and shrunk to this share of its limit.
+_LOOK_BYTES, _SHRUNK = 64 << 20, 0.75
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS vectors "
+    "(key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID"
+)
 
 
 class VectorCache:
     """An SQLite file of vectors in a folder, to which several processes may write.
 
     All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity` separates
-    vectors that must not be mixed. A `dimension` of None allows vectors of any length.
+    vectors that must not be mixed. A `dimension` of None allows vectors of any length. With a `limit` in
+    bytes, vectors that were not used for the longest time give way to new ones.
     """
 
-    def __init__(self, folder: Path, identity: str, dimension: int | None) -> None:
+    def __init__(self, folder: Path, identity: str, dimension: int | None, limit: int | None = None) -> None:
         self.path = Path(folder) / _FILE
         self._identity = identity
         self._dimension = dimension
+        self._limit = limit
+        self._written = 0
+        self._now = int(time.time())
+        self._used: set[bytes] = set()  # keys that were read, if the file has a limit
         self._db: sqlite3.Connection | None = None
         self._lock = threading.RLock()  # scoring threads share the connection
         with _forks.lock:
             _forks.caches.add(self)
         with self._errors(), self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent, 0o700)
+            if not all(map(is_own, (self.path.parent, self.path))):
+                raise OSError(f"other users can write to {self.path.parent}: use a folder of your own")
             self._connection()
+            self._shrink()
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
         """Return the cached vectors by text; damaged ones, whose digest does not fit, are left out."""
@@ -92,16 +108,47 @@ class VectorCache:
                     # A damaged file may hold values of other types.
                     if isinstance(blob, bytes) and blob[-_DIGEST:] == _digest(key, blob[:-_DIGEST]):
                         found.append((keys[key], blob[:-_DIGEST]))
+                        if self._limit:
+                            self._used.add(key)
         return found
 
     def _store(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        rows = [(key, data + _digest(key, data)) for key, data in entries]
-        with self._errors(), self._lock, self._connection() as db:
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+        rows = [(key, data + _digest(key, data), self._now) for key, data in entries]
+        with self._errors(), self._lock:
+            with self._connection() as db:
+                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            self._written += sum(len(row[1]) for row in rows)
+            if self._written > _LOOK_BYTES:
+                self._written = 0
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Delete what was not used for the longest time, if the file has grown beyond its limit."""
+        db = self._connection()
+
+        def size() -> int:
+            pages, free, page = (
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            return int((pages - free) * page)
+
+        while self._limit and (now := size()) > self._limit:
+            with db:
+                rows = db.execute("SELECT COUNT(*) FROM vectors").fetchone()[0]
+                db.execute(
+                    "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used LIMIT ?)",
+                    (max(1, int(rows * (1 - _SHRUNK * self._limit / now))),),
+                )
 
     def close(self) -> None:
-        """Close the file. A later call opens it again."""
+        """Note what was used, and close the file. A later call opens it again."""
         with self._lock:
+            if self._used:
+                with self._errors(), self._connection() as db:
+                    keys = [(self._now, key) for key in self._used]
+                    db.executemany("UPDATE vectors SET used = ? WHERE key = ?", keys)
+                self._used.clear()
             self._disconnect()
 
     def __del__(self) -> None:
@@ -110,15 +157,17 @@ class VectorCache:
     def _connection(self) -> sqlite3.Connection:
         """Return the connection, which is opened if need be. The caller has the lock."""
         if self._db is None:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # and SQLite's files beside it
             db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
             try:
+                db.execute("PRAGMA trusted_schema=OFF")
                 _keep_a_log(db)
                 db.execute("PRAGMA synchronous=NORMAL")
                 with db:
-                    db.execute(
-                        "CREATE TABLE IF NOT EXISTS vectors "
-                        "(key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
-                    )
+                    db.execute(_TABLE)
+                # A view of this name could compute for ever, and a trigger could change what is stored.
+                if db.execute("SELECT type, name FROM sqlite_master").fetchall() != [("table", "vectors")]:
+                    raise sqlite3.DatabaseError("it holds something else than vectors")
             except BaseException:
                 db.close()
                 raise

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
-from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.bundle.paths import vector_store
+from vcs_runtime.errors import CacheError, ModelError, TextError
 from vcs_runtime.inference.custom import PreparedTexts, ScoringEmbedder
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 from vcs_runtime.inference.vector_cache import Vector, VectorCache
 from vcs_runtime.util.lru import LRUCache
+
+#: The size of the folder of vectors that commands keep unasked.
+STORE_BYTES: Final = 2 * 10**9
 
 
 class VectorRequest:
@@ -70,12 +75,23 @@ class VectorRequest:
 class VectorStore:
     """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
-    Texts that many pairs share are embedded once.
+    Texts that many pairs share are embedded once. With `may_fail` a cache that fails is left, and `failure`
+    says why.
     """
 
-    def __init__(self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        embedder: ScoringEmbedder,
+        cache: VectorCache | None,
+        memory_bytes: int,
+        *,
+        may_fail: bool = False,
+        failure: str = "",
+    ) -> None:
         self._embedder = embedder
         self._cache = cache
+        self._may_fail = may_fail
+        self.failure = failure
         self._dimension = embedder.dimension
         self._memory: LRUCache[Vector] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
         self._tokens: LRUCache[TokenVectors] = LRUCache(memory_bytes, lambda tokens: tokens.nbytes)
@@ -84,11 +100,31 @@ class VectorStore:
     def open(
         cls, embedder: ScoringEmbedder, folder: str | os.PathLike[str] | None, memory_bytes: int
     ) -> VectorStore:
-        """Return a store with the cache of a folder, or without; raises CacheError."""
+        """Return a store with the cache of a folder, or without; raises CacheError.
+
+        The cache of the folder that commands use unasked (`vector_store`) has a limit, and may fail.
+        """
         if folder is None:
             return cls(embedder, None, memory_bytes)
-        cache = VectorCache(Path(folder), embedder.cache_identity, embedder.dimension)
-        return cls(embedder, cache, memory_bytes)
+        unasked = Path(folder) == vector_store()
+        limit = STORE_BYTES if unasked else None
+        try:
+            cache = VectorCache(Path(folder), embedder.cache_identity, embedder.dimension, limit)
+        except CacheError as error:
+            if not unasked:
+                raise
+            return cls(embedder, None, memory_bytes, failure=str(error))
+        return cls(embedder, cache, memory_bytes, may_fail=unasked)
+
+    def _with_cache(self, use: Callable[[VectorCache], Any]) -> Any:
+        """Return what a call of the cache returns, or an empty dict without a cache."""
+        try:
+            return use(self._cache) if self._cache else {}
+        except CacheError as error:
+            if not self._may_fail:
+                raise
+            self._cache, self.failure = None, str(error)
+            return {}
 
     def request(
         self,
@@ -118,7 +154,7 @@ class VectorStore:
                 missing.append(text)
         unknown = [text for text in missing if text not in request.known]
         if unknown and self._cache:
-            cached = self._cache.load(unknown)
+            cached = self._with_cache(lambda cache: cache.load(unknown))
             self._check_lengths(cached)
             self._remember(cached)
             request.known |= cached
@@ -137,7 +173,7 @@ class VectorStore:
                 request.tokens[text] = tokens
         lacking = names - request.tokens.keys()
         if lacking and self._cache:
-            cached = self._cache.load_tokens(TokenRequest(wanted.layer, lacking))
+            cached = self._with_cache(lambda cache: cache.load_tokens(TokenRequest(wanted.layer, lacking)))
             self._remember_tokens(cached, wanted.layer)
             request.tokens |= cached
         return lacking - request.tokens.keys()
@@ -158,8 +194,8 @@ class VectorStore:
 
     def keep_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
         """Put new vectors of tokens into the cache and into memory."""
-        if self._cache and tokens:
-            self._cache.store_tokens(tokens, layer)
+        if tokens:
+            self._with_cache(lambda cache: cache.store_tokens(tokens, layer))
         self._remember_tokens(tokens, layer)
 
     def _remember_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
@@ -169,8 +205,7 @@ class VectorStore:
     def keep(self, vectors: Mapping[str, Vector]) -> None:
         """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
         self._check_lengths(vectors)
-        if self._cache:
-            self._cache.store(vectors)
+        self._with_cache(lambda cache: cache.store(vectors))
         self._remember(vectors)
 
     def _remember(self, vectors: Mapping[str, Vector]) -> None:
@@ -190,8 +225,7 @@ class VectorStore:
         """Drop the vectors in memory and close the cache."""
         self._memory.clear()
         self._tokens.clear()
-        if self._cache:
-            self._cache.close()
+        self._with_cache(VectorCache.close)
 
 
 def _token_key(text: str, layer: TokenLayer) -> str:

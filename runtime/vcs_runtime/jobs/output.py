@@ -158,6 +158,16 @@ class OutputFile:
         finally:
             os.close(self._file)
 
+    def remove(self) -> None:
+        """Remove the file while it is still locked, so that no other job can have begun to write it."""
+        self.check()
+        self._regular = False  # from here on there is nothing to check
+        if os.name == "nt":  # which removes no open file
+            os.close(self._file)
+            self._file = os.open(os.devnull, os.O_WRONLY)
+        with self._errors():
+            self.path.unlink()
+
     def _write(self, content: bytes) -> None:
         self.check()
         data = memoryview(content)

@@ -96,12 +96,14 @@ def run_resumable(
     begins: str = '{"id": ',
     several_lines: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
+    finish: Callable[[OutputFile], None] | None = None,
 ) -> None:
     """Do a job item by item, append its lines to an output, and continue an output that was begun.
 
     `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each` receives
     every item with its line, and whether an earlier run has written it. With `several_lines` an item may have
-    more than one. Raises InputError if the output cannot be used, or changes while the job is running.
+    more than one. `finish` receives the output with all lines, which no other job can write meanwhile. Raises
+    InputError if the output cannot be used, or changes while the job is running.
     """
     taken = 0
 
@@ -140,6 +142,8 @@ def run_resumable(
                 f"began, and has {'more' if taken > total else taken} now; what was finished is kept, "
                 "continue with --resume"
             )
+        if output and finish:
+            finish(output)
 
 
 def _finished(

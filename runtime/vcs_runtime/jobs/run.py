@@ -15,7 +15,7 @@ from vcs_runtime.jobs import score_files
 from vcs_runtime.jobs.output import ERROR, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
-from vcs_runtime.jobs.score_tables import lines_of
+from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
@@ -59,8 +59,8 @@ def run_blocks(
         score = partial(_until_failure, source, score)
     pairs = Items(source.read(), total, attrgetter("name"), partial(check_line, signature))
     started = time.monotonic()
-    with lines_of(replace(files, inputs=source.paths)) as lines:
-        run_resumable(lines, pairs, score, count)
+    lines, finish = as_lines(replace(files, inputs=source.paths))
+    run_resumable(lines, pairs, score, count, finish=finish)
     summary.seconds = time.monotonic() - started
     return summary
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.jsonl import Record, read_records
-from vcs_runtime.jobs.output import JobFiles
+from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
+from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.scoring import score_table
@@ -39,13 +38,11 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in TABLES
 
 
-@contextmanager
-def lines_of(files: JobFiles) -> Iterator[JobFiles]:
-    """Yield the files for the lines of a job (OUTPUT.jsonl beside a table), and make the table in the end."""
+def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | None]:
+    """Return the files for the lines of a job (OUTPUT.jsonl beside a table), and what makes the table."""
     output = files.output
     if output is None or not is_table(output):
-        yield files
-        return
+        return files, None
     if output.suffix.lower() == ".parquet":
         require("pyarrow.parquet", "parquet", f"{output}: writing Parquet")
     refuse_input_as_output(output, *files.inputs)
@@ -53,10 +50,25 @@ def lines_of(files: JobFiles) -> Iterator[JobFiles]:
         what = "it is whole, so there is nothing to continue; " if files.resume else "it exists; "
         raise InputError(f"{output}: {what}replace it with --overwrite")
     lines = output.with_name(f"{output.name}.jsonl")
-    yield replace(files, output=lines)
-    with unwritable(output):
-        write_table(lines, output)
-        lines.unlink()
+    if files.overwrite and lines.is_file() and not _holds_lines(lines):  # nobody has named it
+        raise InputError(f"{lines}: it holds no lines of a job, which would lie here: move it")
+
+    def finish(written: OutputFile) -> None:
+        with unwritable(output):
+            write_table(lines, output)
+            written.remove()
+
+    return replace(files, output=lines), finish
+
+
+def _holds_lines(path: Path) -> bool:
+    """Whether a file is empty, or begins with a line that a job has written, or has begun to write."""
+    with unwritable(path), path.open("rb") as file:
+        first = file.readline()
+    try:
+        return not first or {"id", "texts"} <= json.loads(first).keys()
+    except (ValueError, AttributeError, RecursionError):
+        return is_torn(first) and first.startswith(b'{"id": ')
 
 
 def write_table(lines: Path, output: Path) -> None:

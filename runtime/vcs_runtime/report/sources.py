@@ -71,7 +71,8 @@ def report_scores(
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
-    `pages` of both kinds, by margin, if the scored `pairs` are given in the order of the files. Raises
+    `pages` of both kinds, by margin, in equal shares, if the scored `pairs` are given in the order of the
+    files. Raises
     InputError for files of different signatures (without `force`), or scores of other pairs.
     """
     if not force:
@@ -88,7 +89,7 @@ def report_scores(
                 raise InputError(
                     f"{path}: scored as {first['signature']}, this run is {signature}: give the same options"
                 )
-            extremes = _extremes(path, pages)
+            extremes = _extremes(path, max(1, pages // len(files)))
             chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
             blocks = scorer.stream(chosen, attrgetter("texts"), options)
             for pair, result, evidence in chain.from_iterable(blocks):

@@ -1,7 +1,8 @@
 """Background scoring: one scorer and one thread for the requests of many callers.
 
-Pairs that arrive while a batch is scored become the next batch: the pairs of many callers are scored
-together, and a single caller does not wait for others.
+Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So the pairs
+of many callers are scored together, a small request does not wait for a large one, and a request that was
+given up costs at most the rest of a turn.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, GPU_BLOCKS
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
 
 R = TypeVar("R")
+
+# Characters of a turn: half a second of work for the default model on two cores; on a GPU two blocks.
+_TURN, _GPU_TURN = 8_000, GPU_BLOCKS * BLOCK_CHARACTERS
 
 
 def settle(future: Future[R], result: R) -> None:
@@ -38,6 +43,12 @@ class Request(Generic[R]):
     options: Options
     convert: Callable[[Result, Evidence | None], R]  # called in the scoring thread
     future: Future[list[R]] = field(default_factory=Future)
+    made: list[R] = field(default_factory=list)  # of the first pairs, in the scoring thread
+    begun: bool = False
+
+    def done(self) -> bool:
+        """Whether it is answered, or nobody waits for the answer any more."""
+        return self.future.done()
 
     def fail(self, error: Exception) -> None:
         """Answer a request that could not be scored."""
@@ -56,13 +67,20 @@ class BackgroundScorer:
         self._config = config
         self._report = report
         self._requests: queue.SimpleQueue[Request[Any] | Future[None] | None] = queue.SimpleQueue()
+        self._held: dict[int, Request[Any]] = {}
         self._closing = False
         self.scorer: Scorer | None = None
         self._thread = threading.Thread(target=self._run, name="vcs-scoring", daemon=True)
         self._thread.start()
 
+    @property
+    def held(self) -> int:
+        """Number of requests that wait, or are in work, given up or not."""
+        return sum(request.begun or not request.done() for request in list(self._held.values()))
+
     def put(self, request: Request[Any]) -> None:
-        """Score the pairs of a request after all that were put before."""
+        """Score the pairs of a request, in turns with those of the others that wait."""
+        self._held[id(request)] = request
         self._requests.put(request)
 
     def release(self) -> Future[None]:
@@ -78,18 +96,24 @@ class BackgroundScorer:
         self._thread.join()
 
     def _run(self) -> None:
+        waiting: list[Request[Any] | Future[None] | None] = []
         while True:
-            batch = [self._requests.get()]
+            if not waiting:
+                waiting.append(self._requests.get())
             while not self._requests.empty():  # this thread is the only reader of the queue
-                batch.append(self._requests.get())
-            waiting = [entry for entry in batch if entry is not None]
-            for _, entries in groupby(waiting, _options):
-                self._answer(list(entries))
-            if batch[-1] is None:
+                waiting.append(self._requests.get())
+            # A request to release the models, or to close, comes after all that were put before it.
+            turn = list(takewhile(lambda entry: isinstance(entry, Request), waiting)) or waiting[:1]
+            if turn[0] is None:
                 if self.scorer:
                     self.scorer.close()
                 return
-            del batch, waiting, entries  # or the texts would stay in memory until the next request
+            for _, entries in groupby(turn, _options):
+                self._answer([entry for entry in entries if entry is not None])
+            waiting = [entry for entry in waiting if entry is None or not entry.done()]
+            for number in [number for number, request in self._held.copy().items() if request.done()]:
+                del self._held[number]
+            del turn  # or the texts would stay in memory until the next request
 
     def _answer(self, entries: list[Request[Any] | Future[None]]) -> None:
         """Settle requests with equal options, or requests to release the models."""
@@ -121,22 +145,28 @@ class BackgroundScorer:
                 settle(entry, None)
 
     def _score(self, scorer: Scorer, requests: list[Request[Any]]) -> None:
-        """Settle each request after its last pair."""
-        made: dict[int, list[Any]] = {id(request): [] for request in requests}
+        """Score a turn of the requests, and settle those whose last pair was among it."""
+        share = (_GPU_TURN if scorer.embedder.device.is_gpu else _TURN) // len(requests)
 
         def items() -> Iterator[tuple[Request[Any], Any]]:
             for request in requests:
-                if self._closing:
-                    request.fail(VcsError("the scorer was closed"))
-                elif not request.future.done():
-                    yield from ((request, pair) for pair in request.pairs)
+                characters = 0
+                for pair in request.pairs[len(request.made) :]:
+                    if self._closing:
+                        request.fail(VcsError("the scorer was closed"))
+                    if request.done() or characters >= share:
+                        break
+                    request.begun = True
+                    characters += len(str(pair))  # about: a pair that cannot be scored may be anything
+                    yield request, pair
 
         blocks = scorer.stream(items(), itemgetter(1), requests[0].options)
         for (request, _), result, evidence in chain.from_iterable(blocks):
-            made[id(request)].append(request.convert(result, evidence))
-            if len(made[id(request)]) == len(request.pairs):
-                settle(request.future, made.pop(id(request)))
+            request.made.append(request.convert(result, evidence))
+            if len(request.made) == len(request.pairs):
+                self._held.pop(id(request), None)
+                settle(request.future, request.made)
 
 
-def _options(entry: Request[Any] | Future[None]) -> Options | None:
+def _options(entry: Request[Any] | Future[None] | None) -> Options | None:
     return entry.options if isinstance(entry, Request) else None

@@ -39,7 +39,9 @@ def what_to_report(zeros: int, pairs: int) -> str:
     """Say which scores to report, and why: docs/guide/reading-scores.md has the same rule."""
     share = f"VCS is 0 for {zeros} of {_pairs(pairs)}"
     if 2 * zeros > pairs:
-        return f"{share}, more than half: report margin, GAS and LAS at the defaults, with the share of zeros."
+        return (
+            f"{share}, more than half: report margin, GAS and LAS at the defaults, with the share of zeros."
+        )
     return f"{share}: report VCS and margin."
 
 

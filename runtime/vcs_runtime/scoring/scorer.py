@@ -107,6 +107,11 @@ class Scorer:
         """Whether substitution has been asked for."""
         return self._words.is_open
 
+    @property
+    def cache_failure(self) -> str:
+        """Why vectors were not kept in the folder that commands use unasked; "" if they were."""
+        return self._store.failure
+
     def signature_for(self, options: Options) -> str:
         """Return the signature of a score."""
         return signature(options, self.embedder, self.segmenter, self._words)

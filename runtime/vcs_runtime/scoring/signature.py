@@ -14,6 +14,7 @@ from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter
+from vcs_runtime.util.numbers import digits
 
 # Version of the formulas: that of the reference package.
 DEFINITION = "1.0.0"
@@ -63,13 +64,14 @@ def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[
         "vcs",
         f"def:{DEFINITION}",
         f"chunk:{'word' if options.short else options.chunk_size}",
-        f"lct:{params.lct:g}",
-        f"ctx:{params.context_cutoff:g}/{params.context_window:g}",
+        f"lct:{digits(params.lct)}",
+        f"ctx:{digits(params.context_cutoff)}/{digits(params.context_window)}",
     ]
     if params.lct_penalty != "full":
         fields.append(f"penalty:{params.lct_penalty}")
     if params.regularizer != "window":
-        fields.append(f"reg:{params.regularizer}/{params.nas_blend_factor:g}/{params.nas_coverage_cutoff:g}")
+        blend, coverage = digits(params.nas_blend_factor), digits(params.nas_coverage_cutoff)
+        fields.append(f"reg:{params.regularizer}/{blend}/{coverage}")
     if params.small_text != "paper":
         fields.append(f"small:{params.small_text}")
     if options.aggregate != "max":

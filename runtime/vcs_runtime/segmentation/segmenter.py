@@ -19,6 +19,7 @@ from vcs_runtime.segmentation.boundaries import FloatArray, cut
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.segmentation.rules import Rules, crowded, doubt
 from vcs_runtime.text.cleaning import check_texts
+from vcs_runtime.util.numbers import digits
 from vcs_runtime.util.renamed import refusing_former_keywords
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
@@ -244,7 +245,7 @@ class Segmenter:
             "" if engine == "ort-cpu" else "/".join(("", engine, *filter(None, [self.device.instructions])))
         )
         precision = self.device.precision_of(model.precision)
-        return (f"seg:{self.identity}", f"cut:{model.threshold:g}/{model.stride}/{precision}{where}")
+        return (f"seg:{self.identity}", f"cut:{digits(model.threshold)}/{model.stride}/{precision}{where}")
 
     @property
     def wants_punctuation(self) -> bool:

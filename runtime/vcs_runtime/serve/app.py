@@ -43,8 +43,7 @@ class Service:
     ) -> None:
         self._options = options
         self._limits = limits
-        self._waiting = 0
-        self._metrics = Metrics(lambda: self._waiting)
+        self._metrics = Metrics(lambda: self.engine.held)
         self._report = report
         self.engine = BackgroundScorer(config, self._failed)
         # The first request compiles what is left to compile, and needs all models. The second pair has no
@@ -89,14 +88,12 @@ class Service:
     async def _answer(self, http: HttpRequest, converter: Callable[[Options], Convert]) -> Response:
         """Read a request, score it with all others that wait, and answer it."""
         question = read_question(await self._body(http), self._options, self._limits.max_pairs)
-        if self._waiting >= self._limits.queue:
-            raise Refused(429, f"{self._waiting} requests are waiting, try again later")
+        if self.engine.held >= self._limits.queue:
+            raise Refused(429, f"{self.engine.held} requests are waiting, try again later")
         request = Request(question.pairs, question.options, converter(question.options))
-        self._waiting += 1
         try:
             entries = await self._entries(http, request)
         finally:
-            self._waiting -= 1
             request.pairs = ()  # the scorer may reach a request that was given up much later
         self._metrics.pairs += len(entries)
         self._metrics.errors += sum("error" in entry for entry in entries)

@@ -34,6 +34,12 @@ def checked_count(name: str, value: Any, least: int, most: int | None = None) ->
     return int(value)
 
 
+def digits(value: float) -> str:
+    """Return a number in six digits if they are the whole number, else in all it needs to be told apart."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
 def exact_means(rows: Collection[Sequence[float]]) -> tuple[float, ...]:
     """Return the mean of each column. A sum is rounded once, so the order of the rows changes nothing."""
     return tuple(math.fsum(values) / len(rows) for values in zip(*rows, strict=True))
