@@ -176,7 +176,7 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
         ({"score": "bleu"}, "score must be one of 'vcs'"),
         ({"score": {"spice": 1.0}}, "score must be one of .* 'nas_l_recall', 'coarse'.* 'vcs_strict'"),
         *(({"score": name}, f"of {name}, smaller is better") for name in sorted(SMALLER_IS_BETTER)),
-        ({"score": {"vcs": 1.0, "substitution": 0.5}}, "Give it a weight below 0, or reward 'margin'"),
+        ({"score": {"vcs": 1.0, "substitution": 0.5}}, "give it a weight below 0, or take 'margin_strict'"),
         ({"score": {}}, "no weights"),
         ({"score": {"las": "much"}}, "weight of las"),
         ({"score": {"las": float("nan")}}, "weight of las"),

@@ -28,14 +28,9 @@ def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) 
 
 
 checkpoint = click.option(
-    "--from",
-    "checkpoint",
-    type=PATH,
-    callback=_downloaded,
-    required=True,
-    metavar="DIR",
+    "--from", "checkpoint", type=PATH, callback=_downloaded, required=True, metavar="DIR",
     help="Folder of the model's files.",
-)
+)  # fmt: skip
 output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )

@@ -31,9 +31,7 @@ def build_nv_embed_bundle(
     if recipe:
         settings = asdict(opened.decoder) | asdict(opened.latent)
         expected = {**recipe.config, **recipe.latent}
-        other = [
-            f"{k} is {settings[k]}, not {value}" for k, value in expected.items() if settings[k] != value
-        ]
+        other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
         own = build.own_weights or bool(other)
         build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256)
         if own:

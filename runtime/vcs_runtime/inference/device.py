@@ -25,7 +25,6 @@ from vcs_runtime.util.telemetry import refuse_telemetry
 TENSORRT = "TensorrtExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
-_FIRST_GPU: Final = ": the first GPU is 'cuda:0'"
 ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
 
 
@@ -87,7 +86,7 @@ def split_device(device: str) -> tuple[str, int]:
     if not match:
         raise ValueError(
             "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N' or 'tensorrt:N', "
-            f"not {device!r}{_FIRST_GPU if device == 'gpu' else ''}"
+            f"not {device!r}" + ": the first GPU is 'cuda:0'" * (device == "gpu")
         )
     return match[1], int(match[2] or 0)
 

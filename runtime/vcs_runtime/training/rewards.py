@@ -38,15 +38,12 @@ class Reward(NamedTuple):
             raise ValueError("score: there are no weights")
         for name, weight in weights:
             if name not in ALL:
-                raise unknown_choice(
-                    "score", name, tuple(score for score in ALL if score not in SMALLER_IS_BETTER)
-                )
+                raise unknown_choice("score", name, tuple(own for own in ALL if own not in SMALLER_IS_BETTER))
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
                 raise ValueError(f"score: the weight of {name} must be a finite number, not {weight!r}")
             if name in SMALLER_IS_BETTER and weight > 0:
                 raise ValueError(
-                    f"score: of {name}, smaller is better: a reward would pay for what it counts. "
-                    "Give it a weight below 0, or reward 'margin' or 'margin_strict'"
+                    f"score: of {name}, smaller is better: give it a weight below 0, or take 'margin_strict'"
                 )
         return cls(tuple((name, float(weight)) for name, weight in weights))
 
