@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from vcs_runtime.inference.custom import TextEmbedder
     from vcs_runtime.inference.embedder import Embedder
     from vcs_runtime.scoring.options import Options, ScorerConfig
-    from vcs_runtime.scoring.result import Result
-    from vcs_runtime.scoring.scorer import Scorer
+    from vcs_runtime.scoring.result import Result, Results
+    from vcs_runtime.scoring.scorer import Scorer, score
     from vcs_runtime.segmentation.custom import TextSegmenter
     from vcs_runtime.segmentation.segmenter import Segmenter
 
@@ -44,6 +44,7 @@ __all__ = [
     "Options",
     "Params",
     "Result",
+    "Results",
     "Scorer",
     "ScorerConfig",
     "Scores",
@@ -53,6 +54,7 @@ __all__ = [
     "TextSegmenter",
     "VcsError",
     "__version__",
+    "score",
 ]
 
 _MODULES = {
@@ -60,18 +62,24 @@ _MODULES = {
     "Options": "vcs_runtime.scoring.options",
     "Params": "vcs_numba",
     "Result": "vcs_runtime.scoring.result",
+    "Results": "vcs_runtime.scoring.result",
     "Scorer": "vcs_runtime.scoring.scorer",
     "ScorerConfig": "vcs_runtime.scoring.options",
     "Scores": "vcs_numba",
     "Segmenter": "vcs_runtime.segmentation.segmenter",
     "TextEmbedder": "vcs_runtime.inference.custom",
     "TextSegmenter": "vcs_runtime.segmentation.custom",
+    "score": "vcs_runtime.scoring.scorer",
 }
+#: Packages of their own, which `dir` names and the first use imports.
+_PACKAGES = ("capi", "compat", "integrations", "report", "training")
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Import a public name when it is first used: the command line must not wait for all of them."""
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(_MODULES[name]), name)
@@ -79,4 +87,4 @@ if not TYPE_CHECKING:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*__all__, *_PACKAGES})

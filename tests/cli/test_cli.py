@@ -479,6 +479,27 @@ def test_a_segmenter_of_another_bundle(
     )
 
 
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("scroe", "Did you mean 'score'?"),
+        ("fetch nv-embed-v2", "`hf download nvidia/NV-Embed-v2 --local-dir NV-Embed-v2`, then"),
+        ("export nv-embed-v2 --from nvidia/NV-Embed-v2 -o b", "`vcs-runtime export nv-embed-v2 --from NV"),
+        ("score p.jsonl --bundle nvidia/NV-Embed-v2", "no such folder. Models are not downloaded: `hf"),
+        ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
+        ("explain --references r.json --predictions a.json b.json", "one system at a time"),
+    ],
+)
+def test_what_many_would_type_is_answered_with_what_works(
+    typed: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "p.jsonl", [{"reference": "A.", "generated": "A."}])
+    done = vcs(*typed.split())
+    assert done.code == 2
+    assert answer in done.stderr
+
+
 def test_an_unexpected_exception_is_one_line_and_exit_code_3(
     engine: tuple[object, ...], pairs_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

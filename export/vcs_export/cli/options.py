@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from vcs_runtime.bundle.paths import how_to_download
 from vcs_runtime.cli.options import PATH
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
@@ -17,9 +18,19 @@ from vcs_runtime.util.reading import read_whole
 Command = Callable[..., None]
 
 # Those of every `export` command.
+
+
+def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Refuse the published name of a model, which nobody has downloaded."""
+    if (how := how_to_download(str(path))) and not path.exists():
+        raise click.BadParameter(f"{path}: no such folder{how}")
+    return path
+
+
 checkpoint = click.option(
-    "--from", "checkpoint", type=PATH, required=True, metavar="DIR", help="Folder of the model's files."
-)
+    "--from", "checkpoint", type=PATH, callback=_downloaded, required=True, metavar="DIR",
+    help="Folder of the model's files.",
+)  # fmt: skip
 output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )

@@ -70,7 +70,11 @@ class Build:
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
     def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
-        """Return the build with a recipe's licence, name and source; own weights keep name and source."""
+        """Return the build with a recipe's licence, name and source; own weights are named by the folder."""
         files = licence_file(recipe.licence, recipe.legal_text)
         info = replace(self.info, licence=recipe.licence, extra_files=files)
-        return replace(self, info=info if own else replace(info, name=recipe.name, source=recipe.source))
+        if not own:
+            info = replace(info, name=recipe.name, source=recipe.source)
+        elif info.name.lower() == recipe.name.lower():  # no signature may take it for the published model
+            info = replace(info, name=f"{info.name}-own")
+        return replace(self, info=info)

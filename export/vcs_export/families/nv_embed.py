@@ -31,8 +31,12 @@ def build_nv_embed_bundle(
     if recipe:
         settings = asdict(opened.decoder) | asdict(opened.latent)
         expected = {**recipe.config, **recipe.latent}
-        own = build.own_weights or any(settings[key] != value for key, value in expected.items())
+        other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
+        own = build.own_weights or bool(other)
         build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256)
+        if own:
+            why = other[0] if other else "weights of your own"
+            build.report(f"not {recipe.source} ({why}): named after its folder, {build.info.name}")
         max_tokens = min(recipe.max_tokens, opened.decoder.max_position_embeddings)
         text = TextSettings(recipe.instruction, max_tokens, recipe.long_text)
     before, after = opened.special

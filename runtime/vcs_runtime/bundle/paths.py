@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -76,6 +77,20 @@ def fast_bundle_path() -> Path:
     return default_bundle_path().parent / FAST
 
 
+def how_to_download(name: str) -> str:
+    """Say how a model is had whose published name was given in place of a folder; "" for other names."""
+    publisher, slash, model = name.rpartition("/")
+    if name.lower() == "nv-embed-v2":
+        publisher, slash, model = "nvidia", "/", "NV-Embed-v2"
+    if not slash or not re.fullmatch(r"[A-Za-z0-9][\w-]*", publisher) or Path(publisher).exists():
+        return ""
+    kind = "nv-embed-v2" if model.lower() == "nv-embed-v2" else "encoder` or `decoder"
+    return (
+        f". Models are not downloaded: `hf download {publisher}/{model} --local-dir {model}`, "
+        f"then `vcs-runtime export {kind} --from {model} -o BUNDLE`"
+    )
+
+
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     """Return the folder of a bundle, "default" or "fast", which has a `bundle.json`; raises BundleError."""
     name = os.fspath(bundle)
@@ -90,7 +105,7 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
         if name == FAST and not whole:
             raise BundleError(f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`")
         if not whole and not is_folder(root):
-            raise BundleError(f"bundle {root}: no such folder")
+            raise BundleError(f"bundle {root}: no such folder{how_to_download(name)}")
         if not whole or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")
     except OSError as error:  # such as a folder that this user may not enter

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
@@ -64,6 +65,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _PACKAGES:
+            if (near := get_close_matches(cmd_name, _PACKAGES, 1)) and not ctx.resilient_parsing:
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")
             return None
         name = cmd_name.replace("-", "_")
         with process.ends_when_interrupted():

@@ -113,6 +113,11 @@ def _examine(name: str) -> _Report:
         facts["device auto"] = f"{device.provider_name} ({device.reason})"
         if "CUDAExecutionProvider" in available_providers():
             _examine_gpu(report)
+        elif nvidia.gpu_is_there():
+            install = "pip uninstall onnxruntime, then pip install 'vcs-runtime[gpu]'"
+            facts["GPU 0"] = f"{nvidia.gpu(0).name}, unused: {install}, then --device cuda:0"
+        else:
+            facts["GPU 0"] = "none that NVIDIA's driver shows: --device cpu, which is what auto takes"
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()

@@ -138,6 +138,8 @@ keep_column = together(
 def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
     """Whether the arguments are the text files of one pair; UsageError if the input is given in two ways."""
     by_id = source.reference_file is not None or bool(source.prediction_files)
+    if files and source.prediction_files:
+        raise click.UsageError("--predictions takes one file here: one system at a time")
     if bool(files) == by_id:
         raise click.UsageError(
             "give either PAIRS, or --references and --predictions, or text files of one pair: "

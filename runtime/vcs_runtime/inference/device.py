@@ -86,7 +86,7 @@ def split_device(device: str) -> tuple[str, int]:
     if not match:
         raise ValueError(
             "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N' or 'tensorrt:N', "
-            f"not {device!r}"
+            f"not {device!r}" + ": the first GPU is 'cuda:0'" * (device == "gpu")
         )
     return match[1], int(match[2] or 0)
 

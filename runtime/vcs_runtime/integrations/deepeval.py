@@ -13,12 +13,13 @@ from typing import Any
 from vcs_numba import Params
 from vcs_runtime.errors import TextError, unknown_choice
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.scoring.score_table import NAMES, SCORES
+from vcs_runtime.scoring.score_table import NAMES, SCORES, SMALLER_IS_BETTER
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import base_class, require
 from vcs_runtime.util.numbers import checked_number
 
 _PURPOSE = "the metric for DeepEval"
+_SCORES = tuple(name for name in NAMES if name not in SMALLER_IS_BETTER)  # what a threshold can be for
 _BaseMetric: Any = base_class("deepeval.metrics", "BaseMetric", _PURPOSE)
 _scorers: dict[ScorerConfig, Scorer] = {}
 _lock = Lock()
@@ -86,8 +87,8 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
         params: Params = Params(),
         short: bool = False,
     ) -> None:
-        if score_name not in NAMES:
-            raise unknown_choice("score_name", score_name, NAMES)
+        if score_name not in _SCORES:
+            raise unknown_choice("score_name", score_name, _SCORES)
         Options(chunk_size, params, short=short)
         self.config = ScorerConfig.of(config).absolute()
         self.threshold = checked_number("threshold", threshold, "a finite number", lambda score: True)

@@ -37,7 +37,7 @@ from vcs_runtime.report.sheet import (
     wrap,
 )
 from vcs_runtime.scoring.explanation import Explanation
-from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, SMALLER_IS_BETTER, up_to
+from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, up_to
 from vcs_runtime.scoring.verdicts import Chunk
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def scores(e: Explanation) -> View:
         area.write(((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT)
 
     caption = "1 is perfect. The margin and the cosines may be negative."
-    if SMALLER_IS_BETTER.intersection(names):
+    if "substitution" in names:
         caption += " Of substitution and replaced words, 0 is perfect."
     return View("All scores", caption, _ROW * len(names), draw)
 

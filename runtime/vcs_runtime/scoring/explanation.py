@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import combinations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,10 @@ from vcs_runtime.scoring.verdicts import (
     reference_chunks,
     verdict_counts,
 )
+from vcs_runtime.util.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
@@ -43,7 +48,7 @@ _PERFECT: Final = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The chunks of a pair with verdicts, its scores, and the alignment from which they result.
 
@@ -109,6 +114,16 @@ class Explanation:
     def flags(self) -> tuple[str, ...]:
         """Facts that the scores do not show (docs/reference/vcs.md, section 13)."""
         return flags_of(self.scores._asdict(), self.alignment.n_ref, self.alignment.n_gen)
+
+    def __repr__(self) -> str:
+        chunks = f"{len(self.reference)} and {len(self.generated)} chunks"
+        return f"<Explanation of {self.result!r}, {chunks}>"
+
+    def plot(self) -> Figure:
+        """Return the figure `vcs_runtime.report.figures.summary`; MissingExtraError without matplotlib."""
+        require("matplotlib", "report", "a figure")
+        # By name, since this package imports none above it.
+        return import_module("vcs_runtime.report.figures").summary(self)  # type: ignore[no-any-return]
 
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,13 @@ import numpy.typing as npt
 
 from vcs_numba import HmCf, Scores, Substitution
 from vcs_runtime.scoring.flags import flags_of
-from vcs_runtime.scoring.score_table import ALL, FURTHER, HM_CF, SCORES, SUBSTITUTION
+from vcs_runtime.scoring.score_table import ALL, FURTHER, HEADLINE, HM_CF, LABELS, SCORES, SUBSTITUTION, up_to
+from vcs_runtime.util.extras import require
 from vcs_runtime.words.reading import TextWords
 
 Reference = str | Sequence[str]
 Pair = tuple[Reference, str]
+_SHOWN = up_to(HEADLINE)  # in a notebook
 
 
 class _ScoresByName:
@@ -58,7 +61,7 @@ class StrictScores(NamedTuple):
     margin_strict: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result(_ScoresByName):
     """The scores of one pair, or the reason why it has none.
 
@@ -126,6 +129,41 @@ class Result(_ScoresByName):
             result |= {"reference_index": self.reference_index, "n_references": self.n_references}
         return {**result, "signature": self.signature}
 
+    def __repr__(self) -> str:
+        if self.scores is None:
+            return f"Result(error={self.error!r})"
+        flags = f", flags={self.flags}" if self.flags else ""
+        return f"Result({', '.join(f'{name}={getattr(self, name):.3f}' for name in _SHOWN)}{flags})"
+
+    def _repr_html_(self) -> str:
+        return Results([self])._repr_html_()
+
+
+class Results(list[Result]):
+    """The results of many pairs: a list, with the means of its scores, and as a table of other libraries."""
+
+    def mean(self) -> dict[str, float]:
+        """Return the mean of each score over the pairs that have scores; {} if none has."""
+        rows = [result.to_dict() for result in self if result.scores is not None]
+        names = [name for name in ALL if rows and all(name in row for row in rows)]
+        return {name: math.fsum(row[name] for row in rows) / len(rows) for name in names}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame, a row for each pair; raises MissingExtraError without pandas."""
+        return require("pandas", (), "to_pandas").DataFrame([result.to_dict() for result in self])
+
+    def to_polars(self) -> Any:
+        """Return a polars DataFrame, a row for each pair; raises MissingExtraError without polars."""
+        rows = [result.to_dict() for result in self]
+        return require("polars", (), "to_polars").DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        rows = [[LABELS[name] for name in _SHOWN] + ["flags or error"]]
+        for result in self:
+            why = result.error or ", ".join(result.flags)
+            rows.append([*(f"{getattr(result, name):.3f}" for name in _SHOWN), escape(why)])
+        return f"<table>{''.join('<tr><td>' + '</td><td>'.join(row) + '</td></tr>' for row in rows)}</table>"
+
 
 class ReplacedWords(NamedTuple):
     """The words of a pair, and which of them another word replaced."""
@@ -190,6 +228,8 @@ def as_pairs(
     ):
         raise TypeError("references and predictions: expected two lists of equal length")
     references, predictions = list(references), list(predictions)
+    if predictions and not any(isinstance(text, str) for text in predictions):
+        raise TypeError("predictions: expected texts; several texts a pair belong to references: swapped?")
     if len(references) != len(predictions):
         raise ValueError(f"predictions: {len(predictions)} texts, but there are {len(references)} references")
     return list(zip(references, predictions, strict=True))

@@ -83,8 +83,8 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
 
 #: What can be computed beside VCS: the scores of each metric.
 FURTHER: Final = {"hm-cf": HM_CF, "substitution": SUBSTITUTION}
-#: Scores for which smaller is better.
-SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"}
+#: Scores for which smaller is better: nothing is rewarded or ranked by them.
+SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"} | {"window_regularizer"}
 
 #: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
 NAMES: Final = Scores._fields

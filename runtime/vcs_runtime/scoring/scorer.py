@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
@@ -18,7 +18,7 @@ from vcs_runtime.scoring.explanation import Explanation, explain
 from vcs_runtime.scoring.opening import open_models
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import GPU_BLOCKS, Block, Preparation, PreparedPair
-from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, as_pairs
+from vcs_runtime.scoring.result import Evidence, Pair, Reference, Result, Results, as_pairs
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
@@ -157,17 +157,18 @@ class Scorer:
         short: bool = False,
         also: Sequence[str] = (),
         progress: bool = False,
-    ) -> list[Result]:
+    ) -> Results:
         """Score many pairs `(reference, generated)`, or as many `references` and `predictions`, in order.
 
         The keywords are fields of `Options`; `progress` shows a bar if standard error is a terminal. A pair
         that cannot be scored does not stop the others: its result has an `error`, and no scores.
+        `Results` is a list, and has `mean`, `to_pandas` and `to_polars`.
 
         Raises TypeError for texts in place of pairs, or unless there are either `pairs` or both of
         `references` and `predictions`; ValueError if those two differ in length.
         """
         pairs = as_pairs(pairs, references, predictions)
-        results: list[Result] = []
+        results = Results()
         with progress_bar(len(pairs), enabled=progress) as advance:
             options = Options(chunk_size, params, aggregate, short, also=also)
             for block in self.stream(pairs, _itself, options):
@@ -257,6 +258,9 @@ class Scorer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<Scorer {self.signature}>"
+
     def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
         pair = (reference, generated)
         [requested] = self._requested([pair], _itself, options)
@@ -285,6 +289,46 @@ class Scorer:
         block, request, _ = embedded
         line = self.signature_for(options)
         return score_in_groups(block, request.vectors(), request.errors, options, line, self._words)
+
+
+@overload
+def score(*, references: str, predictions: str, **options: Any) -> Result: ...
+@overload
+def score(*, references: Iterable[Reference], predictions: Iterable[str], **options: Any) -> Results: ...
+def score(
+    *,
+    references: str | Iterable[Reference],
+    predictions: str | Iterable[str],
+    bundle: str | os.PathLike[str] | Bundle = "default",
+    device: str = "auto",
+    **options: Any,
+) -> Result | Results:
+    """Score in one call, with a scorer that is opened for it; for more than one call, keep a `Scorer`.
+
+    Parameters
+    ----------
+    references
+        A list of references, each a text or several; or the text of one pair.
+    predictions
+        A list of as many generated texts; or the text of one pair.
+    bundle, device
+        As for `Scorer.open`.
+    **options
+        As for `Scorer.score_many`.
+
+    Returns
+    -------
+    Result or Results
+        The Result of two texts, which raises TextError if they cannot be scored; or one for each pair, in
+        order: a list, with `mean`, `to_pandas` and `to_polars`.
+    """
+    with Scorer.open(bundle, device) as scorer:
+        if not isinstance(references, str) or not isinstance(predictions, str):
+            return scorer.score_many(references=references, predictions=predictions, **options)
+        [result] = scorer.score_many([(references, predictions)], **options)
+        if result.error:
+            raise TextError(result.error)
+        return result
 
 
 def _embed(requested: _Requested[T]) -> _Requested[T]:

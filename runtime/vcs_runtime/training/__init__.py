@@ -64,29 +64,10 @@ def compute_score(
     reward_model_tokenizer: Any = None,
     **options: Any,
 ) -> float:
-    """Compute a reward for verl.
+    """Compute a reward for verl; the first four parameters and the result are those of `TrainingScorer`.
 
-    Parameters
-    ----------
-    data_source
-        Ignored.
-    solution_str
-        The generated text.
-    ground_truth
-        The reference: a text, or several.
-    extra_info
-        Ignored.
-    reward_router_address
-        Ignored. verl passes it where it serves a reward model.
-    reward_model_tokenizer
-        Ignored, likewise.
-    **options
-        verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`.
-
-    Returns
-    -------
-    float
-        The reward, or `unscorable` for a text that cannot be scored.
+    `options` are verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`. The two
+    arguments for reward models, which verl passes where it serves one, are ignored.
     """
     return _scorer(**_hashable(options)).compute_score(data_source, solution_str, ground_truth, extra_info)
 

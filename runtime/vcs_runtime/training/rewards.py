@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.scoring.score_table import ALL, FURTHER
+from vcs_runtime.scoring.score_table import ALL, FURTHER, SMALLER_IS_BETTER
 
 Score = str | Mapping[str, float] | Iterable[tuple[str, float]]
 """The name of a score, or weights by name."""
@@ -38,9 +38,13 @@ class Reward(NamedTuple):
             raise ValueError("score: there are no weights")
         for name, weight in weights:
             if name not in ALL:
-                raise unknown_choice("score", name, tuple(ALL))
+                raise unknown_choice("score", name, tuple(own for own in ALL if own not in SMALLER_IS_BETTER))
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
                 raise ValueError(f"score: the weight of {name} must be a finite number, not {weight!r}")
+            if name in SMALLER_IS_BETTER and weight > 0:
+                raise ValueError(
+                    f"score: of {name}, smaller is better: give it a weight below 0, or take 'margin_strict'"
+                )
         return cls(tuple((name, float(weight)) for name, weight in weights))
 
     @property

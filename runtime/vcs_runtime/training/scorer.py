@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from vcs_numba import Params
 from vcs_runtime.inference.device import check_device
@@ -52,9 +52,10 @@ class TrainingScorer:
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
-        The reward of a generated text that cannot be scored. None: None for TRL, which leaves the row out,
-        and the lowest value of the reward for verl, which does not accept None. A missed deadline or a bad
-        reference is not the model's fault: TRL gets None for it in any case.
+        The reward of a generated text that cannot be scored, such as an empty one: a number, or "lowest" for
+        the lowest value of the reward. With None, TRL leaves the row out, from which a model can learn
+        silence, and verl, which accepts only numbers, gets the lowest. A missed deadline or a bad reference
+        is not the model's fault: TRL gets None for it in any case.
 
     Raises
     ------
@@ -76,7 +77,7 @@ class TrainingScorer:
         deadline_s: float | None = None,
         score: Score = "margin",
         reference_column: str = "reference",
-        unscorable: float | None = None,
+        unscorable: float | Literal["lowest"] | None = "lowest",
     ) -> None:
         self._reward = Reward.of(score)
         options = Options(chunk_size, params, aggregate, short, also=also)
@@ -84,7 +85,9 @@ class TrainingScorer:
         self._deadline_s = _positive(deadline_s)
         self._warnings = Warnings()
         self._reference_column = reference_column
-        if unscorable is not None:
+        if unscorable == "lowest":
+            unscorable = self._reward.lowest
+        elif unscorable is not None:
             unscorable = checked_number("unscorable", unscorable, "a finite number", lambda reward: True)
         self._unscorable = unscorable
         self._config = ScorerConfig.of(config).absolute()
@@ -93,6 +96,10 @@ class TrainingScorer:
             WordComparison(self._config.words).open()
         if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
             check_device(self._config.device, self._config.gpu_memory_gb)
+
+    def __repr__(self) -> str:
+        weights = " + ".join(f"{weight:g} {name}" for name, weight in self._reward.weights)
+        return f"<TrainingScorer of {weights}, bundle {self._config.bundle}, device {self._config.device}>"
 
     @property
     def also(self) -> tuple[str, ...]:
