@@ -305,7 +305,7 @@ def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: byt
         (("--references", "a.csv"), "--references and --predictions belong together"),
         (("a.csv", "a.csv"), "a.csv is none: give one file of PAIRS, or several systems"),
         (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
-        (("a.csv",), "a.csv line 1: no column 'reference' (there is 'video', 'gt', 'pred', 'genre')"),
+        (("a.csv",), "a.csv line 1: no column 'reference' and no 'generated' (there is 'video', 'gt', 'pred', 'genre')"),
         (("a.csv", *KEYS[:-1], "x"), "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')"),
         (("a.csv", *KEYS, "--keep-column", "y"), "a.csv line 1: no column 'y' (there is"),
         (("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
@@ -407,8 +407,9 @@ def test_several_systems_are_one_table_of_80_columns_the_best_first(
     assert [row.split()[0] for row in rows[:2]] == names[::-1]
     assert [len(row.split()) for row in rows[:2]] == [8, 8]
     assert max(len(row) for row in rows if not row.startswith(("vcs|", "next:"))) <= 80
+    assert "of 6 pairs" in done.stdout
     assert "report margin, GAS and LAS" in done.stdout or "report VCS and margin" in done.stdout
-    worst = rows[rows.index(f"lowest margin, {names[1]}:") + 1]
+    worst = " ".join(rows[rows.index(next(row for row in rows if row.startswith(f"worst: {names[1]}"))) :])
     assert "All of it is there" in worst or "It leaves out" in worst
     assert rows[-1] == f"next: vcs-runtime compare {tmp_path}/s/*.jsonl"
 

@@ -96,7 +96,7 @@ def test_the_actor_takes_and_gives_arrays(tiny_bundle: Path, scorer: Scorer) -> 
     assert list(scored) == ["ref", "text", "id", *NAMES]
     assert scored["vcs"][0] == scorer.score([story(1), story(2)], story(3), chunk_size=2).vcs
     assert [bool(error) for error in scored["error"]] == [False, True, True]
-    assert scored["error"][2] == "reference: must be a string, not NoneType"
+    assert scored["error"][2] == "reference: is null"
     assert all("chunk:2" in signature for signature in scored["signature"])
     empty = actor({name: column[:0] for name, column in batch.items()})
     for name in NAMES:

@@ -107,7 +107,14 @@ def test_results_carry_flags_and_the_margin(scorer: Scorer) -> None:
 
 
 def test_reference_points_belong_to_the_settings_they_were_measured_with() -> None:
-    line = "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|emb:all-minilm-l6-v2@4e4b|long:window_mean/256"
+    line = (
+        "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:sentencex@1.0.32+boundary-en@51c6|cut:0.55/118/fp32"
+        "|emb:all-minilm-l6-v2@4e4b|long:window_mean/256|prec:fp32|engine:ort-cpu|v:0.1.0"
+    )
     assert "another film is -0.684" in reference_points(line)
-    for other in (line.replace("chunk:1", "chunk:3"), line.replace("minilm-l6", "x"), f"{line}|clean:think"):
+    for other in (
+        line.replace("chunk:1", "chunk:3"),
+        line.replace("minilm-l6", "x"),
+        line.replace("4|seg", "4|clean:think|seg"),
+    ):
         assert reference_points(other) == ""

@@ -61,41 +61,27 @@ def print_result(result: Result, every: bool = False) -> None:
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
         out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
-    if result.segmenter:
-        out.print(f"; cut by {result.segmenter}", end="")
     out.print(f"\n{result.signature}", soft_wrap=True)
 
 
 def print_summary(summary: Summary, every: bool = False) -> None:
     """Print the mean and interval of the five scores, each with its meaning, or of every score."""
-    statistics, judged = summary.statistics(), {}
-    headings = ["score", "mean", *["sd"] * every, f"95 % interval{' of the mean' * every}"]
-    if 0 < summary.counts.not_judged < summary.scored:
-        judged = summary.statistics(judged=True)
-        headings.append("mean of the judged")
+    statistics, digits = summary.statistics(), 4 if every else 3
+    headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
     table = Table(*headings, box=None, pad_edge=False)
-    for column in table.columns[1:]:
+    for column in table.columns[1 : 3 + every]:
         column.justify = "right"
-    if not every:
-        table.add_column("what it says")
-    names = statistics if every else up_to(HEADLINE, summary.also)
-    for name in filter(statistics.__contains__, [name for name in ALL if name in names]):
+    names = ALL if every else up_to(HEADLINE, summary.also)
+    for name in filter(statistics.__contains__, names):
         s = statistics[name]
-        table.add_row(
-            name,
-            f"{s.mean:.4f}",
-            *[f"{s.sd:.4f}"] * every,
-            f"{s.low:.4f} .. {s.high:.4f}",
-            *([f"{judged[name].mean:.4f}"] if judged else []),
-            *[ALL[name].meaning] * (not every),
-        )
+        mean, sd, low, high = (f"{value:.{digits}f}" for value in (s.mean, s.sd, s.low, s.high))
+        more = [sd, f"{low} .. {high}"] if every else [f"{low} .. {high}", ALL[name].meaning]
+        table.add_row(name, mean, *more)
     out = console()
     out.print(table)
     if summary.failed:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
         out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
-    for sentence in summary.counts.sentences():
-        prose(out, f"\n{sentence}")
 
 
 def print_systems(summaries: Mapping[str, Summary]) -> None:
@@ -121,7 +107,10 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     """
     out, every = console(), list(summaries.values())
     if scored := sum(summary.scored for summary in every):
-        prose(out, f"\n{what_to_report(sum(summary.counts.zeros for summary in every), scored)}")
+        zeros = sum(summary.counts.zeros for summary in every)
+        sentences = _about_zeros(every[0]) if len(every) == 1 else []
+        sentences.insert(bool(zeros), what_to_report(zeros, scored, bool(zeros and sentences)))
+        prose(out, "\n" + " ".join(sentences))
     signatures = list(dict.fromkeys(summary.signature for summary in every))
     if len(signatures) == 1 and (points := reference_points(signatures[0])):
         prose(out, points)
@@ -150,6 +139,13 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     out.print("\n".join(signatures), soft_wrap=True)
     if following:
         out.print(f"next: {following}", soft_wrap=True)
+
+
+def _about_zeros(summary: Summary) -> list[str]:
+    sentences = summary.counts.sentences()
+    if 0 < summary.counts.not_judged < summary.scored:
+        sentences.append(f"The mean VCS of the others is {summary.statistics(judged=True)['vcs'].mean:.3f}.")
+    return sentences
 
 
 def worst_first(summaries: Mapping[str, Summary]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,18 +37,6 @@ MARKS: Final = {
 }
 #: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
 MAX_ROWS: Final = 20_000
-#: Means of the default bundle, as docs/guide/reading-scores.md lists them.
-_POINTS: Final = (
-    {"name": "another film",
-     "scores": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149}},
-    {"name": "another author's text",
-     "scores": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830}},
-)  # fmt: skip
-#: What the signature of scores says that may stand beside them, without hashes and versions.
-_MEASURED: Final = (
-    "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
-    "|long:window_mean/256|prec:fp32|engine:"
-)
 _MAX_FAILED = 1000
 _MAX_KEPT = 500  # characters of a kept column in the table
 _BIN = 0.05  # the width of a bar of a histogram
@@ -264,7 +251,10 @@ class Systems:
             "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
             "incomparable": self.incomparable,
             "ranking": RANKING,
-            "points": self._points(),
+            "points": [
+                {"name": name, "scores": means}
+                for name, means in flags.points_for(own.signature for own in self.summaries).items()
+            ],
             "rows": [self.row(int(i)) for i in rows],
             "present": [self._verdicts[int(i)] for i in rows],
             "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
@@ -288,11 +278,6 @@ class Systems:
         else:
             parts = [names, videos, scored]
         return [*parts, self.dated] if self.dated else parts
-
-    def _points(self) -> list[dict[str, Any]]:
-        """Return the reference points for charts, if all systems were scored as the points were."""
-        plain = (re.sub(r"@[^|+]*", "", summary.signature) for summary in self.summaries)
-        return list(_POINTS) if all(_MEASURED in signature for signature in plain) else []
 
     def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
         summary = self.summaries[system]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -35,30 +36,44 @@ def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
     return ("margin", "gas", "las") if 2 * zeros > pairs else ("vcs", "margin")
 
 
-def what_to_report(zeros: int, pairs: int) -> str:
-    """Say which scores to report, and why: docs/guide/reading-scores.md has the same rule."""
+def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
+    """Say which scores to report, and why (docs/guide/reading-scores.md), with the number of zeros.
+
+    With `counted` a sentence before it has named the number.
+    """
+    share = "That is" if counted else f"VCS is 0 for {zeros or 'none'} of {_pairs(pairs)},"
     if 2 * zeros > pairs:
-        share = "VCS is 0 for more than half of all pairs"
-        return f"{share}: report margin, GAS and LAS at the defaults, with the share of zeros."
-    return "VCS is 0 for at most half of all pairs: report VCS and margin."
+        weak = "margin, GAS and LAS at the defaults, with the share of zeros"
+        return f"{share} more than half: report {weak}."
+    return f"{share} at most half: report VCS and margin."
 
 
-# Mean margins of the default model: docs/guide/reading-scores.md has them from benchmarks/results.
-_ANOTHER_FILM, _SAME_FILM = -0.684, 0.717
-_MEASURED: Final = {"def": "1.0.0", "chunk": "1", "lct": "0", "ctx": "0.6/4", "long": "window_mean/256"}
-_MEASURED_FIELDS: Final = {*_MEASURED, "seg", "cut", "emb", "prec", "engine", "v"}
+# What signatures say whose scores may stand beside the measured ones, without digits of hashes and versions.
+_MEASURED: Final = (
+    "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
+    "|long:window_mean/256|prec:fp32|engine:"
+)
+#: Means of the default model to compare with: docs/guide/reading-scores.md has their origin.
+POINTS: Final = {
+    "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
+    "another author's text": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830},
+}
+
+
+def points_for(signatures: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the means of `POINTS` if scores of all these signatures may stand beside them, else nothing."""
+    plain = (re.sub(r"@[^|+]*", "", signature) for signature in signatures)
+    return POINTS if all(_MEASURED in signature for signature in plain) else {}
 
 
 def reference_points(signature: str) -> str:
-    """Return the margins to compare with, as a sentence; "" unless they were measured with these settings."""
-    fields = dict(field.split(":", 1) for field in signature.split("|") if ":" in field)
-    embedder = fields.get("emb", "").partition("@")[0]
-    same = embedder == "all-minilm-l6-v2" and _MEASURED.items() <= fields.items()
-    if not same or {*fields} - _MEASURED_FIELDS:
+    """Return a sentence with the margins of `POINTS`; "" unless they were measured with these settings."""
+    if not (points := points_for([signature])):
         return ""
+    film, author = (f"{points[name]['margin']:.3f}" for name in points)
     return (
-        "For comparison, with these settings: the mean margin of texts about another film is "
-        f"{_ANOTHER_FILM}, of another description of the same film {_SAME_FILM}."
+        f"For comparison: the mean margin of texts about another film is {film}, of another author's text "
+        f"about the same scene {author}."
     )
 
 
