@@ -97,7 +97,7 @@ def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
     parts = page.evaluate(
         "[...document.querySelector('h1').parentNode.children].map(n => n.id || n.className)"
     )
-    assert parts[:3] == ["", "headline", "whole"]
+    assert parts[:3] == ["", "conclusion", "headline"]
     whole = page.inner_text("#whole")
     assert whole == e.sentences["vcs"]
     if e.scores.vcs == 0:
@@ -205,8 +205,8 @@ def test_a_chunk_without_a_counterpart_has_a_nearest_one_but_is_not_found(visit:
     page = visit(single(tmp_path / "r.html", e))
     texts = page.locator(".chunk .about").all_inner_texts()
     assert [text.strip() for text in texts] == [
-        "covered, similarity 0.900; expected at 1, found at 1", "missing, similarity 0.300; nearest: 2",
-        "in place, similarity 0.900; expected at 1, found at 1", "weakly supported, similarity 0.300; nearest: 2",
+        "covered, similarity 0.900; the text has it at 1", "missing, similarity 0.300; nearest: 2",
+        "in place, similarity 0.900; means its 1", "weakly supported, similarity 0.300; nearest: 2",
     ]  # fmt: skip
 
 

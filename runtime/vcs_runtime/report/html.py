@@ -159,6 +159,8 @@ def pair_data(
         "system": system,
         "scores": e.values,
         "costs": e.costs,
+        "conclusion": e.conclusion,
+        "noun": e.noun,
         "sentences": e.sentences,
         "texts": _texts(e, pair),
         "kept": _kept(pair) if pair else {},

@@ -40,19 +40,19 @@ function showPair(pair, index, place) {
     [make("dt", {}, icon(verdict), ` ${verdict}`), make("dd", {}, index.verdicts[verdict])]));
   const shorter = sides.reference.text.length < sides.generated.text.length ? "reference" : "generated"; // there is room below it
   place.append(...[
-    make("h1", {}, make("bdi", {}, name)), head(pair),
+    make("h1", {}, make("bdi", {}, name)), head(pair), make("p", { id: "conclusion" }, pair.conclusion),
     make("dl", { class: "headline" }, ...index.scores.filter((score) => score.headline && score.name in pair.scores).map((score) =>
       make("div", {}, make("dt", {}, make("abbr", { title: score.meaning }, score.label)), make("dd", {}, number(pair.scores[score.name])),
         make("dd", { class: "soft" }, score.name === "margin" ? "SAS + NAS \u2212 1" : score.full || score.meaning)))),
     make("p", { id: "whole" }, ...spelt(whole)),
+    make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, `Point at a ${pair.noun} or use the arrow keys: its match is marked, and Enter goes to it.`),
+      make("span", { class: "touch" }, `Tap a ${pair.noun}: its match is marked.`), " Texts are shown as they are compared."),
+    make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
+    replacedTable(pair),
     costBar(pair, index),
     make("div", { class: pair.texts.count > 1 ? "" : "two" },
       make("section", {}, make("h2", {}, "What lowered the score"), make("ul", { class: "sentences" }, ...Object.values(parts).map((text) => make("li", {}, ...spelt(text))))),
       scored(pair, index)),
-    make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it."),
-      make("span", { class: "touch" }, "Tap a chunk: its match is marked."), " Chunks are shown as they are compared."),
-    make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
-    replacedTable(pair),
     make("div", { class: matrix.wide ? "" : "two" },
       make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
       make("section", {}, make("h2", {}, "The order of the narrative"),
@@ -75,7 +75,7 @@ function showPair(pair, index, place) {
     lists[name] = { items, page, everything: () => items.replaceChildren(...side.text.map((_, i) => chunk(name, i))) };
     page.turn(0);
     const title = name[0].toUpperCase() + name.slice(1);
-    return make("section", {}, make("h2", {}, `${title}: ${side.text.length} chunk${side.text.length > 1 ? "s" : ""}`),
+    return make("section", {}, make("h2", {}, `${title}: ${side.text.length} ${pair.noun}${side.text.length > 1 ? "s" : ""}`),
       make("p", { class: "soft counts" }, ...Object.entries(side.counts).map(([verdict, count]) => make("span", {}, icon(verdict), ` ${count} ${verdict}`))), page.box, items, name === shorter ? legend : null);
   }
 
@@ -232,10 +232,10 @@ function outline(verdict, x, y, r) {
 function placeOf(side, i) {
   if (side.repeats[i] !== null) return `repeats ${side.repeats[i] + 1}`;
   if (UNMATCHED.includes(side.verdict[i])) return `nearest: ${side.match[i] + 1}`;
-  const [start, end] = [side.start[i] + 1, side.end[i]];
+  const [start, end, match] = [side.start[i] + 1, side.end[i], side.match[i] + 1];
   const expected = start === end ? String(start) : `${start}\u2013${end}`;
-  const offset = side.offset[i] ? ` (${signed(side.offset[i])})` : "";
-  return `expected at ${expected}, found at ${side.match[i] + 1}${offset}`;
+  if (side.verdict[i] === "covered") return `the text has it at ${match}${side.offset[i] ? `, not ${expected}` : ""}`;
+  return `${side.offset[i] ? `stands where the reference has ${expected}, ` : ""}means its ${match}`;
 }
 
 // Returns a function that makes nodes of a text, and explains an abbreviation where it first stands.

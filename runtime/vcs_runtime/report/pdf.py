@@ -51,6 +51,7 @@ def pair_document(
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature),
+        sentences("", [e.conclusion], mark=""),
         views.key_figures(e),
         views.costs(e),
         sentences("What pulled it down", _reasons(e)),
@@ -75,7 +76,9 @@ def all_parts(e: Explanation) -> list[Part]:
     parts: list[Part] = [view(e) for view in drawn]
     listed = [pair_tables.replaced(e)]
     listed += [table(e, name) for table in tables for name in ("generated", "reference")]
-    return [*parts, *(table for table in listed if table.rows), pair_tables.configuration(e)]
+    shown = [table for table in listed if table.rows]
+    verdicts = len(shown) - 4  # what says most to a reader stands before how it was computed
+    return [*parts[:2], *shown[:verdicts], *parts[2:], *shown[verdicts:], pair_tables.configuration(e)]
 
 
 def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:
