@@ -317,7 +317,7 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser
         first = page.locator(".headline div").first
         assert first.inner_text().startswith("VCS")
         assert first.bounding_box()["y"] < 300
-        assert "Tap a chunk: its match is marked." in page.inner_text("main")
+        assert "Tap a sentence: its match is marked." in page.inner_text("main")
         assert "Point at" not in page.inner_text("main")
         assert "keys" not in page.inner_text("nav")
         for target in page.locator("nav a, summary, .layers label, .kept-columns a, .about-pair a").all():
@@ -334,7 +334,7 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser
 
 def test_a_mouse_has_words_for_it(visit: Any, rich: Path) -> None:
     text = visit(rich / "max.html", "#pair-0").inner_text("main")
-    assert "Point at a chunk or use the arrow keys: its match is marked, and Enter goes to it." in text
+    assert "Point at a sentence or use the arrow keys: its match is marked, and Enter goes to it." in text
     assert "Tap a chunk" not in text
 
 
