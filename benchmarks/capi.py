@@ -264,7 +264,6 @@ def calls(path: Path, rounds: int, threads: int, count: int) -> None:
     """Print what calls cost from Python and from C, and how fast several threads are."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     texts = [(row["reference"], row["generated"]) for row in rows]
-    # The number makes the texts of every pair different.
     short = [
         tuple(f"Clip {i}. {text}" for text in shortened(pair))
         for i, pair in enumerate(islice(cycle(texts), count * threads))
