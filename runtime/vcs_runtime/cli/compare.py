@@ -96,7 +96,7 @@ def compare(
 def _print(comparison: Comparison) -> None:
     out = console()
     for score in comparison.scores:  # one below the other: side by side they would be too wide
-        for grid in grids(comparison, [score], digits=4):
+        for grid in grids(comparison, [score], digits=3):
             view = rich.table.Table(*grid.flat(), box=None, pad_edge=False)
             for row in grid.rows:
                 view.add_row(*map(str, row))

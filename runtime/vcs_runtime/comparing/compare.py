@@ -15,7 +15,7 @@ from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import scores_to_report
+from vcs_runtime.scoring.flags import scores_to_report, what_to_report
 
 
 def compare(
@@ -59,7 +59,7 @@ def compare(
         scores = ["vcs"]
         best = scores_to_report(zero, total)[0]
         if best != "vcs" and all(np.isfinite(own).all() for own in columns[best].values()):
-            scores, reason = [best], f"VCS is 0 for {zero} of {total} scores"
+            scores, reason = [best], what_to_report(zero, total)
     comparison = compare_systems(
         {score: columns[score] for score in scores}, counts,
         {name: own.signature for name, own in read.items()}, first,

@@ -12,6 +12,7 @@ import numpy as np
 from vcs_runtime.comparing.statistics import RESAMPLES, Difference, Values, holm, paired_difference
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
 from vcs_runtime.jobs.segmenters import Mix
+from vcs_runtime.scoring.score_table import SMALLER_IS_BETTER
 from vcs_runtime.util.progress import progress_bar
 
 #: How p-values are corrected for the number of tests.
@@ -80,6 +81,19 @@ class Comparison:
     mix: Mix = field(default_factory=Mix)
 
     @property
+    def family(self) -> int:
+        """Number of tests of one score, over which p-values are corrected."""
+        return len(self.tests) // len(self.scores)
+
+    @property
+    def ranked(self) -> list[System]:
+        """The systems, the best by the first score first."""
+        first = self.scores[0]
+        return sorted(
+            self.systems, key=lambda own: own.means[first].mean, reverse=first not in SMALLER_IS_BETTER
+        )
+
+    @property
     def about_segmenters(self) -> list[str]:
         """Which segmenters have split the pairs, and what that does to differences if there are several."""
         return self.mix.sentences({own.name: own.signature for own in self.systems})
@@ -96,7 +110,7 @@ class Comparison:
         """
         value = {
             "scores": list(self.scores), "reason": self.reason, "pairs": self.pairs,
-            "baseline": self.baseline, "correction": self.correction, "tests": len(self.tests),
+            "baseline": self.baseline, "correction": self.correction, "tests": self.family,
             "systems": [
                 {"name": own.name, "signature": own.signature, **own.counts._asdict(),
                  "segmenters": dict(self.mix.counts.get(own.name, {})),
@@ -129,7 +143,7 @@ def paired_tests(
     values: ByScore, pairs: Sequence[tuple[str, str]], *, resamples: int, correction: str = "holm",
     seed: int = SEED,
 ) -> list[PairedTest]:  # fmt: skip
-    """Test differences of systems, and correct the p-values over all of these tests."""
+    """Test differences of systems, and correct the p-values over all tests of one score."""
     keys = [(score, *pair) for score in values for pair in pairs]
     differences = []
     with progress_bar(len(keys), "testing", "tests", enabled=len(keys) > 20) as advance:
@@ -139,7 +153,8 @@ def paired_tests(
             advance(1)
     p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
     if correction == "holm":
-        p = np.column_stack([holm(kind) for kind in p.T])
+        families = np.split(p, len(values)) if values else []
+        p = np.concatenate([np.column_stack([holm(kind) for kind in own.T]) for own in families])
     return [
         PairedTest(*key, difference, *own)
         for key, difference, own in zip(keys, differences, p.tolist(), strict=True)
@@ -149,7 +164,7 @@ def paired_tests(
 def enough_resamples(tests: int, correction: str) -> int:
     """Return how many resamples show that a difference is significant at the lowest of `LEVELS`.
 
-    The smallest p-value of a permutation test is about two of so many, and it is corrected for all tests.
+    The smallest p-value of a permutation test is about two of so many, and it is corrected for all `tests`.
     """
     return max(RESAMPLES, round(2 * tests / LEVELS[-1])) if correction == "holm" else RESAMPLES
 
@@ -162,7 +177,7 @@ def compare_systems(
     """Compare systems over pairs that all of them have scored."""
     order = [baseline, *(name for name in counts if name != baseline)]
     pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
-    resamples = resamples or enough_resamples(len(values) * len(pairs), correction)
+    resamples = resamples or enough_resamples(len(pairs), correction)
     tests = paired_tests(values, pairs, resamples=resamples, correction=correction, seed=seed)
     means = {
         name: {

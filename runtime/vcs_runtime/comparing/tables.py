@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest
-from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest, System
+from vcs_runtime.scoring.flags import reference_points
+from vcs_runtime.scoring.score_table import LABELS, SMALLER_IS_BETTER
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.printable import cell, printable
 
@@ -104,25 +105,24 @@ def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid
     counts = ("failed", "missing", "zeros") if left_out else ("zeros",)
     headings = [Heading("", name) for name in ("system", *counts)]
     for score in scores:
-        label = LABELS.get(score, score)
-        mean = "mean" if len(scores) > 1 else label
-        headings += [Heading(label, text) for text in (f"{mean} [95 %]", *_TESTED)]
+        label = _label(score)
+        headings += [Heading(label, text) for text in ("mean" if len(scores) > 1 else label, *_TESTED)]
     rows: list[list[str | Number]] = []
-    for own in comparison.systems:
+    for own in comparison.ranked:
         row: list[str | Number] = [printable(own.name)]
         row += [Number(str(getattr(own.counts, name))) for name in counts]
         for score in scores:
             middle, low, high = own.means[score]
-            row.append(Number(f"{middle:.{digits}f}", interval=_interval(low, high, digits)))
+            row.append(Number(f"{middle:.{digits}f}", interval=_half(low, high, digits)))
             test = comparison.test_of(own.name, score)
-            row += _tested(test, digits) if test else ["baseline", "", ""]
+            row += _tested(test, digits) if test else ["baseline", ""]
         rows.append(row)
     return Grid(headings, rows)
 
 
 def _pairs(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
     headings = [Heading("", "system"), Heading("", "against")]
-    headings += [Heading(LABELS.get(score, score), text) for score in scores for text in _TESTED]
+    headings += [Heading(_label(score), text) for score in scores for text in _TESTED]
     rows: dict[tuple[str, str], list[str | Number]] = {}
     for test in comparison.tests:
         if test.score in scores:
@@ -131,19 +131,26 @@ def _pairs(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
     return Grid(headings, list(rows.values()))
 
 
-_TESTED: Final = ("difference [95 %]", "p bootstrap", "p permutation")
+_TESTED: Final = ("difference", "p")
+
+
+def _label(score: str) -> str:
+    label = LABELS.get(score, score)
+    return f"{label} (smaller is better)" if score in SMALLER_IS_BETTER else label
 
 
 def _tested(test: PairedTest, digits: int) -> list[str | Number]:
-    d = test.difference
-    mark = "*" * sum(max(test.p_bootstrap, test.p_permutation) < level for level in LEVELS)
-    difference = Number(f"{d.mean:+.{digits}f}", mark, _interval(d.low, d.high, digits, "+"))
-    p_values = (test.p_bootstrap, test.p_permutation)
-    return [difference, *(Number("" if math.isnan(p) else f"{p:.4f}") for p in p_values)]
+    d, p = test.difference, max(test.p_bootstrap, test.p_permutation)
+    difference = Number(f"{d.mean:+.{digits}f}", _mark(test), _half(d.low, d.high, digits))
+    return [difference, Number("" if math.isnan(p) else f"{p:.4f}")]
 
 
-def _interval(low: float, high: float, digits: int, sign: str = "") -> str:
-    return "" if math.isnan(low) else f"[{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
+def _mark(test: PairedTest) -> str:
+    return "*" * sum(max(test.p_bootstrap, test.p_permutation) < level for level in LEVELS)
+
+
+def _half(low: float, high: float, digits: int) -> str:
+    return "" if math.isnan(low) else f"±{(high - low) / 2:.{digits}f}"
 
 
 def describe_correction(correction: str, tests: int) -> str:
@@ -155,27 +162,28 @@ def describe_correction(correction: str, tests: int) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """Say in sentences what the numbers of a comparison are."""
     c = comparison
-    labels = ", ".join(LABELS.get(score, score) for score in c.scores)
+    labels = ", ".join(map(_label, c.scores))
     pairs = f"{c.pairs} pair{'s' if c.pairs != 1 else ''}"
-    sentences = [f"{c.reason}, so the margin is compared; --score vcs compares VCS."] if c.reason else []
+    sentences = [f"{c.reason} --score vcs compares VCS."] if c.reason else []
     sentences += [f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."]
     if c.left_out:
         sentences.append(f"Left out: {len(c.left_out)} more, which a system failed to score or lacks.")
-    several = f", {describe_correction(c.correction, len(c.tests))}" if len(c.tests) > 1 else ""
-    smallest = 2 / (c.resamples + 1) * (len(c.tests) if c.correction == "holm" else 1)
+    lines = {own.signature for own in c.systems}
+    points = reference_points(*lines) if len(lines) == 1 and "margin" in c.scores else ""
+    family = c.family if c.correction == "holm" else 1
+    several = f", {describe_correction(c.correction, c.family)} of a score" if c.family > 1 else ""
+    smallest = 2 / (c.resamples + 1) * family
     few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
-    fewest = 2 / 2**c.pairs * (len(c.tests) if c.correction == "holm" else 1)  # all differences of one sign
-    if fewest >= LEVELS[0]:
-        few += [
-            f"{pairs} cannot show a permutation p below {min(fewest, 1):.2g}: score more pairs for a mark."
-        ]
+    if 2 / 2**c.pairs * family >= LEVELS[0]:  # all differences of one sign
+        few += [f"With {pairs} no difference can be significant."]
     others = ", in the second table to the other system" if c.all_pairs else ""
     return [
         *sentences,
-        f"Differences are to {printable(c.baseline)}{others}; brackets hold 95 % bootstrap intervals.",
-        f"p: of a paired bootstrap and of a permutation test, {c.resamples} resamples{several}.",
+        f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap interval.",
+        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples} resamples{several}.",
         *few,
-        f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g} in both tests.",
+        *filter(None, [points]),
+        f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}.",
         *c.about_segmenters,
     ]
 
@@ -200,10 +208,43 @@ def _escape_markdown(text: str) -> str:
 
 
 def latex(comparison: Comparison) -> str:
-    """Return a comparison as LaTeX tables, for the package booktabs; what they show stands in comments."""
-    comments = "\n".join(f"% {line}" for line in (*notes(comparison), *signatures(comparison)))
-    lists = grids(comparison, comparison.scores, digits=3)
-    return "\n\n".join([comments, *("\n".join(_tabular(grid)) for grid in lists)]) + "\n"
+    """Return a comparison as a LaTeX table for the package booktabs, one column a score, the best in bold."""
+    c, digits = comparison, 3
+    best = {score: max(c.systems, key=lambda own: _better(own, score)).name for score in c.scores}
+    lines = [rf"\begin{{tabular}}{{lr{'r' * len(c.scores)}}}", r"\toprule"]
+    lines += [_latex_row(["system", "zeros", *map(_label, c.scores)]), r"\midrule"]
+    for own in c.ranked:
+        cells = [_escape_latex(printable(own.name)), f"${own.counts.zeros}$"]
+        for score in c.scores:
+            value = f"{own.means[score].mean:.{digits}f}"
+            test = c.test_of(own.name, score)
+            mark = f"^{{{_mark(test)}}}" if test and _mark(test) else ""
+            cells.append(f"$\\mathbf{{{value}}}{mark}$" if best[score] == own.name else f"${value}{mark}$")
+        lines.append(f"{' & '.join(cells)} \\\\")
+    corrected = f", {describe_correction(c.correction, c.family)} of a score" if c.family > 1 else ""
+    caption = (
+        f"Means over {c.pairs} pairs; zeros: pairs whose VCS is 0. The best mean is bold. Stars: the "
+        f"difference to {printable(c.baseline)} is significant (* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; "
+        f"the larger p of a paired bootstrap and a permutation test{corrected}). {_short(c)}"
+    )
+    comments = [f"% {line}" for line in (*notes(c), *signatures(c))]
+    table = [
+        *comments, r"\begin{table}", r"\centering", *lines, r"\bottomrule", r"\end{tabular}",
+        rf"\caption{{{_escape_latex(caption)}}}", rf"\label{{tab:{'-'.join(c.scores)}}}", r"\end{table}",
+    ]  # fmt: skip
+    pairs = _tabular(_pairs(c, c.scores, digits)) if c.all_pairs else []
+    return "\n".join([*table, *([""] if pairs else []), *pairs]) + "\n"
+
+
+def _better(own: System, score: str) -> float:
+    return -own.means[score].mean if score in SMALLER_IS_BETTER else own.means[score].mean
+
+
+def _short(comparison: Comparison) -> str:
+    """Return what of the signature a caption needs; the comments hold all of it."""
+    first, *others = {own.signature for own in comparison.systems}
+    kept = [field for field in first.split("|") if field.split(":")[0] in ("vcs", "chunk", "lct", "emb", "v")]
+    return "" if others else f"Signature: {'|'.join(kept)}."
 
 
 def _tabular(grid: Grid) -> list[str]:
@@ -229,7 +270,8 @@ def _latex_cell(cell: str | Number) -> str:
     if isinstance(cell, str):
         return _escape_latex(cell)
     value = f"${cell.value}{f'^{{{cell.mark}}}' if cell.mark else ''}$" if cell.value else ""
-    return f"{value} ${cell.interval}$" if cell.interval else value
+    interval = cell.interval.replace("±", r"\pm ")
+    return f"{value} ${interval}$" if interval else value
 
 
 _LATEX: Final = {
