@@ -311,7 +311,9 @@ def score(
         A list of references, each a text or several; or the text of one pair.
     predictions
         A list of as many generated texts; or the text of one pair.
-    bundle, device
+    bundle
+        As for `Scorer.open`.
+    device
         As for `Scorer.open`.
     **options
         As for `Scorer.score_many`.
