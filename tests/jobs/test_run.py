@@ -24,7 +24,8 @@ from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs import score_tables
 from vcs_runtime.jobs.output import JobFiles, OutputFile
-from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.pairs import InputPair, Keys, PairFile
+from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.run import Block, record_of, run_blocks, score_file
 from vcs_runtime.jobs.score_files import read_scores
@@ -240,6 +241,30 @@ def test_resume_refuses_texts_that_have_changed_under_their_ids(
             "resume with the same input, or use another output"
         )
         assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kept", "note"), [(("note",), "corrected"), ((), "first"), (("note", "more"), "first")]
+)
+def test_resume_refuses_other_columns_of_the_input(
+    scorer: Scorer, pairs_file: Path, tmp_path: Path, kept: tuple[str, ...], note: str
+) -> None:
+    rows = [row | {"note": "first", "more": 1} for row in read_lines(pairs_file)]
+
+    def score(*names: str, resume: bool = False) -> None:
+        source = PairFile(InputFile(pairs_file), Keys(keep=names))
+        score_file(scorer, source, JobFiles(tmp_path / "o.jsonl", resume=resume, progress=False), Options())
+
+    write_pairs(pairs_file, rows)
+    score("note")
+    score("note", resume=True)
+    before = (tmp_path / "o.jsonl").read_bytes()
+    write_pairs(pairs_file, [row | {"note": note} for row in rows])
+    with pytest.raises(
+        InputError, match="line 1: its columns of the input are {'note': 'first'}, and this run's are"
+    ):
+        score(*kept, resume=True)
+    assert (tmp_path / "o.jsonl").read_bytes() == before
 
 
 def test_resume_refuses_the_lines_of_an_earlier_version(

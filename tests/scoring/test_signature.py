@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -20,6 +21,7 @@ from support.tiny_bert import VOCABULARY
 from support.tiny_layouts import build_layout_bundle
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer, Segmenter
+from vcs_runtime.errors import BundleError
 from vcs_runtime.scoring.options import Options
 
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
@@ -96,6 +98,28 @@ def moved(part: str) -> Change:
 
 def fields(signature: str) -> dict[str, str]:
     return dict(field.split(":", 1) for field in signature.split("|")[1:])
+
+
+@pytest.mark.parametrize("precision", ["fp32|engine:ort-cpu|v:9.9", "fp32\n", "\u001b[2J"])
+def test_no_bundle_writes_fields_of_its_own(bundle: Path, precision: str) -> None:
+    setting("embedder", precision=precision)(bundle)
+    with pytest.raises(BundleError, match="precision"):
+        Scorer.open(bundle, "cpu")
+
+
+@pytest.mark.parametrize("factor", [3.0, 0.0])
+def test_vectors_that_are_not_of_length_1_are_refused(bundle: Path, factor: float) -> None:
+    path = bundle / "embedder/model.onnx"
+    model = onnx.load(path, load_external_data=False)
+    [output] = model.graph.output
+    last = next(node for node in model.graph.node if output.name in node.output)
+    last.output[:] = ["unit" if name == output.name else name for name in last.output]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(factor), "factor"))
+    model.graph.node.append(onnx.helper.make_node("Mul", ["unit", "factor"], [output.name]))
+    path.write_bytes(model.SerializeToString())
+    relist(bundle)
+    with Scorer.open(bundle, "cpu") as opened, pytest.raises(BundleError, match=f"of length {factor:.3g} to"):
+        opened.score(*PAIR)
 
 
 @pytest.mark.parametrize(

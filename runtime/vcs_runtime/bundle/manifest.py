@@ -124,7 +124,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
             "(truncate), or refused (error)."
         ),
     ]
-    precision: Annotated[str, Meta(description="Of weights and arithmetic, as the signature prints it.")]
+    precision: Annotated[Name, Meta(description="Of weights and arithmetic, as the signature prints it.")]
     layout: Annotated[
         InputLayout,
         Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
@@ -158,7 +158,7 @@ class RulesSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """Rules that find sentences by their punctuation."""
 
     name: Annotated[Literal["sentencex"], Meta(description="Package that holds the rules.")]
-    language: Annotated[str, Meta(description="ISO 639-1 code.")]
+    language: Annotated[Name, Meta(description="ISO 639-1 code.")]
 
 
 class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,7 +187,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(gt=0, lt=1, description="A segment ends after a character whose probability is above it."),
     ]
-    precision: Annotated[str, Meta(description="Of weights and arithmetic, as the signature prints it.")]
+    precision: Annotated[Name, Meta(description="Of weights and arithmetic, as the signature prints it.")]
     agreement: Annotated[
         Share | None, Meta(description="For a quantised model: F1 of its segment ends against fp32.")
     ] = None

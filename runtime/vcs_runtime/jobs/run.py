@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
@@ -120,7 +122,20 @@ def line_of(pair: InputPair, result: Result) -> dict[str, Any]:
 
 
 def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:
-    """Raise InputError unless an existing line of a pair is whole, and has its signature and its texts."""
+    """Raise InputError unless an existing line is whole, and has signature, texts and columns of this run."""
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)
+    kept = {name: value for name, value in record.items() if name not in _COLUMNS}
+    if json.dumps(kept, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
+        raise InputError(
+            f"{place}: its columns of the input are {kept}, and this run's are {dict(pair.kept)}: "
+            "resume with the same input and --keep-column, or use another output"
+        )
+
+
+_COLUMNS = {
+    "id", "texts", "error", "signature", "n_ref", "n_gen", "flags", "segmenter", "reference_index",
+    "n_references",
+    *score_table.ALL,
+}  # fmt: skip
