@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def test_a_configuration_of_any_kind_opens_a_scorer_or_is_refused(
     usual = {"bundle": tiny_bundle, "device": "cpu", "words": tiny_bundle}
 
     def score() -> Result:
-        with Scorer.from_config(ScorerConfig(**usual | changes)) as own:
+        with chdir(tiny_bundle.parent), Scorer.from_config(ScorerConfig(**usual | changes)) as own:
             return own.score(*PROBE, also=METRICS[1])
 
     check(score)

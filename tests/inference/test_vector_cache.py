@@ -114,7 +114,7 @@ def test_only_the_owner_may_read_and_write_it_whatever_the_umask(tmp_path: Path)
 def test_one_that_others_can_write_to_is_refused(tmp_path: Path, name: str) -> None:
     VectorCache(tmp_path, "model", 8).store({"text": unit(0)})
     (tmp_path / name).chmod(0o777)
-    with pytest.raises(CacheError, match="other users can write to"):
+    with pytest.raises(CacheError, match="other users own or can write to"):
         VectorCache(tmp_path, "model", 8)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
@@ -105,21 +104,6 @@ def test_no_bundle_writes_fields_of_its_own(bundle: Path, precision: str) -> Non
     setting("embedder", precision=precision)(bundle)
     with pytest.raises(BundleError, match="precision"):
         Scorer.open(bundle, "cpu")
-
-
-@pytest.mark.parametrize("factor", [3.0, 0.0])
-def test_vectors_that_are_not_of_length_1_are_refused(bundle: Path, factor: float) -> None:
-    path = bundle / "embedder/model.onnx"
-    model = onnx.load(path, load_external_data=False)
-    [output] = model.graph.output
-    last = next(node for node in model.graph.node if output.name in node.output)
-    last.output[:] = ["unit" if name == output.name else name for name in last.output]
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(factor), "factor"))
-    model.graph.node.append(onnx.helper.make_node("Mul", ["unit", "factor"], [output.name]))
-    path.write_bytes(model.SerializeToString())
-    relist(bundle)
-    with Scorer.open(bundle, "cpu") as opened, pytest.raises(BundleError, match=f"of length {factor:.3g} to"):
-        opened.score(*PAIR)
 
 
 @pytest.mark.parametrize(

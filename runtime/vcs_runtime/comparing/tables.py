@@ -248,17 +248,8 @@ def _short(comparison: Comparison) -> str:
 
 
 def _tabular(grid: Grid) -> list[str]:
-    names = sum(not heading.group for heading in grid.headings)
-    groups = list(dict.fromkeys(heading.group for heading in grid.headings if heading.group))
-    width = (len(grid.headings) - names) // len(groups)
-    lines = [rf"\begin{{tabular}}{{l{'r' * (len(grid.headings) - 1)}}}", r"\toprule"]
-    if len(groups) > 1:
-        spans = [rf"\multicolumn{{{width}}}{{c}}{{{_escape_latex(group)}}}" for group in groups]
-        lines.append(f"{' & ' * names}{' & '.join(spans)} \\\\")
-        starts = [names + 1 + number * width for number in range(len(groups))]
-        lines.append(" ".join(rf"\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts))
-    lines += [_latex_row([heading.text for heading in grid.headings]), r"\midrule"]
-    lines += [_latex_row(row) for row in grid.rows]
+    lines = [rf"\begin{{tabular}}{{ll{'r' * (len(grid.headings) - 2)}}}", r"\toprule"]
+    lines += [_latex_row(grid.flat()), r"\midrule", *map(_latex_row, grid.rows)]
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 

@@ -42,9 +42,6 @@ FloatArray = npt.NDArray[np.float32]
 _PORTION_TEXTS = 4096
 _PORTION_CHARACTERS = 2_000_000
 
-# How far the length of a vector may be from 1; bfloat16 rounds to 1 in 256.
-_LENGTH_ERROR = 1e-2
-
 
 class Embedder:
     """The embedding model of a bundle. Open one with `Embedder.open`; close it, or use it in `with`."""
@@ -378,12 +375,6 @@ class TokenisedTexts:
             vectors[rows] = output
         if not np.isfinite(vectors).all():
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
-        lengths = np.linalg.norm(vectors, axis=1)
-        if np.abs(lengths - 1).max(initial=0) > _LENGTH_ERROR:
-            raise BundleError(
-                f"{spec.name}: the model returned vectors of length {lengths.min():.3g} to "
-                f"{lengths.max():.3g}, not 1: its graph lacks a normalisation"
-            )
         if len(owners) == self.texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.

@@ -63,7 +63,7 @@ class VectorCache:
         with self._errors(), self._lock:
             make_folder(self.path.parent, 0o700)
             if not all(map(is_own, (self.path.parent, self.path))):
-                raise OSError(f"other users can write to {self.path.parent}: use a folder of your own")
+                raise OSError(f"other users own or can write to {self.path.parent}: use a folder of your own")
             self._connection()
             self._shrink()
 
@@ -125,6 +125,7 @@ class VectorCache:
     def _shrink(self) -> None:
         """Delete what was not used for the longest time, if the file has grown beyond its limit."""
         db = self._connection()
+        self._note_used(db)
 
         def size() -> int:
             pages, free, page = (
@@ -141,14 +142,18 @@ class VectorCache:
                     (max(1, int(rows * (1 - _SHRUNK * self._limit / now))),),
                 )
 
+    def _note_used(self, db: sqlite3.Connection) -> None:
+        with db:
+            keys = [(self._now, key) for key in self._used]
+            db.executemany("UPDATE vectors SET used = ? WHERE key = ?", keys)
+        self._used.clear()
+
     def close(self) -> None:
         """Note what was used, and close the file. A later call opens it again."""
         with self._lock:
             if self._used:
-                with self._errors(), self._connection() as db:
-                    keys = [(self._now, key) for key in self._used]
-                    db.executemany("UPDATE vectors SET used = ? WHERE key = ?", keys)
-                self._used.clear()
+                with self._errors():
+                    self._note_used(self._connection())
             self._disconnect()
 
     def __del__(self) -> None:

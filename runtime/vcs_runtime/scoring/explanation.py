@@ -284,7 +284,7 @@ def _repetition(e: Explanation) -> dict[str, str]:
     if not (count := e.count(REPEATED)):
         return {}
     return {
-        "repeated": f"{_of(count, len(e.generated), f'{e.noun}s')} {_verb(count, 'repeats', 'repeat')} "
+        "repeated": f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} "
         "an earlier one."
     }
 
@@ -297,7 +297,7 @@ def _distances(e: Explanation) -> str:
     ):
         if elsewhere := [chunk for chunk in side if chunk.penalty > 0]:
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(elsewhere).items())
-            of = _of(len(elsewhere), len(side), f"{e.noun}s{whose}")
+            of = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
             clauses.append(f"{of} {_verb(len(elsewhere), 'stands', 'stand')} elsewhere in {other} ({counts})")
     return "; ".join(clauses) or "every match is where it was expected"
 
@@ -310,7 +310,7 @@ def _lines(e: Explanation) -> str:
         if side.x < 2:
             clauses.append(f"a single {e.noun} of the {followed} has no order")
         else:
-            jumps = f"{_of(lost, steps, 'steps')} {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
+            jumps = f"{lost} of {steps} steps {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
             clauses.append(f"following the {followed}, {jumps} in the {other}")
     return "; ".join(clauses)
 
@@ -327,7 +327,3 @@ def _part(count: int, total: int) -> str:
 
 def _verb(count: int, one: str, many: str) -> str:
     return one if count == 1 else many
-
-
-def _of(count: int, total: int, nouns: str) -> str:
-    return f"{count} of {total} {nouns}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-# Bytes that Python needs for an entry: headers of key and value, and the entry's place in the table.
-_OVERHEAD = 300
+# Bytes that Python needs for an entry beside its key: the value's header, and the entry's place in the table.
+_OVERHEAD = 251
 
 
 class LRUCache(Generic[V]):
@@ -45,4 +46,4 @@ class LRUCache(Generic[V]):
             self._entries.clear()
 
     def _footprint(self, text: str, value: V) -> int:
-        return self._size(value) + len(text) + _OVERHEAD
+        return self._size(value) + sys.getsizeof(text) + _OVERHEAD
