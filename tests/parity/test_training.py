@@ -187,7 +187,7 @@ def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp
         assert math.isclose(found["eval_vcs"], math.fsum(values) / len(values), rel_tol=1e-12)
 
 
-def test_a_grpo_trainer_is_rewarded_and_passes_over_what_cannot_be_scored(
+def test_a_grpo_trainer_is_rewarded_and_pays_the_lowest_for_what_cannot_be_scored(
     tiny_bundle: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from datasets import Dataset
@@ -222,7 +222,8 @@ def test_a_grpo_trainer_is_rewarded_and_passes_over_what_cannot_be_scored(
     )
     assert len(given) == 2
     for rewards in given:
-        assert [reward is None for reward in rewards] == [True, False, False, False]
+        assert None not in rewards
+        assert rewards[0] == -1.0  # the lowest margin: silence must not pay
     logged = [entry for entry in names["trainer"].state.log_history if "vcs/unscorable" in entry]
     assert [float(entry["vcs/unscorable"]) for entry in logged] == [0.25, 0.25]
 
