@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import parse_headers
 
 import pytest
 from click.testing import CliRunner
@@ -27,8 +28,10 @@ def server(*parts: bytes, pause: float = 0.0) -> Iterator[str]:
     def answer() -> None:
         with suppress(OSError):
             connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
+            with connection, connection.makefile("rb") as request:
+                # What was not read when the socket closes resets the connection under the answer.
+                request.readline()
+                request.read(int(parse_headers(request).get("Content-Length", "0")))
                 for part in parts:
                     connection.sendall(part)
                     if stop.wait(pause):
