@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 from pathlib import Path
@@ -145,3 +146,80 @@ def test_tensorrt_is_found_where_pip_installs_it(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     facts = json.loads(dry_gpu.command(["doctor", "--json"]).stdout)
     assert facts["TensorRT"] == "10.16.1"
+
+
+def test_libraries_are_found_in_packages_of_nvidia_anywhere(
+    dry_gpu: DryGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an environment over a base image that has NVIDIA's packages."""
+    lacking = ["libcublas.so.13", "libcublasLt.so.13", "libcurand.so.10"]
+    assert f"lacks {lacking[0]}" in dry_gpu.command(["doctor"], lacking=lacking).stdout
+    folder = tmp_path / "nvidia/cu13/lib"
+    folder.mkdir(parents=True)
+    for name in lacking:
+        (folder / name).symlink_to(dry_gpu.folder / name)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "a.txt").write_text("a man walks into the garden.")
+    files = [str(tmp_path / "a.txt")] * 2
+    done = dry_gpu.command(["score", *files, "--device", "cuda:0"], lacking=lacking, vectors=384)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.log.kernels
+
+
+def current_gpus(bundle: str) -> list[int]:
+    """Choose GPU 1 as a trainer does, use models on GPU 0, and return CUDA's current GPU after each step."""
+    from vcs_runtime import Scorer
+
+    cuda, chosen = ctypes.CDLL("libcudart.so.13"), ctypes.c_int()
+    after = []
+
+    def now() -> None:
+        cuda.cudaGetDevice(ctypes.byref(chosen))
+        after.append(chosen.value)
+
+    cuda.cudaSetDevice(1)
+    scorer = Scorer.open(bundle, device="cuda:0")
+    now()
+    for _ in range(2):  # the second score opens the models again
+        scorer.score("A man opens the door. A dog runs.", "A man opens a door. The dog runs out.")
+        now()
+        scorer.release()
+        now()
+    scorer.close()
+    now()
+    return after
+
+
+def test_the_callers_current_gpu_stays(dry_gpu: DryGpu) -> None:
+    assert dry_gpu.call(current_gpus, "default", gpus=2, vectors=384).value == [1] * 6
+
+
+UNFIT = [
+    ({"capability": "7.0"}, "is sm70, and ONNX Runtime 1.31.1 has code for sm75, sm80, sm86, sm89, sm90a, sm120a only"),
+    ({"capability": "10.0"}, "is sm100, and"),
+    ({"capability": "12.1"}, "is sm121, and"),
+    ({"driver": 12040}, "driver is for CUDA 12.4, and ONNX Runtime 1.31.1 is built for CUDA 13: install driver 580"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "why"), UNFIT)
+def test_a_gpu_that_cannot_run_is_refused_and_auto_takes_the_processor(
+    dry_gpu: DryGpu, tmp_path: Path, machine: dict[str, Any], why: str
+) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("A man opens the door. A dog runs.")
+    score = ["score", str(text), str(text), "--device"]
+    refused = dry_gpu.command([*score, "cuda:0"], **machine)
+    assert refused.returncode == 2
+    assert why in refused.stderr
+    chosen = dry_gpu.command([*score, "auto"], **machine)
+    assert chosen.returncode == 0
+    assert why in chosen.stderr
+    doctor = dry_gpu.command(["doctor"], **machine)
+    assert doctor.returncode == 1
+    assert why in doctor.stdout
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "8.7", "9.0", "12.0"])
+def test_gpus_for_which_the_wheel_has_code_are_taken(dry_gpu: DryGpu, capability: str) -> None:
+    assert "device auto          ort-cuda" in dry_gpu.command(["doctor"], capability=capability).stdout

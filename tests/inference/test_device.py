@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from support import stand_in
 from vcs_runtime import DeviceError, Embedder
+from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import choose_device, describe
 from vcs_runtime.inference.onnx_session import provider_options
 
@@ -98,3 +100,43 @@ def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -
 def test_inputs_of_an_engine_lie_in_cudas_memory(machine: stand_in.Machine) -> None:
     names = [name for name, _ in provider_options(choose_device("tensorrt:1", 3))]
     assert names == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
+
+
+def test_without_a_number_the_gpu_is_that_of_the_local_rank(
+    machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = ("auto", "cuda", "tensorrt")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert [choose_device(device).index for device in devices] == [0, 0, 0]  # one GPU for each rank
+    machine.gpus = 8
+    assert [choose_device(device).index for device in devices] == [3, 3, 3]
+    assert choose_device("cuda:2").index == 2
+    with pytest.warns(
+        UserWarning, match=r"cuda:0 is named on local rank 3: .* 'cuda' alone means the GPU of"
+    ):
+        assert choose_device("cuda:0").index == 0
+    for rank in ("", "0", "8", "-1", "x", "³"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert [choose_device(device).index for device in (*devices, "cuda:0")] == [0, 0, 0, 0]
+
+
+def test_machine_code_runs_within_its_major_version_and_ptx_on_what_comes_later(tmp_path: Path) -> None:
+    """The layout is NVIDIA's; `make gpu-dry` reads it from the wheel."""
+
+    def entry(kind: int, architecture: int, flags: int) -> bytes:
+        head = struct.pack("<HHIQQIIQQ", kind, 1, 48, 5, 0, 0, architecture, 0, flags)
+        return head + b"code!"
+
+    def block(*entries: bytes) -> bytes:
+        return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(b"".join(entries))) + b"".join(entries)
+
+    library = tmp_path / "capi/libonnxruntime_providers_cuda.so"
+    library.parent.mkdir()
+    blocks = block(entry(2, 80, 17), entry(2, 86, 17)), b"other bytes", block(entry(2, 90, 17 | 1 << 20))
+    library.write_bytes(b"".join((b"ELF", *blocks, block(entry(1, 120, 17)))))
+    codes = nvidia.machine_code(tmp_path)
+    assert list(map(str, codes)) == ["sm80", "sm86", "sm90a", "compute120"]
+    runs = {80, 86, 87, 90, 120, 121, 130}
+    tried = runs | {70, 75, 91, 100}
+    assert {gpu for gpu in tried if any(code.runs_on(gpu) for code in codes)} == runs
+    assert nvidia.machine_code(tmp_path / "elsewhere") == ()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -321,7 +322,7 @@ def test_the_run_after_a_shortage_frees_what_the_arena_holds(
 
 
 def test_a_model_that_does_not_fit_is_not_opened_again_and_again(
-    tiny_bundle: Path, machine: stand_in.Machine
+    tiny_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller batches would not help there."""
     with Embedder.open(tiny_bundle, "cuda:0") as embedder:
@@ -335,7 +336,11 @@ def test_a_model_that_does_not_fit_is_not_opened_again_and_again(
         with pytest.raises(DeviceError, match="memory does not suffice for") as error:
             embedder.embed(TEXTS)
         assert not isinstance(error.value, DeviceMemoryError)
+        assert "torch" not in str(error.value)
         assert len(machine.sessions) == opened + 1
+        monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+        with pytest.raises(DeviceError, match=r"torch\.cuda\.empty_cache\(\) first"):
+            embedder.embed(TEXTS)
 
 
 def test_what_rules_cut_is_remembered(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,10 +447,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     cut = threading.Semaphore(0)
     real = Segmenter.split_learned
 
-    splitting: set[int] = set()
-
     def split(*given: Any) -> list[list[str]]:
-        splitting.add(threading.get_ident())
         pieces = real(*given)
         cut.release()
         return pieces
@@ -454,7 +456,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
     waited: list[bool] = []
 
     def wait(inputs: dict[str, Any]) -> None:
-        if threading.get_ident() not in splitting and not waited:
+        if "embedder" in threading.current_thread().name and not waited:
             waited.append(cut.acquire(timeout=20) and cut.acquire(timeout=20))
 
     def scored() -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ import pytest
 from support.gate import Gate
 from support.stories import story
 from vcs_runtime import Scorer, ScorerConfig
-from vcs_runtime.errors import DeviceMemoryError
+from vcs_runtime.errors import DeviceError, DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.training import TrainingScorer, service
+from vcs_runtime.training import TextMetric, TrainingScorer, service
 
 TEXT, OTHER = story(1), story(2)
 
@@ -130,7 +130,8 @@ def test_what_the_session_may_take_reaches_it(config: ScorerConfig, monkeypatch:
 
     monkeypatch.setattr(Scorer, "from_config", record)
     mine = replace(config, gpu_memory_gb=1.5, threads=3, cache_mb=7, segmenter="rules", cache="v")
-    assert TrainingScorer(mine).score_many([(TEXT, OTHER)])[0].error == "RuntimeError: enough"
+    with pytest.raises(RuntimeError, match="enough"):
+        TrainingScorer(mine).score_many([(TEXT, OTHER)])
     assert opened == [replace(mine, bundle=str(config.bundle), cache=str(Path("v").absolute()))]
 
 
@@ -200,6 +201,25 @@ def test_a_device_that_fails_is_an_error_of_its_pairs_and_is_tried_again(
     logged = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [bool(record.exc_info) for record in logged] == [True, False]
     assert background.reward_fn(["p"], [OTHER], reference=[TEXT]) != [None]
+
+
+def test_models_that_cannot_be_opened_the_first_time_stop_the_training(
+    background: TrainingScorer, config: ScorerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any, **options: Any) -> Any:
+        raise DeviceError("the embedder: memory does not suffice")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "open", full)
+        for call in (
+            lambda: background.submit(TEXT, OTHER).result(60),
+            lambda: background.reward_fn(["p"], [OTHER], reference=[TEXT]),
+            lambda: background.compute_score("clips", OTHER, TEXT),
+            lambda: TextMetric(config).update(OTHER, TEXT),
+        ):
+            with pytest.raises(DeviceError, match="the embedder: memory does not suffice"):
+                call()
+    assert background.submit(TEXT, OTHER).result(60).scores is not None  # there is room again
 
 
 def test_results_of_requests_of_any_size_go_to_who_asked(background: TrainingScorer, scorer: Scorer) -> None:

@@ -178,6 +178,8 @@ def _examine_gpu(report: _Report) -> None:
         gpu = nvidia.gpu(0)
         fp8 = "FP8" if gpu.has_fp8 else "no FP8 (from sm89 on)"
         facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB, {fp8}"
+        if unfit := nvidia.unfit(onnxruntime, 0):
+            problems.append(f"cuda:0: {unfit}")
     except DeviceError as error:
         facts["GPU 0"] = "none"
         problems.append(str(error))

@@ -2,15 +2,18 @@
 
 `device` is "auto", "cpu", "openvino", "openvino:fp32", "cuda:N" or "tensorrt:N", and `each_device` says
 which of them "cuda:all" means. A device asked for by name is used or refused (DeviceError). Only "auto"
-chooses, and `Device.reason` says what it chose and why. The module `vcs_runtime.inference.tensorrt` chooses
-among the TensorRT engines of a bundle, and `vcs_runtime.inference.onnx_session` opens models.
+chooses, and `Device.reason` says what it chose and why. Without a number, the GPU is that of the local rank.
+The module `vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle, and
+`vcs_runtime.inference.onnx_session` opens models.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -131,7 +134,16 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         return Device("ort-cpu", CPU, "named")
     if kind == "auto" and CUDA not in available:
         return Device("ort-cpu", CPU, f"auto: the installed ONNX Runtime has no {CUDA}")
-    if kind == "auto" and (hindrance := _cuda_hindrance()):
+    own = _gpu_of_rank()
+    if not device[-1].isdigit():
+        index = own
+    elif own and not index:
+        warnings.warn(
+            f"{device} is named on local rank {own}: ranks that name the same GPU share its memory; "
+            f"'{kind}' alone means the GPU of the rank",
+            stacklevel=2,
+        )
+    if kind == "auto" and (hindrance := _cuda_hindrance(index)):
         return Device("ort-cpu", CPU, f"auto: CUDA cannot start: {hindrance}")
     provider = TENSORRT if kind == "tensorrt" else CUDA
     if provider not in available:
@@ -142,6 +154,8 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     _preload()
     if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
         raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
+    if unfit := nvidia.unfit(import_onnxruntime(), index):
+        raise DeviceError(f"{device}: {unfit}")
     name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
     return Device(name, provider, "named" if kind != "auto" else f"auto: {CUDA} is there", index, memory)
 
@@ -156,16 +170,22 @@ def describe(device: Device) -> str:
     return f"{UNUSED_GPU if unused else ''}{device.provider_name} ({device.reason})"
 
 
-def _cuda_hindrance() -> str:
-    """Return why the CUDA provider cannot start here, or ""."""
+def _gpu_of_rank() -> int:
+    """Return the GPU of this process's local rank in a distributed training, as torchrun counts; else 0."""
+    rank = os.environ.get("LOCAL_RANK", "")
+    return int(rank) if re.fullmatch("[1-9][0-9]?", rank) and int(rank) < nvidia.gpu_count() else 0
+
+
+def _cuda_hindrance(index: int) -> str:
+    """Return why the CUDA provider cannot start on a GPU, or ""."""
     _preload()
     if lacking := missing_libraries():
         return f"missing: {lacking}"
     try:
-        nvidia.gpu(0)
+        nvidia.gpu(index)
     except DeviceError as error:
         return str(error)
-    return ""
+    return nvidia.unfit(import_onnxruntime(), index)
 
 
 def _bytes(gpu_memory_gb: float | None) -> int | None:

@@ -7,10 +7,13 @@ the providers of its wheels link. Nothing is loaded unless someone asks for a GP
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FIRST_WITH_FP8 = 89
 _FORKED = 3  # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it
 _FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
+_FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
+_MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"  # with which a block of GPU code begins in a library
+_PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of such a block
 _WITHOUT_CUDNN = (1, 31)  # the ONNX Runtime that was seen to start without it
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
@@ -141,11 +147,87 @@ def gpu_is_there() -> bool:
     return True
 
 
+def unfit(ort: Any, index: int) -> str:
+    """Return why an ONNX Runtime cannot run on a GPU that the driver shows, and what helps; else ""."""
+    try:
+        shown = gpu(index)
+    except DeviceError:
+        return ""  # whoever opens a model there says so
+    major, name = cuda_major(ort), f"ONNX Runtime {ort.__version__}"
+    newest = str(_version("libcuda.so.1"))  # "CUDA 12.4"
+    if int(newest.split()[1].partition(".")[0]) < major:
+        driver = f"driver {_FIRST_DRIVER[major]} or later" if major in _FIRST_DRIVER else "a newer driver"
+        return (
+            f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install {driver}, or "
+            "NVIDIA's package cuda-compat on data centre GPUs"
+        )
+    codes = machine_code(Path(str(getattr(ort, "__file__", ""))).parent)
+    architecture = int(shown.architecture.removeprefix("sm"))
+    if codes and not any(code.runs_on(architecture) for code in codes):
+        return (
+            f"{shown.name} is {shown.architecture}, and {name} has code for "
+            f"{', '.join(map(str, codes))} only: use `--device cpu`, or another build of ONNX Runtime"
+        )
+    return ""
+
+
+@dataclass(frozen=True, order=True)
+class Code:
+    """GPU code in a library: machine code, or PTX, which a driver compiles for later architectures."""
+
+    architecture: int  # 90: compute capability 9.0
+    only: bool  # for this architecture and no later one ("sm90a")
+    ptx: bool
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.ptx else 'sm'}{self.architecture}{'a' * self.only}"
+
+    def runs_on(self, architecture: int) -> bool:
+        """Whether a GPU of an architecture runs it: machine code stays within its major version."""
+        if self.only or architecture < self.architecture:
+            return architecture == self.architecture
+        return self.ptx or architecture // 10 == self.architecture // 10
+
+
+@cache
+def machine_code(package: Path) -> tuple[Code, ...]:
+    """Read from the CUDA provider of an ONNX Runtime which GPU code it has; () if there is no such file.
+
+    The blocks are those that NVIDIA's compiler embeds ("fat binaries"). Only their headers are read.
+    """
+    found = set()
+    with (
+        suppress(OSError),
+        open(package / "capi/libonnxruntime_providers_cuda.so", "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library,
+    ):
+
+        def number(place: int, size: int) -> int:
+            return int.from_bytes(library[place : place + size], "little")
+
+        place = library.find(_MACHINE_CODE)
+        while place >= 0:
+            end = place + 16 + number(place + 8, 8)
+            place += 16
+            while place < end and (header := number(place + 4, 4)):
+                only = bool(number(place + 40, 8) & _ONE_ARCHITECTURE)
+                found.add(Code(number(place + 28, 4), only, number(place, 2) == _PTX))
+                place += header + number(place + 8, 8)
+            place = library.find(_MACHINE_CODE, end)
+    return tuple(sorted(found))
+
+
 def free_memory(index: int, major: int) -> int | None:
     """Return the free memory of a GPU in bytes; None if the CUDA runtime does not report it.
 
-    This makes a CUDA context on the GPU. Call it only when there is a session on it.
+    This makes a CUDA context on the GPU. Call it only when there is a session on it. CUDA is asked in
+    another thread, because its current GPU belongs to the caller.
     """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_free_memory, index, major).result()
+
+
+def _free_memory(index: int, major: int) -> int | None:
     runtime = _load(f"libcudart.so.{major}")
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     if (
@@ -165,10 +247,11 @@ def tensorrt_version() -> str | None:
 def _load(name: str) -> Any:
     """Load a shared library, or return None.
 
-    TensorRT's package puts its libraries where the loader does not look. A library that was loaded by its
+    NVIDIA's packages put their libraries where the loader does not look. A library that was loaded by its
     path is found by its name from then on, so that ONNX Runtime's provider finds it too.
     """
-    paths = [folder / name for folder in _package_folders("tensorrt_libs")] if name in _TENSORRT else []
+    folders = _package_folders("tensorrt_libs" if name in _TENSORRT else "nvidia")
+    paths = (path for folder in folders for path in (folder / name, *folder.glob(f"*/lib/{name}")))
     for place in (name, *map(os.fspath, paths)):
         with suppress(OSError):
             return ctypes.CDLL(place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,7 +126,9 @@ def open_session(
     except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
-            raise DeviceError(f"{name}: memory does not suffice for {model}: {error}") from None
+            raise DeviceError(
+                f"{name}: memory does not suffice for {model}{_beside(device)}: {error}"
+            ) from None
         if device.is_gpu:
             raise DeviceError(
                 f"{name}: ONNX Runtime could not start {device.provider}: {error}{_lacking(device)}"
@@ -160,6 +163,13 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
             f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would run them: "
             f"{counts}; use `--device cpu`, or export the model in fp16"
         )
+
+
+def _beside(device: Device) -> str:
+    """Say what gives memory of a GPU back that PyTorch keeps in this process, if it is loaded."""
+    return " (PyTorch keeps what it has freed: torch.cuda.empty_cache() first)" * (
+        device.is_gpu and "torch" in sys.modules
+    )
 
 
 def _lacking(device: Device) -> str:

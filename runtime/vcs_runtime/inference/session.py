@@ -7,10 +7,12 @@ cuts the remaining sequences into batches of half the tokens.
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,14 +59,30 @@ class Session:
         self._runs = 0
         self._crowded = False
         self._shown: list[str] = []
-        session = self._open()
-        self._session: ModelSession | None = session
-        self.inputs: dict[str, str] = {item.name: item.type for item in session.get_inputs()}
+        # ONNX Runtime changes CUDA's current GPU, which belongs to a thread, and the caller's must stay.
+        self._thread = ThreadPoolExecutor(1, f"{what} on GPU {device.index}") if device.is_gpu else None
+        self._process = os.getpid()
+        self._session: ModelSession | None = None
+        self.inputs: dict[str, str]
         """Types of the inputs by name, as ONNX Runtime writes them: "tensor(int64)"."""
-        self._outputs = [session.get_outputs()[0].name]
+        self._do(self._begin)
+
+    def _do(self, task: Callable[..., T], *arguments: Any) -> T:
+        """Call `task` in the thread of the GPU; a forked child has none, and ONNX Runtime refuses."""
+        if self._thread is None or os.getpid() != self._process:
+            return task(*arguments)
+        return self._thread.submit(task, *arguments).result()
+
+    def _begin(self) -> None:
+        self._session = self._open()
+        self.inputs = {item.name: item.type for item in self._session.get_inputs()}
+        self._outputs = [self._session.get_outputs()[0].name]
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
         """Expose an intermediate tensor as an output, which `check` sees: the model is opened again."""
+        self._do(self._show, value, check)
+
+    def _show(self, value: str, check: Callable[[Any], None]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -82,6 +100,9 @@ class Session:
 
     def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
         """Return the first output of one batch, then values that are shown; raises DeviceError."""
+        return self._do(self._run, inputs, shown)
+
+    def _run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -101,13 +122,18 @@ class Session:
 
     def release(self) -> None:
         """Free the model's memory; the next run opens the model again, which takes time."""
-        with self._lock:
-            self._session = None
+        self._do(self._free)
 
     def close(self) -> None:
         """Free the model's memory; the session cannot run any more."""
+        self._closed = True
+        self._do(self._free)
+        if self._thread:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    def _free(self) -> None:
         with self._lock:
-            self._closed = True
             self._session = None
 
     def _open(self) -> ModelSession:

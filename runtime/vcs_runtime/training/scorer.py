@@ -26,7 +26,8 @@ class TrainingScorer:
 
     It pickles, and any number of threads may use it, also after `fork` or `spawn`: each process opens its own
     models. The bundle and the device are checked at once, so that a wrong path does not show up in the middle
-    of an epoch. Later, no text, deadline or full device raises an exception: the result has an `error`.
+    of an epoch. If the first pair cannot open the models, the call raises. Later, no text, deadline or full
+    device raises an exception: the result has an `error`.
 
     Parameters
     ----------
@@ -127,7 +128,14 @@ class TrainingScorer:
         """
         future: Future[Result] = Future()
         many = self.submit_many([(reference, generated)], deadline_s=deadline_s)
-        many.add_done_callback(lambda done: future.set_result(done.result()[0]))
+
+        def pass_on(done: Future[list[Result]]) -> None:
+            if error := done.exception():
+                future.set_exception(error)
+            else:
+                future.set_result(done.result()[0])
+
+        many.add_done_callback(pass_on)
         return future
 
     def submit_many(self, pairs: Sequence[Pair], *, deadline_s: float | None = None) -> Future[list[Result]]:

@@ -50,13 +50,16 @@ class _Service(BackgroundScorer):
 
 @dataclass(kw_only=True)
 class _Request(Request[Result]):
-    """A request that is answered whatever happens: no exception may stop a training."""
+    """A request that is answered whatever happens: once models were open, no exception stops a training."""
 
     service: _Service
     future: Future[list[Result]]
 
     def fail(self, error: Exception) -> None:
-        """Answer with results that have the error."""
+        """Answer with results that have the error, or with the error if no model could ever be opened."""
+        if self.service.scorer is None:
+            super().fail(error)
+            return
         reason = str(error) if type(error) is VcsError else f"{type(error).__name__}: {error}"
         settle(self.future, self.service.failed(len(self.pairs), self.options, reason))
 
@@ -122,7 +125,8 @@ def submit(
 ) -> Future[list[Result]]:
     """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
 
-    The future never holds an exception: a failure, or a missed deadline, is the `error` of each Result.
+    A failure, or a missed deadline, is the `error` of each Result. Only if the models cannot be opened the
+    first time, which no later step would mend, the future holds that exception.
     """
     return _services.submit(config, options, pairs, deadline_s)
 

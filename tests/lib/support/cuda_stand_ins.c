@@ -236,7 +236,7 @@ int cudaSetDevice(int gpu) {
 }
 
 int cudaRuntimeGetVersion(int *version) { *version = 13000; return 0; }
-int cudaDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cudaDriverGetVersion(int *version) { *version = (int)number("STAND_IN_DRIVER", 13000); return 0; }
 const char *cudaGetErrorName(int error) { return error == OUT_OF_MEMORY ? "cudaErrorMemoryAllocation" : "cudaError"; }
 const char *cudaGetErrorString(int error) { return error == OUT_OF_MEMORY ? "out of memory" : "an error of the stand-in"; }
 
@@ -398,7 +398,7 @@ size_t cudnnGetVersion(void) { return 91400; }
 
 #ifdef LIBRARY_CUDA
 int cuInit(unsigned flags) { return gpus() ? 0 : NO_SUCH_GPU; }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDriverGetVersion(int *version) { *version = (int)number("STAND_IN_DRIVER", 13000); return 0; }
 int cuDeviceGetCount(int *count) { *count = gpus(); return 0; }
 int cuDeviceGet(int *gpu, int index) { *gpu = index; return index < 0 || index >= gpus() ? NO_SUCH_GPU : 0; }
 int cuDeviceGetName(char *name, int room, int gpu) { snprintf(name, room, "stand-in of a GPU"); return 0; }

@@ -17,7 +17,7 @@ A test compiles the libraries once, and starts a process with them for each thin
         return len(sessions[0].nodes("CPU"))
 
     def test_embed(dry_gpu: DryGpu) -> None:     # the fixture of tests/gpu: `DryGpu.compile(folder)`
-        run = dry_gpu.call(embed, bundle, memory=20e9)      # also: capability="8.9", gpus=2, vectors=512, lacking=["libcudnn.so.9"]
+        run = dry_gpu.call(embed, bundle, memory=20e9)      # also: capability="8.9", driver=12040, gpus=2, vectors=512, lacking=["libcudnn.so.9"]
         log = run.log["one text"]                # a section; without a name, everything
         log.kernels, log.products, log.copies    # typed records, in order
         log.peak, run.value, run.stderr
@@ -231,6 +231,7 @@ class DryGpu:
         log: Path,
         *,
         capability: str = "9.0",
+        driver: int = 13000,
         memory: float = 141e9,
         gpus: int = 1,
         vectors: int = 0,
@@ -255,6 +256,7 @@ class DryGpu:
             "PYTHONPATH": path,
             "STAND_IN_LOG": str(log),
             "STAND_IN_CAPABILITY": capability,
+            "STAND_IN_DRIVER": str(driver),
             "STAND_IN_MEMORY": str(int(memory)),
             "STAND_IN_GPUS": str(gpus),
             "STAND_IN_VECTORS": str(vectors),
