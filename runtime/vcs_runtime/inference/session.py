@@ -41,6 +41,8 @@ _BYTES_PER_WIDTH = 120
 _VARLEN_BYTES_PER_WIDTH = 48
 _SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
 _FEWEST_TOKENS = 512
+# Each product in FP8 waits for the GPU and takes memory, as often in a run of many tokens as in one of few.
+_FP8_TIMES = 4
 # Runs without a failure after which a budget that was halved is doubled again.
 _RUNS_TO_RECOVER = 64
 
@@ -193,9 +195,13 @@ class Budget:
         weights: int = 0,
         layout: str = "padded",
         others: Sequence[Device] = (),
+        precision: str = "",
     ) -> None:
         self._device = device
         self._others = others
+        self._most = TOKEN_BUDGET[device.provider_name]
+        if precision == "fp8" and device.provider_name == "ort-cuda":
+            self._most *= _FP8_TIMES
         self._bytes = width * (_VARLEN_BYTES_PER_WIDTH if layout == "varlen" else _BYTES_PER_WIDTH)
         self._weights = weights
         self._missing = 0  # bytes of weights that are still to be loaded
@@ -242,12 +248,11 @@ class Budget:
         self._missing = self._weights
 
     def _fitting(self) -> int:
-        most = TOKEN_BUDGET[self._device.provider_name]
         # A TensorRT engine holds its memory from the start.
         if self._device.provider_name != "ort-cuda":
-            return most
+            return self._most
         rooms = [room for gpu in (self._device, *self._others) if (room := self._room(gpu)) is not None]
-        return max(_FEWEST_TOKENS, min([most, *(int(room * _SPARE) // self._bytes for room in rooms)]))
+        return max(_FEWEST_TOKENS, min([self._most, *(int(room * _SPARE) // self._bytes for room in rooms)]))
 
     def _room(self, gpu: Device) -> int | None:
         """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
