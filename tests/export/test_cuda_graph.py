@@ -1,4 +1,4 @@
-"""NV-Embed's graph for CUDA, whose operators no CPU has: computed by an interpreter in NumPy."""
+"""NV-Embed's graph for CUDA: computed by an interpreter in NumPy, and by ONNX Runtime's kernels for CPUs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from support.command_line import vcs
+from support.cuda_kernels import differences
 from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
@@ -33,7 +34,11 @@ SHAPES: list[dict[str, Any]] = [
 
 def bundle_of(folder: Path, precision: str, **shape: Any) -> tuple[Path, Path]:
     checkpoint = write_tiny_nv_embed(folder / "checkpoint", dtype="F16", **shape)
-    options = {"texts": TEXTS, "least_cosine": -1, "most_change": 1} if precision.startswith("int") else {}
+    options: dict[str, Any] = {}
+    if precision.startswith(("int", "fp8")):
+        options = {"texts": TEXTS, "least_cosine": -1, "most_change": 1}
+    if precision == "fp8":
+        options["calibration"] = ["the dog runs into the garden", "two cats and a man"]
     bundle = build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint, precision=precision, **options)
     return checkpoint, bundle
 
@@ -67,6 +72,15 @@ def test_without_rounding_both_graphs_compute_one_function(
     # Stored in fp16, tables of rotation and folded matrices are rounded.
     want = [embed(checkpoint, row, skip) for row in sequences()]
     np.testing.assert_allclose(cuda, want, rtol=0, atol=1e-3)
+
+
+@matrix("precision, shape, skip", ["fp16", "int8", "fp8"], SHAPES[::2], [0, 3])
+def test_onnx_runtimes_kernels_compute_what_the_interpreter_does(
+    tmp_path: Path, precision: str, shape: dict[str, Any], skip: int
+) -> None:
+    _, bundle = bundle_of(tmp_path, precision, **shape)
+    theirs, ours = differences(bundle / CUDA_FILE, sequences(), "varlen", skip)
+    assert theirs < 2 * ours < (6e-2 if precision == "fp8" else 6e-3)
 
 
 @pytest.mark.parametrize("skip", [0, 3])

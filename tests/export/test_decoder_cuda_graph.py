@@ -1,4 +1,4 @@
-"""Graphs for CUDA of decoders of each kind, whose operators no CPU has: computed by an interpreter in NumPy."""
+"""Graphs for CUDA of decoders of each kind: computed by an interpreter in NumPy, and by ONNX Runtime on a CPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from support.cuda_kernels import differences
 from support.matrix import matrix
 from support.numpy_onnx import names, run
 from support.random_decoder import GEMMA, PARTS, RandomDecoder, random_rows, write_random_decoder
@@ -55,6 +56,19 @@ def test_without_rounding_both_graphs_compute_one_function(
     # Tables of rotation are stored in half precision.
     tolerance = {"fp16": 2e-3, "bf16": 3e-2}[precision]
     np.testing.assert_allclose(got, decoder.vectors(ROWS, pooling), rtol=0, atol=tolerance)
+
+
+KERNELS = [(part, "fp16") for part in PARTS] + [(part, "int8") for part in ("biases", "GELU", "windows")]
+
+
+@matrix("case, pooling", KERNELS, ["mean", "last"])
+def test_onnx_runtimes_kernels_compute_each_part_as_the_interpreter_does(
+    tmp_path: Path, case: tuple[str, str], pooling: str
+) -> None:
+    part, precision = case
+    graphs = Graphs(write_random_decoder(tmp_path, dtype="F16", **PARTS[part]), pooling, precision)
+    theirs, ours = differences(graphs.cuda, ROWS, str(graphs.layouts[graphs.cuda]))
+    assert theirs < 2 * ours < 6e-3
 
 
 @pytest.mark.parametrize(
