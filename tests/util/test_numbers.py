@@ -16,7 +16,7 @@ from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.training.scorer import TrainingScorer
 from vcs_runtime.triton.repository import Deployment
-from vcs_visil.models.http import Client
+from vcs_runtime.util.json_http import Client
 from vcs_visil.options import VisilOptions
 from vcs_visil.selection import select_summary
 

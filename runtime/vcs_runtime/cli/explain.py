@@ -29,6 +29,7 @@ from vcs_runtime.cli.options import (
     as_json,
     explaining_options,
     scorer_options,
+    served_embedder,
 )
 from vcs_runtime.cli.tables import console, prose
 from vcs_runtime.errors import unknown_choice
@@ -76,6 +77,7 @@ def _verdicts(context: click.Context, parameter: click.Parameter, value: str | N
 @input_options
 @explaining_options
 @scorer_options
+@served_embedder
 @click.pass_context
 def explain(
     context: click.Context,

@@ -259,10 +259,30 @@ class _Cache(click.Option):
 
 
 def _vector_folder(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
-    """Return the folder of --cache; by default that of this user's commands, but not for a server."""
+    """Return the folder of --cache; by default that of this user's commands, but not for a server.
+
+    Vectors of `--embedder` are kept only in a folder that is named: nobody knows when its weights change.
+    """
     if folder is None and context.command.name not in ("serve", "export"):
-        return vector_store()
+        return None if context.params.get("embedder") else vector_store()
     return None if folder == _NO_CACHE else folder
+
+
+def _served(context: click.Context, parameter: click.Parameter, url: str | None) -> Any:
+    """Return the embedder of --embedder and --embedder-model, which is processed first, or None."""
+    model: str | None = context.meta.get("embedder_model")
+    if url is None and model is None:
+        return None
+    if url is None or model is None:
+        raise click.UsageError("--embedder URL and --embedder-model NAME belong together")
+    from vcs_runtime.inference.served import ServedEmbedder  # it needs sockets
+
+    with usage_errors():
+        return ServedEmbedder(url, model)
+
+
+def _note_model(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    context.meta["embedder_model"] = name
 
 
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
@@ -292,6 +312,18 @@ scorer_options = combined("config", ScorerConfig, together(
     section="Models",
     advanced=True,
 ))  # fmt: skip
+
+
+#: Options of commands whose embedder may be a server's, beside `scorer_options`.
+served_embedder = together(
+    click.option("--embedder", callback=_served, metavar="URL",
+                 help="Server of your own that embeds, such as http://127.0.0.1:8000/v1 of vLLM or TEI, in "
+                 "place of the bundle's model. Its weights are not verified."),
+    click.option("--embedder-model", is_eager=True, expose_value=False, callback=_note_model, metavar="NAME",
+                 help="Name of the model on that server, which the signature repeats."),
+    section="Models",
+    advanced=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     explaining_options,
     scorer_options,
+    served_embedder,
     usage_errors,
 )
 from vcs_runtime.comparing.compare import compare
@@ -69,6 +70,7 @@ from vcs_runtime.util.progress import progress_bar
 @keep_column
 @explaining_options
 @scorer_options
+@served_embedder
 @click.pass_context
 def report(
     context: click.Context,

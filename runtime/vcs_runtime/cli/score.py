@@ -38,6 +38,7 @@ from vcs_runtime.cli.options import (
     resume,
     scorer_options,
     scoring_options,
+    served_embedder,
     together,
     usage_errors,
 )
@@ -87,6 +88,7 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 )  # fmt: skip
 @scoring_options
 @scorer_options
+@served_embedder
 @click.pass_context
 def score(
     context: click.Context,

@@ -13,6 +13,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     scorer_options,
     scoring_options,
+    served_embedder,
     together,
     usage_errors,
 )
@@ -40,6 +41,7 @@ from vcs_runtime.util.extras import require
 )  # fmt: skip
 @scoring_options
 @scorer_options
+@served_embedder
 def serve(
     host: str,
     port: int,

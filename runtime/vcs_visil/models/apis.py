@@ -1,6 +1,6 @@
 """Models behind APIs that give log-probabilities of generated answers: OpenAI's chat API, and Gemini's.
 
-The key of an API comes from the environment (`vcs_visil.models.http.KEY`) and is sent in a header.
+The key of an API comes from the environment (`vcs_runtime.util.json_http.KEY`) and is sent in a header.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.util.json_http import Client, get_at, number
 from vcs_visil.images import Part, as_base64
 from vcs_visil.models.generated import LEAST, Generated
-from vcs_visil.models.http import Client, get_at, number
 from vcs_visil.models.servers import TIMEOUT, Chat
 
 

@@ -12,9 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from vcs_runtime.errors import InputError, ModelError, TextError
+from vcs_runtime.util.json_http import Client, get_at, number
 from vcs_visil.images import Image, Part, as_base64
 from vcs_visil.models.generated import TOP
-from vcs_visil.models.http import Client, get_at, number
 from vcs_visil.models.logprobs import Forced, answer_length
 
 TIMEOUT = 600.0

@@ -6,7 +6,9 @@ import http.client
 import json
 import os
 import socket
-from contextlib import closing
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,11 +26,25 @@ _MOST_BYTES = 1 << 28
 _MOST_SECONDS = 1_000_000  # sockets and timers refuse some larger numbers, depending on the system
 
 
+class _Later(Exception):
+    """The server cannot be reached, or is too slow or too busy: it may answer later."""
+
+
 class Client:
     """A client of one server."""
 
-    def __init__(self, url: str, timeout: float, header: str = "Authorization: Bearer ") -> None:
-        """Check the arguments (ValueError); nothing is sent yet. `header` ends where the key begins."""
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        header: str = "Authorization: Bearer ",
+        *,
+        pauses: Sequence[float] = (),
+    ) -> None:
+        """Check the arguments (ValueError); nothing is sent yet. `header` ends where the key begins.
+
+        `pauses` are the seconds before a server that is busy or does not answer is asked again.
+        """
         parts = urlsplit(url)
         if parts.username is not None or parts.query or parts.fragment:  # they may be keys: not repeated here
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
@@ -39,6 +55,7 @@ class Client:
         self._header = header.partition(": ")
         self.url, self._path = url.rstrip("/"), parts.path.rstrip("/")
         self._timeout = timeout
+        self._pauses = pauses
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         # Neither asks a proxy or follows a redirect.
         self._connection = partial(kind, parts.hostname, parts.port, timeout=timeout)
@@ -59,6 +76,16 @@ class Client:
                 raise ModelError(f"{KEY}: the key has characters that no key has (its value is not shown)")
             name, _, before = self._header
             headers[name] = f"{before}{key}"
+        for pause in self._pauses:
+            with suppress(_Later):
+                return self._once(path, body, headers, key)
+            time.sleep(pause)
+        try:
+            return self._once(path, body, headers, key)
+        except _Later as error:
+            raise ModelError(str(error)) from None
+
+    def _once(self, path: str, body: bytes | None, headers: dict[str, str], key: str) -> Any:
         try:
             with closing(self._connection()) as connection:
                 connection.request("GET" if body is None else "POST", self._path + path, body, headers)
@@ -74,17 +101,18 @@ class Client:
             reason = f"HTTP {response.status} {response.reason}{': ' if message else ''}{message}"
             if response.status in _REFUSED:
                 raise TextError(f"{self.url}{path}: {reason}")
+            later = response.status == 429 or response.status >= 500
         except TimeoutError:
-            reason = f"no answer within {self._timeout:g} s"
+            later, reason = True, f"no answer within {self._timeout:g} s"
         except (ConnectionRefusedError, socket.gaierror) as error:
-            reason = str(error)
+            later, reason = True, str(error)
         except (OSError, http.client.HTTPException) as error:
-            reason = f"the connection broke: {error!r}"
+            later, reason = True, f"the connection broke: {error!r}"
         except TextError:
             raise
         except (ValueError, RecursionError):
-            reason = "the answer is not JSON"
-        raise ModelError(f"{self.url}{path}: {reason}")
+            later, reason = False, "the answer is not JSON"
+        raise (_Later if later else ModelError)(f"{self.url}{path}: {reason}")
 
 
 def get_at(value: Any, kind: Any, *path: str | int) -> Any:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import ModelError
-from vcs_visil.models import http
-from vcs_visil.models.http import Client
+from vcs_runtime.util import json_http as http
+from vcs_runtime.util.json_http import Client
 
 HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
