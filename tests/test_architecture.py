@@ -125,19 +125,20 @@ def measured() -> dict[str, float]:
     }
 
 
-#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall; lines
-#: rose once, by 800 and 330, for the store of vectors, turns of requests and plainer words, and are owed.
+#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall; they
+#: rose twice and are owed: by 800 and 330 for the store of vectors, turns of requests and plainer words, and by 310 and
+#: 420, 117 words and 7 options for kinds of GPUs, kernels of CUDA graphs on a CPU, and embedders of a server.
 BUDGETS = {
-    "lines of the packages": 47_102,
-    "code lines of the packages": 32_470,
+    "lines of the packages": 47_413,
+    "code lines of the packages": 32_684,
     "share of docstrings in the packages": 0.16,
     "lines of benchmarks": 5_000,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_562,
-    "words of the manual": 28_000,
+    "lines of tests": 48_983,
+    "words of the manual": 28_117,
     "words of pages of benchmarks": 4_500,
     "commands": 42,
-    "options, once a command": 500,
+    "options, once a command": 507,
     "targets of make": 14,
     "environments that make builds": 6,
 }
