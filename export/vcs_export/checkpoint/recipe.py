@@ -27,14 +27,7 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 
 # The files of the default's checkpoint, by the paths that sentence-transformers writes.
-FILES = (
-    WEIGHTS,
-    TOKENIZER,
-    CONFIG,
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-)
+FILES = (WEIGHTS, TOKENIZER, CONFIG, "modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
 DEFAULT = "all-minilm-l6-v2"
 NV_EMBED = "nv-embed-v2"
 

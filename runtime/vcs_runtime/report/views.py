@@ -22,20 +22,7 @@ from vcs_runtime.report.marks import (
     legend_height,
     verdict_legend,
 )
-from vcs_runtime.report.sheet import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PINK,
-    RED,
-    SKY,
-    SOFT,
-    WIDTH,
-    WINDOW,
-    Area,
-    wrap,
-)
+from vcs_runtime.report.sheet import BLUE, GREEN, INK, ORANGE, PINK, RED, SKY, SOFT, WIDTH, WINDOW, Area, wrap
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, up_to
 from vcs_runtime.scoring.verdicts import Chunk
