@@ -162,9 +162,7 @@ def substitution(
 
 
 def substitution_batch(
-    pairs: Sequence[WordPair],
-    vocabulary: Vocabulary,
-    params: SubstitutionParams = DEFAULT_SUBSTITUTION,
+    pairs: Sequence[WordPair], vocabulary: Vocabulary, params: SubstitutionParams = DEFAULT_SUBSTITUTION
 ) -> list[Substitution]:
     """Compare many pairs on all cores; each result equals `substitution` of its pair bit for bit.
 

@@ -155,15 +155,7 @@ def _scores(
 ) -> Table:
     ranked, places = [names.index(name) for name in ranking], -np.arange(len(ranking), dtype=np.float64)
     valid = np.array([case.valid is True for case in rewrites.cases])
-    columns: tuple[str, ...] = (
-        "score",
-        "chunk size",
-        "LCT",
-        "zero",
-        "not judged",
-        "told apart",
-        "with Holm",
-    )
+    columns: tuple[str, ...] = ("score", "chunk size", "LCT", "zero", "not judged", "told apart", "with Holm")
     columns += ("Kendall tau-b", "Spearman rho") if ranking else ()
     columns += ("AUC",) if rewrites.cases else ()
     rows: list[tuple[Cell, ...]] = []

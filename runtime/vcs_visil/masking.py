@@ -185,11 +185,7 @@ def _occurrences(caption: str, keywords: set[str]) -> Iterator[tuple[int, int, s
         if word in keywords:
             yield start, end, word
         elif bare in keywords:
-            yield (
-                start,
-                end - (len(word) - len(bare)),
-                bare,
-            )  # lower case may be longer
+            yield (start, end - (len(word) - len(bare)), bare)  # lower case may be longer
 
 
 def _check_keywords(keywords: Sequence[str]) -> None:

@@ -284,10 +284,7 @@ def test_two_bundles_make_one_that_scores_as_they_do(sat: Path, tiny: Path, tmp_
     assert made.manifest.segmenter.model
     assert made.manifest.segmenter.model.model.startswith("segmenter/")
     pair = (story(1), story(2))
-    with (
-        Scorer.open(made.root, device="cpu") as one,
-        Scorer.open(tiny, "cpu", segmenter=str(sat)) as two,
-    ):
+    with Scorer.open(made.root, device="cpu") as one, Scorer.open(tiny, "cpu", segmenter=str(sat)) as two:
         assert one.score(*pair) == two.score(*pair)
 
 

@@ -149,11 +149,7 @@ def test_a_manifest_that_is_wrong_names_the_field(
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [
-        (b"", "cannot be read"),
-        (b"[]", "Expected `object`, got `array`"),
-        (b"\xff\xfe", "cannot be read"),
-    ],
+    [(b"", "cannot be read"), (b"[]", "Expected `object`, got `array`"), (b"\xff\xfe", "cannot be read")],
 )
 def test_a_manifest_that_is_none_is_refused(copy: Path, content: bytes, says: str) -> None:
     (copy / MANIFEST).write_bytes(content)

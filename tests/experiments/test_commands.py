@@ -301,12 +301,7 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: An
 
 
 @pytest.mark.parametrize(
-    ("missing", "extra"),
-    [
-        ("scipy", "experiments"),
-        ("nltk", "experiments"),
-        ("matplotlib.figure", "report"),
-    ],
+    ("missing", "extra"), [("scipy", "experiments"), ("nltk", "experiments"), ("matplotlib.figure", "report")]
 )
 def test_missing_extras_are_named(
     missing: str, extra: str, experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

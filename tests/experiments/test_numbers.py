@@ -19,12 +19,7 @@ import scipy.stats
 from support.stories import story
 from vcs_experiments import statistics
 from vcs_experiments.metrics.lexical import lexical_scores
-from vcs_experiments.metrics.scoring import (
-    Job,
-    KnownMetrics,
-    LongMetrics,
-    realign,
-)
+from vcs_experiments.metrics.scoring import Job, KnownMetrics, LongMetrics, realign
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.comparing.statistics import holm, paired_difference

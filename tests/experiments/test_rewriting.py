@@ -215,10 +215,7 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
     assert files(part) == files(whole)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("--tries", 0), ("--resume", "--overwrite"), ("--model", "x")],
-)
+@pytest.mark.parametrize("arguments", [("--tries", 0), ("--resume", "--overwrite"), ("--model", "x")])
 def test_options_that_do_not_go_together_are_refused(experiment: Any, tmp_path: Path, arguments: Any) -> None:
     texts = descriptions(tmp_path)
     assert make(experiment, texts, "http://127.0.0.1:9", tmp_path / "out", *arguments).exit_code == 2

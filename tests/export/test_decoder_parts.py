@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from support.matrix import matrix
-from support.random_decoder import (
-    GEMMA,
-    LLAMA3,
-    PARTS,
-    RandomDecoder,
-    random_rows,
-    write_random_decoder,
-)
+from support.random_decoder import GEMMA, LLAMA3, PARTS, RandomDecoder, random_rows, write_random_decoder
 from support.tensorrt_operators import parser_problems
 from vcs_export.checkpoint.decoder import LocalAttention, Rotation
 from vcs_export.graph.attention_layouts import rotation_tables

@@ -1,4 +1,4 @@
-"""From a SaT folder to a bundle: what is refused, ready-made graphs, recipes, the command."""
+"""From a SaT folder to a bundle: what is refused, recipes, the command."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from support.json_files import change_json
-from support.tiny_sat import WORDS, boundary, build_tiny_sat_bundle, write_tiny_sat
+from support.tiny_sat import WORDS, boundary, write_tiny_sat
 from vcs_export.checkpoint.recipe import (
     DEFAULT,
     EncoderRecipe,
@@ -218,102 +216,14 @@ def test_int8_carries_its_agreement_with_fp32(sat: Path, tmp_path: Path) -> None
     assert 0.8 < agreement <= 1
 
 
-def whole(path: Path) -> ir.Model:
-    """A graph with all of its tensors in memory."""
-    return ir.external_data.load_to_model(ir.load(path))
-
-
-class TestReadyMade:
-    """A folder as the hub has it: `model.onnx`, `config.json`, no `model.safetensors`."""
-
-    @pytest.fixture
-    def hub(self, tmp_path: Path) -> Path:
-        bundle = build_tiny_sat_bundle(tmp_path / "half", precision="fp16", lookahead=48)
-        folder = tmp_path / "hub"
-        folder.mkdir()
-        for name in ("config.json", "tokenizer.json"):
-            shutil.copy(tmp_path / "half/checkpoint" / name, folder)
-        ir.save(whole(bundle / MODEL_FILE), folder / "model.onnx")
-        return folder
-
-    def test_it_is_taken_as_it_is(self, hub: Path, tmp_path: Path) -> None:
-        bundle = build(hub, tmp_path / "bundle")
-        assert (bundle / MODEL_FILE).read_bytes() == (hub / "model.onnx").read_bytes()
-        spec = boundary(bundle)
-        assert (spec.weights, spec.precision) == ((MODEL_FILE,), "fp16")
-
-    def test_a_graph_may_be_named_and_the_plain_one_comes_first(self, hub: Path, tmp_path: Path) -> None:
-        shutil.copy(hub / "model.onnx", hub / "model_optimized.onnx")
-        with (hub / "model_optimized.onnx").open("ab") as file:
-            file.write(b"\x12\x01x")  # another producer: other bytes
-        plain = build(hub, tmp_path / "plain")
-        optimised = build(hub / "model_optimized.onnx", tmp_path / "optimised")
-        assert sha256_of(plain / MODEL_FILE) == sha256_of(hub / "model.onnx")
-        assert sha256_of(optimised / MODEL_FILE) == sha256_of(hub / "model_optimized.onnx")
-        (hub / "model.onnx").unlink()
-        assert boundary(build(hub, tmp_path / "only")) == boundary(optimised)
-
-    def test_operators_of_onnx_runtime_are_accepted(self, tmp_path: Path) -> None:
-        bundle = build_tiny_sat_bundle(tmp_path / "plain", num_labels=3)
-        ir.save(whole(bundle / MODEL_FILE), tmp_path / "whole.onnx")
-        optimised = tmp_path / "plain/checkpoint/model_optimized.onnx"
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        options.optimized_model_filepath = str(optimised)
-        ort.InferenceSession(str(tmp_path / "whole.onnx"), options, providers=["CPUExecutionProvider"])
-        kinds = [(node.domain, node.op_type) for node in ir.load(optimised).graph]
-        assert (
-            kinds.count(("com.microsoft", "BiasGelu")) == kinds.count(("com.microsoft", "FusedMatMul")) == 3
-        )
-        assert boundary(build(optimised, tmp_path / "bundle")).precision == "fp32"
-
-    def test_weights_beside_it_come_along(self, hub: Path, tmp_path: Path) -> None:
-        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
-        bundle = build(hub, tmp_path / "bundle")
-        assert boundary(bundle).weights == (MODEL_FILE, "segmenter/model.bin")
-        ort.InferenceSession(str(bundle / MODEL_FILE), providers=["CPUExecutionProvider"])
-
-    def test_weights_elsewhere_are_refused(self, hub: Path, tmp_path: Path) -> None:
-        (hub / "deep").mkdir()
-        for name, message in (
-            ("deep/model.bin", "'deep/model.bin', which is not a file beside it"),
-            ("tokenizer.json", "'tokenizer.json', a name that the bundle uses otherwise"),
-        ):
-            ir.save(whole(hub / "model.onnx"), tmp_path / "model.onnx")
-            ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data=name)
-            with pytest.raises(CheckpointError, match=message):
-                build(hub, tmp_path / "bundle")
-            shutil.copy(tmp_path / "model.onnx", hub)
-
-    def test_links_as_hubs_make_them_are_followed(self, hub: Path, tmp_path: Path) -> None:
-        ir.save(whole(hub / "model.onnx"), hub / "model.onnx", external_data="model.bin")
-        for name in ("model.onnx", "model.bin", "config.json", "tokenizer.json"):
-            (hub / name).rename(tmp_path / name)
-            (hub / name).symlink_to(tmp_path / name)
-        bundle = build(hub, tmp_path / "bundle")
-        assert boundary(bundle).weights == (MODEL_FILE, "segmenter/model.bin")
-
-    @pytest.mark.parametrize("precision", ["fp32", "int8"])
-    def test_another_precision_is_refused(self, hub: Path, tmp_path: Path, precision: str) -> None:
-        with pytest.raises(
-            ExportError, match=rf"is fp16; {precision} can only be made from model.safetensors"
-        ):
-            build(hub, tmp_path / "bundle", precision=precision, texts=TEXTS)
-
-    def test_another_graph_is_refused(self, hub: Path, tiny_bundle: Path, tmp_path: Path) -> None:
-        change_json(hub / "config.json", hidden_size=64)
-        with pytest.raises(CheckpointError, match=r"model\.onnx: no table of embeddings of the shape"):
-            build(hub, tmp_path / "bundle")
-        shutil.copytree(tiny_bundle / "embedder", hub, dirs_exist_ok=True)
-        with pytest.raises(CheckpointError, match="logits out were expected"):
-            build(hub, tmp_path / "bundle")
-
-    @pytest.mark.parametrize("content", [b"", b"\xff" * 99])
-    def test_a_file_that_is_no_graph_is_refused(self, hub: Path, tmp_path: Path, content: bytes) -> None:
-        (hub / "model.onnx").write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"model\.onnx: ") as caught:
-            build(hub, tmp_path / "bundle")
-        assert "\n" not in str(caught.value)
+def test_a_folder_of_graphs_alone_is_refused(copy: Path, tmp_path: Path) -> None:
+    (copy / "model.safetensors").rename(copy / "model.onnx")
+    for given, message in (
+        (copy, "there is no model.safetensors in it"),
+        (copy / "model.onnx", "no such folder"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            build(given, tmp_path / "bundle")
 
 
 @pytest.fixture

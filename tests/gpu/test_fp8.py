@@ -14,9 +14,7 @@ from support.gpu_runs import between_products
 Embedded = Callable[[str], Run]
 # Outputs and inputs of the products of a layer, as q, k, v, o, gate, up and down; then of the pooling.
 WIDTH, INNER, GROUP = NARROW["hidden"], NARROW["intermediate"], NARROW["groups"] * NARROW["head_dim"]
-OF_A_LAYER = sorted(
-    [(WIDTH, WIDTH)] * 2 + [(GROUP, WIDTH)] * 2 + [(INNER, WIDTH)] * 2 + [(WIDTH, INNER)],
-)
+OF_A_LAYER = sorted([(WIDTH, WIDTH)] * 2 + [(GROUP, WIDTH)] * 2 + [(INNER, WIDTH)] * 2 + [(WIDTH, INNER)])
 OF_THE_POOLING = [(WIDTH, WIDTH)] * 8
 PRODUCTS = 7 * LAYERS + len(OF_THE_POOLING)
 WORKSPACE = 32 << 20

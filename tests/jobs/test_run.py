@@ -333,10 +333,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
 
 def test_two_jobs_cannot_write_one_output(scorer: Scorer, pairs_file: Path, tmp_path: Path) -> None:
-    with (
-        OutputFile(tmp_path / "out.jsonl"),
-        pytest.raises(InputError, match="another process is writing"),
-    ):
+    with OutputFile(tmp_path / "out.jsonl"), pytest.raises(InputError, match="another process is writing"):
         run(scorer, pairs_file, tmp_path / "out.jsonl", resume=True)
 
 
@@ -382,8 +379,7 @@ def test_memory_stays_flat_however_long_the_job_is(tiny_bundle: Path, tmp_path: 
     def peak_kib(pairs: int) -> int:
         source = tmp_path / f"{pairs}.jsonl"
         write_pairs(
-            source,
-            [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)],
+            source, [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)]
         )
         command = [sys.executable, "-c", textwrap.dedent(script), str(tiny_bundle), str(source)]
         done = subprocess.run([*command, f"{source}.out"], stdout=subprocess.PIPE, check=True)

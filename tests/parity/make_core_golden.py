@@ -41,11 +41,7 @@ def main() -> None:
         breakdown.append(divides_by_zero(result))
         if seed < arguments.detailed:
             flat.append(flat_reference(result))
-    kept = {
-        "scores": np.array(scores),
-        "gas": np.array(gas),
-        "breakdown": np.array(breakdown),
-    }
+    kept = {"scores": np.array(scores), "gas": np.array(gas), "breakdown": np.array(breakdown)}
     for key in flat[0]:
         kept[f"{key}:values"] = np.concatenate([np.atleast_1d(one[key]) for one in flat])
         kept[f"{key}:counts"] = np.array([np.atleast_1d(one[key]).size for one in flat], dtype=np.int32)

@@ -182,6 +182,17 @@ def test_sentences_say_the_amounts() -> None:
     assert "Nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
 
 
+def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> None:
+    alone = explained([[-1e-5]], -1e-5)
+    assert alone.conclusion == (
+        "It leaves out the only chunk of the reference. Its only chunk is not in the reference."
+    )
+    assert "-0.000" not in " ".join(alone.sentences.values())
+    longer = explained(np.full((3, 1), 0.1))
+    assert longer.conclusion.startswith("It leaves out all 3 chunks of the reference. Its only chunk")
+    assert explained(np.eye(5)).sentences["window_regularizer"].endswith("nothing is taken off for chance.")
+
+
 def test_positions_count_from_one() -> None:
     e = explained(permuted([0, 2, 1, 3]))
     assert position(e.generated[1]) == "stands where the reference has 2, means its 3"

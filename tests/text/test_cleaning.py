@@ -90,8 +90,7 @@ def test_segments_are_stripped_and_empty_ones_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "chunks"),
-    [(1, ["a", "b", "c", "d"]), (3, ["a b c", "d"]), (4, ["a b c d"]), (9, ["a b c d"])],
+    ("size", "chunks"), [(1, ["a", "b", "c", "d"]), (3, ["a b c", "d"]), (4, ["a b c d"]), (9, ["a b c d"])]
 )
 def test_chunks_join_consecutive_segments_and_the_last_may_be_shorter(size: int, chunks: list[str]) -> None:
     assert join_chunks(["a", "b", "c", "d"], size) == chunks

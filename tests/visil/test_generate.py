@@ -16,15 +16,7 @@ from support import visil_commands as command
 from support.generating_server import GeneratingHandler
 from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import ModelError, TextError
-from vcs_visil import (
-    Generated,
-    Image,
-    Summary,
-    Video,
-    VisilOptions,
-    mask_caption,
-    visil,
-)  # fmt: skip
+from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil  # fmt: skip
 from vcs_visil.images import Part
 from vcs_visil.models.apis import Gemini, OpenAI
 from vcs_visil.models.genai import GenAI
@@ -60,10 +52,7 @@ def fixed(body: dict[str, Any]) -> type[Fixed]:
     return type("FixedBody", (Fixed,), {"body": body, "headers_seen": []})
 
 
-OPEN: dict[str, Callable[[str], Any]] = {
-    "openai": OpenAI,
-    "gemini": lambda url: Gemini(url, "made-up"),
-}
+OPEN: dict[str, Callable[[str], Any]] = {"openai": OpenAI, "gemini": lambda url: Gemini(url, "made-up")}
 
 
 class Table:
@@ -260,10 +249,7 @@ def other_tokens(kind: str) -> Callable[[dict[str, Any]], None]:
 def test_what_a_server_does_not_return_is_named(
     kind: str, change: Callable[[str], Callable[[dict[str, Any]], None]], says: str, pictures: list[Image]
 ) -> None:
-    with (
-        fake.serve(fixed(changed(kind, change(kind)))) as (url, _),
-        pytest.raises(ModelError, match=says),
-    ):
+    with fake.serve(fixed(changed(kind, change(kind)))) as (url, _), pytest.raises(ModelError, match=says):
         visil(
             Video(pictures), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), method="generate", top=3
         )

@@ -10,12 +10,7 @@ from vcs_numba.kernels.line import Scratch, line_score
 from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import PRECISION, window_area
-from vcs_numba.params import (
-    LENGTH_REGULARIZER,
-    NAS_BLEND_FACTOR,
-    NAS_COVERAGE_CUTOFF,
-    REFERENCE_SMALL_TEXT,
-)
+from vcs_numba.params import LENGTH_REGULARIZER, NAS_BLEND_FACTOR, NAS_COVERAGE_CUTOFF, REFERENCE_SMALL_TEXT
 
 #: Positions of the scores in a kernel's output: the order of section 12.
 VCS, GAS, LAS, LAS_PRECISION, LAS_RECALL, SAS, NAS, NAS_F1 = range(8)

@@ -20,21 +20,14 @@ from vcs_export.checkpoint.modernbert import ModernBertConfig
 from vcs_export.checkpoint.nv_embed import LatentConfig
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
-from vcs_export.checkpoint.xlm_roberta import READY_MADE, SatConfig
+from vcs_export.checkpoint.xlm_roberta import SatConfig
 from vcs_export.errors import CheckpointError, ExportError, os_reason
 from vcs_runtime.bundle.manifest import LongTextPolicy, RulesSpec
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 
 # The files of the default's checkpoint, by the paths that sentence-transformers writes.
-FILES = (
-    WEIGHTS,
-    TOKENIZER,
-    CONFIG,
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-)
+FILES = (WEIGHTS, TOKENIZER, CONFIG, "modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
 DEFAULT = "all-minilm-l6-v2"
 NV_EMBED = "nv-embed-v2"
 
@@ -119,7 +112,7 @@ class SatRecipe(PublishedRecipe, frozen=True, kw_only=True, tag_field="kind", ta
 
     def __post_init__(self) -> None:
         _check_names("config", self.config, _settings(SatConfig), "settings of a SaT model")
-        _check_names("sha256", self.sha256, (WEIGHTS, TOKENIZER, *READY_MADE), "files that an export reads")
+        _check_names("sha256", self.sha256, (WEIGHTS, TOKENIZER), "files that an export reads")
 
     @property
     def settings(self) -> dict[str, int | float | None]:

@@ -104,8 +104,7 @@ def _best_candidate(candidates: list[_Entry], recipe: EncoderRecipe) -> _Entry:
     """Choose the weights file of the right size. Hashes are checked later."""
     pinned = recipe.files.get(WEIGHTS)
     return min(
-        candidates,
-        key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name),
+        candidates, key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name)
     )
 
 

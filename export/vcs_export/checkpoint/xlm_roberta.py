@@ -18,8 +18,6 @@ from vcs_export.errors import CheckpointError
 
 PAD = 1
 """The id of `<pad>`, and its row in the position table. The rows of other tokens come after it."""
-READY_MADE = ("model.onnx", "model_optimized.onnx")
-"""Ready-made graphs in the order of preference. The second has operators of ONNX Runtime's own."""
 
 # Checkpoints that were saved from a bare encoder and got their head later have no prefix.
 _PREFIXES = ("roberta.", "")

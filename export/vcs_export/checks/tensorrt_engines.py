@@ -16,12 +16,7 @@ from pathlib import Path
 import onnx_ir as ir
 from msgspec.structs import replace
 
-from vcs_export.checks.tensorrt_builder import (
-    build_plan,
-    import_tensorrt,
-    spell_out_attention,
-    write_context,
-)
+from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, spell_out_attention, write_context
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (

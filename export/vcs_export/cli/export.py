@@ -41,9 +41,8 @@ export.add_command(nv_embed_v2)
 @output
 @click.option("--tokenizer", type=PATH, metavar="FILE",
               help="Tokenizer of xlm-roberta-base. [default: tokenizer.json in the folder]")  # fmt: skip
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]),
-              help="Precision of weights and arithmetic. [default: that of a ready-made graph, or fp32]"
-              )  # fmt: skip
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True,
+              help="Precision of weights and arithmetic.")  # fmt: skip
 @click.option("--recipe", metavar="NAME|FILE",
               help="Recipe to verify the files against: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
               "[default: any model]")  # fmt: skip
@@ -58,7 +57,7 @@ def sat(
     checkpoint: Path,
     output: Path,
     tokenizer: Path | None,
-    precision: str | None,
+    precision: str,
     recipe: str | None,
     threshold: float | None,
     text: Path | None,
@@ -66,8 +65,7 @@ def sat(
 ) -> None:
     """Build a segmenter from a SaT (Segment Any Text) model.
 
-    The folder holds config.json and either model.safetensors or a ready-made model.onnx, whose path may also
-    be given. A recipe checks the model's settings and known hashes.
+    The folder holds config.json and model.safetensors. A recipe checks the model's settings and known hashes.
 
     \b
     Example:

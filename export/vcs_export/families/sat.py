@@ -14,11 +14,10 @@ from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
-from vcs_export.checkpoint.xlm_roberta import PAD, READY_MADE, SatConfig, open_sat, sat_config
+from vcs_export.checkpoint.xlm_roberta import PAD, SatConfig, open_sat, sat_config
 from vcs_export.checks.quantization_error import boundary_agreement, demo_texts
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, check_choice
-from vcs_export.families.sat_ready_made import open_ready_made
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
 from vcs_export.write import BundleWriter
@@ -50,35 +49,32 @@ def build_sat_bundle(
 
     The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX Runtime.
     """
-    folder, graph = locate(build.checkpoint)
+    folder = build.checkpoint
+    if not is_folder(folder):
+        raise CheckpointError(f"{folder}: no such folder")
+    if not is_there(folder / WEIGHTS):
+        raise CheckpointError(f"{folder}: there is no {WEIGHTS} in it")
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     tokenizer = options.tokenizer or folder / TOKENIZER
     threshold, stride = config.authors_threshold, 64
     if recipe:
-        _check_recipe(recipe, folder / CONFIG, config, graph or folder / WEIGHTS, tokenizer)
+        _check_recipe(recipe, folder / CONFIG, config, folder / WEIGHTS, tokenizer)
         build, threshold, stride = build.of_recipe(recipe), recipe.threshold, recipe.stride
     threshold = threshold if options.threshold is None else options.threshold
     stride = stride if options.stride is None else options.stride
     _check_windows(config, threshold, stride)
-    ready = open_ready_made(graph, config) if graph else None
-    precision = build.quantization.precision or (ready.precision if ready else "fp32")
+    precision = build.quantization.precision or "fp32"
     check_choice("precision", precision, PRECISIONS)
-    if ready and precision != ready.precision:
-        raise ExportError(f"{graph}: is {ready.precision}; {precision} can only be made from {WEIGHTS}")
     words = _tokenizer(tokenizer, config)
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)
-        if ready:
-            weights = ready.copy(bundle.file, MODEL_FILE)
-        else:
-            weights = (WEIGHTS_FILE,)
-            _write_graph(folder, bundle.file(MODEL_FILE), precision)
+        _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
             LearnedSegmenterSpec,
             name=build.info.name,
             kind="sat",
             model=MODEL_FILE,
-            weights=weights,
+            weights=(WEIGHTS_FILE,),
             tokenizer=TOKENIZER_FILE,
             special_tokens=SPECIAL_TOKENS,
             max_tokens=config.max_tokens,
@@ -110,20 +106,6 @@ def _check_recipe(recipe: SatRecipe, path: Path, config: SatConfig, model: Path,
                 f"{file}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
                 "a model of your own is exported without a recipe, with its own threshold"
             )
-
-
-def locate(checkpoint: Path) -> tuple[Path, Path | None]:
-    """Return a model's folder, and its ready-made graph if that is to be copied. Raises CheckpointError."""
-    if checkpoint.suffix == ".onnx" and checkpoint.is_file():
-        return checkpoint.parent, checkpoint
-    if not is_folder(checkpoint):
-        raise CheckpointError(f"{checkpoint}: no such folder")
-    if is_there(checkpoint / WEIGHTS):
-        return checkpoint, None
-    for name in READY_MADE:
-        if is_there(checkpoint / name):
-            return checkpoint, checkpoint / name
-    raise CheckpointError(f"{checkpoint}: there is no {WEIGHTS} in it, nor {' or '.join(READY_MADE)}")
 
 
 def _write_graph(folder: Path, model: Path, precision: str) -> None:

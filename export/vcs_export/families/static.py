@@ -72,12 +72,7 @@ def fetch_fast(
 
 
 def build_static(
-    source: Bundle,
-    training: Path,
-    target: Path,
-    *,
-    replace: bool = False,
-    log: Callable[[str], None] = print,
+    source: Bundle, training: Path, target: Path, *, replace: bool = False, log: Callable[[str], None] = print
 ) -> Path:
     """Build a bundle of static word vectors, with the tokenizer and segmenter of their source bundle."""
     encoder = open_token_encoder(source)

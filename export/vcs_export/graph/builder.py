@@ -183,8 +183,7 @@ class GraphBuilder(Graph):
         own = [value for _, value in self._offsets.values()]
         self._write(output, name, shape, model, [*own, *self._borrowed])
         return StoredWeights(
-            weights,
-            {key: (offset, self._weights[key].nbytes) for key, (offset, _) in self._offsets.items()},
+            weights, {key: (offset, self._weights[key].nbytes) for key, (offset, _) in self._offsets.items()}
         )
 
 

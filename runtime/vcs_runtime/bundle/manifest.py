@@ -184,8 +184,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=1, description="Tokens from the start of one window to the next; at most max_tokens - 2."),
     ]
     threshold: Annotated[
-        float,
-        Meta(gt=0, lt=1, description="A segment ends after a character whose probability is above it."),
+        float, Meta(gt=0, lt=1, description="A segment ends after a character whose probability is above it.")
     ]
     precision: Annotated[Name, Meta(description="Of weights and arithmetic, as the signature prints it.")]
     agreement: Annotated[

@@ -50,7 +50,7 @@ from vcs_runtime.scoring.verdicts import (
     position,
     verdict_counts,
 )
-from vcs_runtime.util.printable import printable
+from vcs_runtime.util.printable import counted, printable
 
 _COLOURS = {
     IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red",
@@ -139,11 +139,11 @@ def print_explanation(
     prose(out, f"{head}{explanation.conclusion}", "bold")
     for title, chunks in (("generated", explanation.generated), ("reference", explanation.reference)):
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
-        prose(out, f"\n{title}, {len(chunks)} {explanation.noun}s: {counts}", "bold")
+        prose(out, f"\n{title}, {counted(len(chunks), explanation.noun)}: {counts}", "bold")
         for number, chunk in enumerate(chunks, 1):
             if chunk.verdict in only:
                 prose(out, f"{number:>3}  {printable(chunk.text)}")
-                verdict = f"     {chunk.verdict}  {chunk.similarity:.3f}  {position(chunk)}"
+                verdict = f"     {chunk.verdict}  {chunk.similarity:z.3f}  {position(chunk)}"
                 prose(out, verdict, _COLOURS[chunk.verdict])
     out.print()
     if explanation.replaced:

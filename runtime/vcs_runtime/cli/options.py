@@ -37,14 +37,7 @@ class NamedPath(click.Path):
 
 PATH = NamedPath(path_type=Path)
 # Headings of a command's help, in this order.
-_SECTIONS = (
-    "Options",
-    "Input",
-    "Scoring",
-    "Models",
-    "Language model",
-    "Many machines",
-)
+_SECTIONS = ("Options", "Input", "Scoring", "Models", "Language model", "Many machines")
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

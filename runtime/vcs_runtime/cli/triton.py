@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.options import (
-    PATH,
-    SectionedCommand,
-    scorer_options,
-    scoring_options,
-    usage_errors,
-)
+from vcs_runtime.cli.options import PATH, SectionedCommand, scorer_options, scoring_options, usage_errors
 from vcs_runtime.scoring.options import Options, ScorerConfig
 
 

@@ -99,11 +99,7 @@ def groups(
 
 
 def mixed_groups(
-    lengths: Sequence[int],
-    token_budget: int,
-    layout: str,
-    most_rows: RowLimit = _no_limit,
-    step: int = 1,
+    lengths: Sequence[int], token_budget: int, layout: str, most_rows: RowLimit = _no_limit, step: int = 1
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences of any lengths into batches, padded to the longest sequence of each.
 

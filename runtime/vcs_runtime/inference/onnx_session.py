@@ -78,12 +78,7 @@ def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
 
 
 def open_session(
-    model: Path,
-    device: Device,
-    threads: int | None = None,
-    *,
-    half: bool = False,
-    shown: Sequence[str] = (),
+    model: Path, device: Device, threads: int | None = None, *, half: bool = False, shown: Sequence[str] = ()
 ) -> ModelSession:
     """Load an ONNX model on a device, with its weights beside it; raises DeviceError, BundleError.
 

@@ -33,13 +33,7 @@ from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
-from vcs_runtime.inference.device import (
-    Device,
-    choose_device,
-    cuda_of,
-    import_onnxruntime,
-    missing_libraries,
-)
+from vcs_runtime.inference.device import Device, choose_device, cuda_of, import_onnxruntime, missing_libraries
 from vcs_runtime.inference.session import Session
 from vcs_runtime.util.atomic import write_whole
 

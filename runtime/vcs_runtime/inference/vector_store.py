@@ -127,10 +127,7 @@ class VectorStore:
             return {}
 
     def request(
-        self,
-        texts: Iterable[str],
-        earlier: Iterable[VectorRequest] = (),
-        tokens: TokenRequest | None = None,
+        self, texts: Iterable[str], earlier: Iterable[VectorRequest] = (), tokens: TokenRequest | None = None
     ) -> VectorRequest:
         """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
 

@@ -36,7 +36,7 @@ def chunks(e: Explanation, name: str) -> Table:
         lines = wrap(chunk.text[:_MAX_CHARACTERS], width)
         if len(lines) > _MAX_LINES or len(chunk.text) > _MAX_CHARACTERS:
             lines = [*lines[: _MAX_LINES - 1], "… (the HTML report shows more)"]
-        rows.append((str(number), chunk.verdict, f"{chunk.similarity:.3f}", lines[0]))
+        rows.append((str(number), chunk.verdict, f"{chunk.similarity:z.3f}", lines[0]))
         rows += [("", "", "", line) for line in lines[1:]]
     counts = verdict_counts(listed)
     caption = (
@@ -75,7 +75,7 @@ def match_summary(e: Explanation) -> Table:
     rows: Rows = []
     for name in ("generated", "reference"):
         side, listed = _side(e, name), getattr(e, name)
-        rows.append((name, f"{side.x} chunks, mean similarity {side.las:.3f}"))
+        rows.append((name, f"{side.x} chunks, mean similarity {side.las:z.3f}"))
         rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
         rows += [("", f"{n} chosen as {why.replace('_', ' ')}") for why, n in Counter(side.reason).items()]
     return Table("Matches", "", ("", ""), (0.0, 0.15), rows)
@@ -129,7 +129,7 @@ def _side(e: Explanation, name: str) -> Orientation:
 def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:
     candidates = int(side.candidates.offsets[i + 1] - side.candidates.offsets[i])
     return (
-        str(i + 1), str(chunk.match + 1), f"{chunk.similarity:.3f}",
-        f"{side.max_index[i] + 1} ({side.max_similarity[i]:.3f})", f"{side.context_window[i]:.3f}",
+        str(i + 1), str(chunk.match + 1), f"{chunk.similarity:z.3f}",
+        f"{side.max_index[i] + 1} ({side.max_similarity[i]:z.3f})", f"{side.context_window[i]:.3f}",
         str(candidates), position(chunk).split(",")[0], side.reason[i].replace("_", " "),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from vcs_runtime.report import pair_tables, views
 from vcs_runtime.report.flow import Document, Part, View, compose, write_document
 from vcs_runtime.report.sheet import PITCH, SOFT, WIDTH, Area, printable, shorten, wrap
 from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.util.printable import counted
 
 _BIG = 18.0  # size of the title in points
 
@@ -119,13 +120,9 @@ def _about(e: Explanation, names: tuple[str, str]) -> list[str]:
         e.result.n_references > 1
     )
     return [
-        f"Generated text{generated}: {_chunks(e.alignment.n_gen)}",
-        f"Reference{reference}{which}: {_chunks(e.alignment.n_ref)}",
+        f"Generated text{generated}: {counted(e.alignment.n_gen, e.noun)}",
+        f"Reference{reference}{which}: {counted(e.alignment.n_ref, e.noun)}",
     ]
-
-
-def _chunks(count: int) -> str:
-    return f"{count} chunk{'s' if count != 1 else ''}"
 
 
 def _reasons(e: Explanation) -> list[str]:

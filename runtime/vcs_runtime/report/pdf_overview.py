@@ -111,7 +111,7 @@ def _intervals(systems: Systems, score: str) -> View:
             spread = [[s.mean - s.low], [s.high - s.mean]]
             axes.errorbar(s.mean, i, xerr=spread, fmt="o", ms=4, color=BLUE, capsize=3)
             axes.annotate(
-                f"{s.mean:.3f}",
+                f"{s.mean:z.3f}",
                 (s.mean, i),
                 xytext=(0, 4),
                 textcoords="offset points",
@@ -135,7 +135,7 @@ def _means(systems: Systems) -> Table:
             (", judged pairs", counts.scored - counts.not_judged, systems.judged(i)),
         ):
             if statistics:
-                means = (f"{statistics[score].mean:.3f}" for score in systems.headline)
+                means = (f"{statistics[score].mean:z.3f}" for score in systems.headline)
                 rows.append((shorten(name, 0.38 * WIDTH * room) + more, str(count), *means))
     head = ("system", "scored", *(LABELS[name] for name in systems.headline))
     return Table("Means", "", head, _at(systems, 0.0, 0.5), rows)
@@ -166,7 +166,7 @@ def _listed(systems: Systems, title: str, positions: npt.NDArray[np.int64]) -> T
         name, marks = systems.names[system], ", ".join(MARKS[flag] for flag in flags)
         rows.append((
             shorten(pair, 0.21 * room) or "-", shorten(name, 0.16 * room), shorten(marks, 0.2 * room),
-            *(f"{scores[key]:.3f}" for key in systems.headline),
+            *(f"{scores[key]:z.3f}" for key in systems.headline),
         ))  # fmt: skip
     head = ("pair", "system", "flags", *(LABELS[name] for name in systems.headline))
     return Table(f"{title}, by margin", "", head, _at(systems, 0.0, 0.22, 0.39), rows)

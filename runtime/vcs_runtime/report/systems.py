@@ -17,11 +17,11 @@ import numpy.typing as npt
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
-from vcs_runtime.report.wording import NAMED, counted, settings_of, title_of
+from vcs_runtime.report.wording import NAMED, settings_of, title_of
 from vcs_runtime.scoring import flags
 from vcs_runtime.scoring.score_table import ALL, FURTHER, HEADLINE, PART, SCORES, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS
-from vcs_runtime.util.printable import enumerated
+from vcs_runtime.util.printable import counted, enumerated
 
 #: The scores that tables may show.
 _COLUMNS: Final = up_to(PART, FURTHER)

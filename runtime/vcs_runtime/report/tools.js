@@ -14,7 +14,7 @@ function fill(node, attributes, children) {
 
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(NAMESPACE, tag), attributes, children);
-const number = (value, digits = 3) => value.toFixed(digits);
+const number = (value, digits = 3) => value.toFixed(digits).replace(/^-(0\.0+)$/, "$1"); // -0.000 is 0.000
 const scoreOf = (index, name) => index.scores.find((score) => score.name === name);
 const signed = (value) => (value > 0 ? "+" : "\u2212") + Math.abs(value);
 

@@ -22,20 +22,7 @@ from vcs_runtime.report.marks import (
     legend_height,
     verdict_legend,
 )
-from vcs_runtime.report.sheet import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PINK,
-    RED,
-    SKY,
-    SOFT,
-    WIDTH,
-    WINDOW,
-    Area,
-    wrap,
-)
+from vcs_runtime.report.sheet import BLUE, GREEN, INK, ORANGE, PINK, RED, SKY, SOFT, WIDTH, WINDOW, Area, wrap
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, up_to
 from vcs_runtime.scoring.verdicts import Chunk
@@ -67,7 +54,7 @@ def key_figures(e: Explanation) -> View:
             cell = area.inner(i * width, 0, width - 0.12)
             cell.rule(0, SOFT)
             cell.write([(0, 0.18, LABELS[name])], 8, SOFT)
-            cell.write([(0, 0.45, f"{e.values[name]:.3f}")], size, bold=not i)
+            cell.write([(0, 0.45, f"{e.values[name]:z.3f}")], size, bold=not i)
             cell.write([(0, 0.64 + 0.13 * k, line) for k, line in enumerate(lines)], 6.5, SOFT)
 
     return View("", "", height, draw)
@@ -91,7 +78,7 @@ def costs(e: Explanation) -> View:
         draw_legend(area, top + 0.4, parts)
 
     parts = [("■", SOFT, f"VCS {e.scores.vcs:.3f}")]
-    parts += [("■", _COSTS[name], f"{LABELS[name]} {cost:.3f}") for name, cost in e.costs.items()]
+    parts += [("■", _COSTS[name], f"{LABELS[name]} {cost:z.3f}") for name, cost in e.costs.items()]
     return View("", "", top + 0.3 + legend_height(parts), draw)
 
 
@@ -109,7 +96,7 @@ def scores(e: Explanation) -> View:
         axes.set_axis_off()
         baselines = [_ROW * (i + 0.5) + 0.04 for i in range(len(names))]
         area.write((0, y, LABELS[name]) for y, name in zip(baselines, names, strict=True))
-        area.write((3.05, y, f"{value:.3f}") for y, value in zip(baselines, values, strict=True))
+        area.write((3.05, y, f"{value:z.3f}") for y, value in zip(baselines, values, strict=True))
         area.write(((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT)
 
     caption = "1 is perfect. The margin and the cosines may be negative."
@@ -153,7 +140,7 @@ def similarity(e: Explanation) -> View:
         if numbered:
             for (i, j), value in np.ndenumerate(e.similarity):
                 colour = "w" if value < (low + high) / 2 else "k"
-                axes.text(j + 1, i + 1, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
+                axes.text(j + 1, i + 1, f"{value:z.2f}", ha="center", va="center", fontsize=6, color=colour)
         mark = float(np.clip(400 / max(n_ref, n_gen), 2, 14))
         axes.scatter(
             x - 0.38 * numbered,
@@ -256,7 +243,7 @@ def las(e: Explanation) -> View:
             low = min(0.0, float(side.similarity.min()) * 1.05)
             axes.set(xlabel=f"{name} chunk", ylabel="similarity", ylim=(low, 1.1))
             which = "precision" if name == "generated" else "recall"
-            axes.set_title(f"{which} {side.las:.3f}: {name} chunks and their matches", loc="left", y=1.0)
+            axes.set_title(f"{which} {side.las:z.3f}: {name} chunks and their matches", loc="left", y=1.0)
             _whole(axes, side.x)
         draw_legend(area, 2 * step + 0.12, legend)
 
@@ -267,7 +254,7 @@ def las(e: Explanation) -> View:
         "Similarity of each chunk with its match on the other side. Below the dashed line a chunk counts as "
         "weakly supported or missing."
     )
-    return View(f"LAS {e.scores.las:.3f}: local content", caption, 2 * step + legend_height(legend), draw)
+    return View(f"LAS {e.scores.las:z.3f}: local content", caption, 2 * step + legend_height(legend), draw)
 
 
 def regularizer(e: Explanation) -> View:

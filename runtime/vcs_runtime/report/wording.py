@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from vcs_runtime.util.printable import enumerated
+from vcs_runtime.util.printable import counted, enumerated
 
 #: Maximum number of systems that a title names; of more, it says how many there are.
 NAMED: Final = 6
@@ -41,11 +41,6 @@ def title_of(systems: Sequence[str], videos: int) -> str:
     many = len(systems) > NAMED
     names = f"{len(systems)} systems" if many else enumerated(systems)
     return f"VCS of {names} on {counted(videos, 'video')}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 video", "2 videos"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def date_of(paths: Iterable[Path]) -> str:

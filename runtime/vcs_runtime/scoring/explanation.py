@@ -138,19 +138,25 @@ class Explanation:
     @property
     def conclusion(self) -> str:
         """What one can see without knowing the metric: what is left out, added, repeated or moved."""
-        n_ref, n_gen = (f"{len(side)} {self.noun}s" for side in (self.reference, self.generated))
         missing, added, again, moved = map(self.count, (MISSING, UNSUPPORTED, REPEATED, MOVED))
         if not (missing or added or again):
             order = "in another order" if moved else "in the same order"
             return f"All of it is there, {order}."
         of_ref, of_gen = len(self.reference), len(self.generated)
-        absent = "is in" if added == of_gen else f"{_verb(added, 'is', 'are')} not in"
+        n_gen = f"{of_gen} {self.noun}s"
+        lost = f"{'all' if missing == of_ref else f'{missing} of'} {of_ref} {self.noun}s"
+        none = (
+            f"none of its {n_gen} is"
+            if added == of_gen
+            else f"{added} of its {n_gen} {_verb(added, 'is', 'are')} not"
+        )
+        if of_ref == 1:
+            lost = f"the only {self.noun}"
+        if of_gen == 1:
+            none = f"its only {self.noun} is not"
         parts = [
-            (missing / of_ref, f"it leaves out {_part(missing, of_ref)} {n_ref} of the reference."),
-            (
-                added / of_gen,
-                f"{'none' if added == of_gen else added} of its {n_gen} {absent} the reference.",
-            ),
+            (missing / of_ref, f"it leaves out {lost} of the reference."),
+            (added / of_gen, f"{none} in the reference."),
             (again / of_gen, f"{again} of its {n_gen} {_verb(again, 'repeats', 'repeat')} earlier ones."),
             (moved / of_gen, f"{moved} of its {n_gen} {_verb(moved, 'is', 'are')} in another order."),
         ]
@@ -259,17 +265,14 @@ def _sentences(e: Explanation) -> dict[str, str]:
     return {
         **_repetition(e),
         "vcs": " ".join(total),
-        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of both texts is {s.gas:.3f}.",
+        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of both texts is {s.gas:z.3f}.",
         "las": (
-            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:.3f} "
-            f"for the generated {e.noun}s and {s.las_recall:.3f} for those of the reference."
+            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:z.3f} "
+            f"for the generated {e.noun}s and {s.las_recall:z.3f} for those of the reference."
         ),
         "nas_d": f"NAS-D cost {cost['nas_d']:z.3f}: {_distances(e)}.",
         "nas_l": f"NAS-L cost {cost['nas_l']:z.3f}: {_lines(e)}.{_gaps(e)}",
-        "window_regularizer": (
-            f"The regulariser cost {cost['window_regularizer']:z.3f}: with so few {e.noun}s any order would "
-            f"get {s.window_regularizer:.3f} of NAS; that part is not counted."
-        ),
+        "window_regularizer": f"The regulariser cost {cost['window_regularizer']:z.3f}: {_chance(e)}.",
         **_substitution(e),
     }
 
@@ -277,7 +280,7 @@ def _sentences(e: Explanation) -> dict[str, str]:
 def _substitution(e: Explanation) -> dict[str, str]:
     if e.words is None or e.strict is None:
         return {}
-    return {"substitution": describe_substitution(e.words, e.scores, e.strict)}
+    return {"substitution": describe_substitution(e.words, e.replaced, e.scores, e.strict)}
 
 
 def _repetition(e: Explanation) -> dict[str, str]:
@@ -315,14 +318,16 @@ def _lines(e: Explanation) -> str:
     return "; ".join(clauses)
 
 
+def _chance(e: Explanation) -> str:
+    if (chance := e.scores.window_regularizer) < 5e-4:
+        return "nothing is taken off for chance"
+    return f"with so few {e.noun}s any order would get {chance:.3f} of NAS; that part is not counted"
+
+
 def _gaps(e: Explanation) -> str:
     """Say that what is missing costs order as well, where it does."""
     lost = e.costs["nas_d"] + e.costs["nas_l"] > 5e-4
     return f" Missing {e.noun}s cost order, too." if lost and e.count(MISSING) else ""
-
-
-def _part(count: int, total: int) -> str:
-    return "all" if count == total else f"{count} of"
 
 
 def _verb(count: int, one: str, many: str) -> str:

@@ -107,7 +107,7 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
     if ORDER_UNDEFINED in flags:
         return (
             f"VCS is 0 by definition: with {n_ref} and {n_gen} chunks order cannot be judged. "
-            f"Content can: GAS {scores['gas']:.3f}, LAS {scores['las']:.3f}."
+            f"Content can: GAS {scores['gas']:z.3f}, LAS {scores['las']:z.3f}."
         )
     if ZERO_CONTENT in flags and ZERO_ORDER in flags:
         text = "VCS is 0 because the texts share too little and order is no better than chance (SAS 0, NAS 0)"
@@ -121,7 +121,7 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
         return "One chunk against one has no order: VCS restates the cosine of the two texts."
     else:
         return ""
-    return f"{text}: margin {margin:.3f}."
+    return f"{text}: margin {margin:z.3f}."
 
 
 @dataclass

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from vcs_numba import WORD_CLASSES, Scores, strict_cap
+from vcs_numba import WORD_CLASSES, Scores
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
@@ -24,8 +25,13 @@ MOST_LISTED: Final = 20
 CONTRASTS: Final = {"excludes": "excludes it", "negated": "one is negated"}
 
 Place = tuple[int, int]
-#: The name in sentences of the words of each share.
-_NAMED: Final = {f"replaced_{plural}": plural for plural in ("things", "actions", "qualities", "names")}
+#: The share of each class of words, and the name of its words in sentences.
+_NAMED: Final = {
+    "thing": ("replaced_things", "noun", "nouns"),
+    "action": ("replaced_actions", "verb", "verbs"),
+    "quality": ("replaced_qualities", "quality", "qualities"),
+    "name": ("replaced_names", "name", "names"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class ReplacedWord:
     @property
     def likeness(self) -> str:
         """How alike the words are: the similarity, or the contrast."""
-        return CONTRASTS.get(self.contrast) or f"{self.similarity:.2f}"
+        return CONTRASTS.get(self.contrast) or f"{self.similarity:z.2f}"
 
 
 def replaced_words(
@@ -96,40 +102,48 @@ def left_out(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> str:
     return f"{more} more, which are less sure" if more > 0 else ""
 
 
-def describe_substitution(words: ReplacedWords, scores: Scores, strict: StrictScores) -> str:
+def describe_substitution(
+    words: ReplacedWords, replaced: Sequence[ReplacedWord], scores: Scores, strict: StrictScores
+) -> str:
     """Say how much was replaced, and what that does to VCS."""
-    value = strict.substitution
+    kinds = Counter(word.word_class for word in replaced)
+    found = [
+        (getattr(strict, share), count, nouns)
+        for kind, (share, *nouns) in _NAMED.items()
+        if (count := kinds[kind])
+    ]
+    parts = [
+        f"{count} {nouns[count > 1]} ({share:.3f} of all)"
+        for share, count, nouns in sorted(found, reverse=True)
+    ]
     if not (len(words.reference) and len(words.generated)):
-        what = "no word could be compared, because one of the texts has no words in Latin letters"
-    elif not value:
-        what = "no word was replaced"
+        what = "no word could be compared, because one of the texts has no words in Latin letters."
+    elif not parts:
+        what = "hardly a word was replaced." if strict.substitution else "no word was replaced."
     else:
-        shares = {name: getattr(strict, name) for name in _NAMED}
-        ranked = sorted((name for name in shares if shares[name] >= 5e-4), key=lambda name: -shares[name])
-        parts = [f"{shares[name]:.3f} of the {_counted(words, _NAMED[name])}" for name in ranked]
-        what = f"other words replaced {enumerated(parts)}" if parts else "hardly a word was replaced"
-        if value - max(shares.values()) >= 5e-4:
-            what += f", and a thing counts {DEFAULT_SUBSTITUTION.thing_weight:.2f} times"
-    return f"Substitution is {value:.3f}: {what}. {_lowered(scores, strict)}"
+        was = "was" if len(replaced) == 1 else "were"
+        what = (
+            f"{enumerated(parts)} {was} replaced.{_weighed(words, kinds, strict)} {_lowered(scores, strict)}"
+        )
+    return f"Substitution is {strict.substitution:.3f}: {what}"
 
 
-def _counted(words: ReplacedWords, plural: str) -> str:
-    """Name the words of a class; where they are few, say that they count as more."""
-    code = list(_NAMED.values()).index(plural)
-    count = min(int((side.word_class == code).sum()) for side in (words.pairs.gen, words.pairs.ref))
-    least = DEFAULT_SUBSTITUTION.least_mass
-    return plural if count >= least else f"{plural} ({count}, which count as {least:g})"
+def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -> str:
+    """Say that few words of a kind count as more, and nouns more than others, where it matters."""
+    least, weight = DEFAULT_SUBSTITUTION.least_mass, DEFAULT_SUBSTITUTION.thing_weight
+    sides = (words.pairs.gen.word_class, words.pairs.ref.word_class)
+    few = any((side == WORD_CLASSES.index(kind)).sum() < least for kind in kinds for side in sides)
+    more = strict.substitution - max(getattr(strict, share) for share, *_ in _NAMED.values()) >= 5e-4
+    said = [f"Fewer than {least:g} words of a kind count as {least:g}."] * few
+    return "".join(f" {sentence}" for sentence in [*said, *[f"Nouns count {weight:.2f} times."] * more])
 
 
 def _lowered(scores: Scores, strict: StrictScores) -> str:
-    label, cap = LABELS["vcs_strict"], strict_cap(strict.substitution)
-    if strict.vcs_strict < scores.vcs:
-        return f"{label} is {strict.vcs_strict:.3f}, down from {scores.vcs:.3f}."
-    if strict.substitution <= DEFAULT_SUBSTITUTION.allowance:
-        why = f"substitution up to {DEFAULT_SUBSTITUTION.allowance:g} lowers nothing"
-    else:
-        why = f"so much substitution lowers only what is above {max(0.0, cap):.3f}"
-    return f"{label} is {strict.vcs_strict:.3f}, as VCS is: {why}."
+    for name in ("vcs", "margin"):
+        value, lowered = getattr(scores, name), getattr(strict, f"{name}_strict")
+        if lowered < value:
+            return f"{LABELS[f'{name}_strict']} is {lowered:.3f}, down from {value:.3f}."
+    return "Too few words were replaced to lower VCS." if scores.vcs > 0 else "VCS is 0 already."
 
 
 def _described(

@@ -133,7 +133,7 @@ class Result(_ScoresByName):
         if self.scores is None:
             return f"Result(error={self.error!r})"
         flags = f", flags={self.flags}" if self.flags else ""
-        return f"Result({', '.join(f'{name}={getattr(self, name):.3f}' for name in _SHOWN)}{flags})"
+        return f"Result({', '.join(f'{name}={getattr(self, name):z.3f}' for name in _SHOWN)}{flags})"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -161,7 +161,7 @@ class Results(list[Result]):
         rows = [[LABELS[name] for name in _SHOWN] + ["flags or error"]]
         for result in self:
             why = result.error or ", ".join(result.flags)
-            rows.append([*(f"{getattr(result, name):.3f}" for name in _SHOWN), escape(why)])
+            rows.append([*(f"{getattr(result, name):z.3f}" for name in _SHOWN), escape(why)])
         return f"<table>{''.join('<tr><td>' + '</td><td>'.join(row) + '</td></tr>' for row in rows)}</table>"
 
 

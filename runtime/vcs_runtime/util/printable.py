@@ -41,6 +41,11 @@ def enumerated(names: Sequence[str]) -> str:
     return " and ".join([*first, *names[-1:]])
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 video", "2 videos"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def formulas_as_text() -> Iterator[None]:
     """Write CSV files in the block whose texts no spreadsheet runs."""

@@ -34,10 +34,7 @@ def explained(
     """The explanation of a similarity matrix; chunks are called r1, ... and g1, ..."""
     matrix = np.asarray(similarity, dtype=np.float64)
     n_ref, n_gen = matrix.shape
-    reference, generated = texts or (
-        [f"r{i + 1}" for i in range(n_ref)],
-        [f"g{j + 1}" for j in range(n_gen)],
-    )
+    reference, generated = texts or ([f"r{i + 1}" for i in range(n_ref)], [f"g{j + 1}" for j in range(n_gen)])
     result = Result(align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none")
     rows = None if vectors is None else (list(vectors[0]), list(vectors[1]))
     evidence = Evidence((list(reference), list(generated)), matrix, gas, vectors=rows)

@@ -126,11 +126,7 @@ def _environment(root: Path) -> dict[str, str]:
     """
     libraries = [sysconfig.get_config_var("LIBDIR"), str(root.parents[1] / "nvidia_pytriton.libs")]
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    return {
-        **os.environ,
-        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-        "PATH": os.pathsep.join(folders),
-    }
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries), "PATH": os.pathsep.join(folders)}
 
 
 def _free_ports(count: int) -> list[int]:
