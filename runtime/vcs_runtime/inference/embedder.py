@@ -381,7 +381,7 @@ class TokenisedTexts:
         if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
             raise BundleError(
                 f"{self._embedder._bundle}: {spec.name} returned vectors of length {lengths.min():.3g} to "
-                f"{lengths.max():.3g}, off by {off:.1e}: they must be of length 1"
+                f"{lengths.max():.3g}, off by {off:.2g}: they must be of length 1"
             )
         if len(owners) == self.texts:
             return vectors
