@@ -28,6 +28,7 @@ from vcs_runtime.cli.options import (
     FileParams,
     SectionedCommand,
     explaining_options,
+    overwrite,
     scorer_options,
     usage_errors,
 )
@@ -42,7 +43,7 @@ from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.util.atomic import refuse_input_as_output
+from vcs_runtime.util.atomic import refuse_existing, refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
@@ -51,6 +52,7 @@ from vcs_runtime.util.progress import progress_bar
 @click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]")
 @click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
               help="Report to write: a .html or .pdf file.")  # fmt: skip
+@overwrite
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
               help="Pairs that were scored, a file with the name of each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
@@ -75,6 +77,7 @@ def report(
     /,
     sources: tuple[Path, ...],
     output: Path,
+    overwrite: bool,
     texts: tuple[Path, ...],
     pages: int,
     ignore_signatures: bool,
@@ -127,6 +130,8 @@ def report(
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
+    if not overwrite:
+        refuse_existing(output)
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
         if one:
