@@ -127,8 +127,6 @@ def test_a_model_whose_vectors_are_zeros_is_refused(tmp_path: Path) -> None:
     relist(bundle)
     with (
         Embedder.open(bundle, device="cpu") as embedder,
-        pytest.raises(
-            BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"
-        ),
+        pytest.raises(BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"),
     ):
         embedder.embed([story(1, 12)])

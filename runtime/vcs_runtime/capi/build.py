@@ -24,7 +24,7 @@ from pathlib import Path
 from vcs_runtime._version import __version__
 from vcs_runtime.capi.binding import PROTOTYPES, VCS_ABI_VERSION
 from vcs_runtime.errors import BuildError
-from vcs_runtime.util.atomic import flush, made_folder, refuse_existing, replaced
+from vcs_runtime.util.atomic import flush, made_folder, replaced
 from vcs_runtime.util.extras import require
 
 _HERE = Path(__file__).parent
@@ -74,13 +74,12 @@ def find_tools() -> Tools:
     return Tools(compiler, python, include)
 
 
-def build(folder: Path, *, overwrite: bool = True) -> Built:
-    """Build the library with its header and `vcs_runtime.pc`, all of them or none.
-
-    Raises BuildError; InputError if one of them exists, unless it may `overwrite` them.
-    """
-    if not overwrite:
-        refuse_existing(*(folder / name for name in (SONAME, LIBRARY, HEADER, "vcs_runtime.pc")))
+def build(folder: Path) -> Built:
+    """Build the library with its header and `vcs_runtime.pc`, all of them or none. Raises BuildError."""
+    for name in (SONAME, HEADER, "vcs_runtime.pc"):
+        path = folder / name
+        if path.is_file() and not path.is_symlink() and b"vcs_runtime" not in path.read_bytes():
+            raise BuildError(f"{path}: it is no file of this library, and would be replaced: move it")
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]

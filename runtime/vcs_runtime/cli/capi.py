@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vcs_runtime import _version
-from vcs_runtime.cli.options import NamedPath, overwrite
+from vcs_runtime.cli.options import NamedPath
 from vcs_runtime.errors import BuildError
 
 
@@ -26,11 +26,10 @@ def capi() -> None:
 @capi.command()
 @click.option("-o", "--output", "folder", type=NamedPath(path_type=Path, file_okay=False), required=True,
               metavar="DIR", help="Folder for the library, its header and vcs_runtime.pc.")  # fmt: skip
-@overwrite
 @click.option("--check", is_flag=True, help="Compile the example with the library, and run it.")
 @click.option("--bundle", default="default", show_default=True, metavar="BUNDLE",
               help="Folder of the bundle that --check scores with.")  # fmt: skip
-def build(folder: Path, overwrite: bool, check: bool, bundle: str) -> None:
+def build(folder: Path, check: bool, bundle: str) -> None:
     """Build libvcs_runtime.so for this Python.
 
     The library uses this interpreter and its packages. Building needs a C compiler, Python's headers, and
@@ -42,7 +41,7 @@ def build(folder: Path, overwrite: bool, check: bool, bundle: str) -> None:
     """
     from vcs_runtime.capi import build as building
 
-    built = building.build(folder, overwrite=overwrite)
+    built = building.build(folder)
     click.echo(f"library      {built.file} ({building.SONAME}), {building.HEADER}, vcs_runtime.pc")
     click.echo(f"interpreter  {built.interpreter} (Python {platform.python_version()}, {built.python})")
     click.echo(f"packages     {', '.join(built.packages)}")

@@ -43,7 +43,7 @@ from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.util.atomic import refuse_existing, refuse_input_as_output
+from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
 
@@ -130,8 +130,8 @@ def report(
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
-    if not overwrite:
-        refuse_existing(output)
+    if output.is_file() and not overwrite:
+        raise InputError(f"{output}: it exists; replace it with --overwrite")
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
         if one:

@@ -119,13 +119,6 @@ def refuse_input_as_output(output: Path, *sources: Path) -> None:
             raise InputError(f"{output}: it lies in the input {source}: choose another output")
 
 
-def refuse_existing(*outputs: Path) -> None:
-    """Raise InputError if one of these files exists."""
-    for output in outputs:
-        if output.is_file() or output.is_symlink():
-            raise InputError(f"{output}: it exists; replace it with --overwrite")
-
-
 def flush(file: BinaryIO) -> None:
     """Flush a file to the disk, through the buffers of Python and of the system."""
     file.flush()
