@@ -52,7 +52,7 @@ def test_neighbours_have_another_signature_or_the_same_scores(scorer: Scorer, na
             options = Options(params=Params(regularizer="length", **{name: value}))  # type: ignore[arg-type]
         except ValueError:  # out of range
             return None
-        results = scorer.score_many(pairs, options)
+        results = scorer.iter_scores(pairs, options)
         return scorer.signature_for(options), [result.scores for result in results]
 
     for value in {*VALUES, getattr(Params(), name)}:
@@ -68,14 +68,14 @@ def test_neighbours_have_another_signature_or_the_same_scores(scorer: Scorer, na
 CHANGES = {
     "--preset": ["paper"], "--chunk-size": [2], "--lct": [1, 0.9999999], "--aggregate": ["mean"], "--short": [],
     "--also": ["hm-cf", "substitution"], "--clean": ["markdown"], "--keep-column": ["note", "more"],
-    "--on-error": ["zero", "error"], "--threads": [1], "--max-pair-gb": [1e-9], "--duplicates": ["suffix"],
+    "--on-error": ["zero", "error"], "--threads": [1], "--duplicates": ["suffix"],
     "--id-key": ["more"], "--generated-key": ["reference"], "--reference-key": ["generated"], "--rows": ["split=a"],
     "--segmenter": ["rules"],
 }  # fmt: skip
 OTHERS = {
     "files", "-o", "--json", "--all", "--worst", "--resume", "--overwrite", "--csv-safe", "--references",
     "--predictions", "--format", "--max-read-mb", "--runner", "--actors", "--address", "--params", "--bundle",
-    "--device", "--cache", "--gpu-memory-gb", "--batch-invariant", "--words",
+    "--device", "--cache", "--gpu-memory-gb", "--max-pair-gb", "--batch-invariant", "--words",
 }  # fmt: skip
 Rows = list[dict[str, Any]]
 
@@ -97,8 +97,8 @@ def check_resumed(
         run("score", pairs, "-o", right, *engine, *after)
         done = run("score", pairs, "-o", output, "--resume", *engine, *after)
         now = output.read_bytes()
-        assert now in (killed, right.read_bytes()), f"{before} then {after}: lines of both runs: {done}"
-        assert now == killed or done.code != 2
+        refused = done.code == 2 and now == killed
+        assert refused or now == right.read_bytes(), f"{before} then {after}: lines of both runs: {done}"
 
 
 @pytest.mark.parametrize("option", CHANGES)
@@ -170,7 +170,7 @@ def test_a_second_writer_meets_a_job_in_each_phase(
 
 test_a_second_writer_meets_a_job_in_each_phase.pytestmark += forks  # type: ignore[attr-defined]
 
-EXPORT = "export encoder --from FILES/checkpoint -o HERE/bundle --licence MIT --overwrite"
+EXPORT = "export encoder --from FILES/checkpoint -o HERE/bundle --overwrite"
 FOREIGN = [
     ("t.csv.jsonl", "score FILES/pairs.jsonl -o HERE/t.csv --overwrite ENGINE"),
     ("t.csv.jsonl", "score FILES/pairs.jsonl -o HERE/t.csv --resume ENGINE"),
@@ -225,10 +225,8 @@ def test_another_user_can_write_nothing_that_a_later_run_believes(
 
     with case_folder() as folder:
         folder.chmod(0o755)
-        for place in ("home", "numba", "cache"):
-            done = Command(folder, "score", files / "pairs.jsonl", *engine, work=lax).wait()
-            check_end(done, [1])
-            assert any((folder / place).rglob("*")) or place == "home"
+        check_end(Command(folder, "score", files / "pairs.jsonl", *engine, work=lax).wait(), [1])
+        assert any((folder / "cache").rglob("*"))
         assert Command(folder, work=meddle).wait().code == 0, "another user can write"
 
 
