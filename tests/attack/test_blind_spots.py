@@ -218,7 +218,7 @@ def test_another_user_can_write_nothing_that_a_later_run_believes(
 
     def meddle(arguments: list[str]) -> int:
         os.setgroups([])
-        os.setgid(65534)
+        os.setgid(folder.stat().st_gid)  # a colleague of the same group
         os.setuid(65534)
         places = [place for name in names.values() for place in (folder / name, *(folder / name).rglob("*"))]
         return sum(os.access(place, os.W_OK) for place in places)
