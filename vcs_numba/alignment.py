@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import checked_gas, not_finite_error, overflow_error
+from vcs_numba.checks import checked_gas, matrix_error
 from vcs_numba.kernels.combine import (
     LAS_PRECISION,
     NAS_D_PRECISION,
@@ -245,8 +245,8 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     packed = checked_params(params).packed
     matrix, transposed = as_matrix(similarity, "similarity")
     matched = match_matrix(matrix, transposed, packed)
-    if matched is None:
-        raise not_finite_error("similarity")
+    if isinstance(matched, int):
+        raise matrix_error(matched, "similarity")
     rows = matrix.T if transposed else matrix
     precision = _orientation(PRECISION, rows.T, *matched, params)
     recall = _orientation(RECALL, rows, *matched, params)
@@ -257,8 +257,6 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
         out[NAS_L_PRECISION + side] = part.nas_l
     n_ref, n_gen = rows.shape
     area = COMBINE.call(n_ref, n_gen, matched[0][0], matched[0][1], packed, out)
-    if not np.isfinite(out).all():
-        raise overflow_error("similarity")
     named = Scores._make(out.tolist())
     return Alignment(
         n_ref=n_ref,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import FLOAT32, FLOAT64, checked_gas, not_finite_error, overflow_error
+from vcs_numba.checks import FLOAT32, FLOAT64, OK, checked_gas, matrix_error
 from vcs_numba.embeddings import _DOT_PRODUCTS
 from vcs_numba.jit.kernel import array, by_element, load_in_background, types
 from vcs_numba.jit.threads import for_each, thread_count
@@ -20,7 +20,7 @@ from vcs_numba.kernels.line import new_scratch
 from vcs_numba.kernels.matching import Floats, Similarities, new_sides
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.scores import NOT_FINITE, OK, Scores, as_matrix, score_into, score_pair
+from vcs_numba.scores import Scores, as_matrix, score_into, score_pair
 
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
@@ -132,8 +132,7 @@ def score_batch(
     for_each(len(shares), score_share)
     bad = np.flatnonzero(statuses != OK)
     if bad.size:
-        name = f"similarities[{bad[0]}]"
-        raise not_finite_error(name) if statuses[bad[0]] == NOT_FINITE else overflow_error(name)
+        raise matrix_error(statuses[bad[0]], f"similarities[{bad[0]}]")
     return out.view(SCORE_DTYPE).reshape(len(matrices))
 
 

@@ -13,7 +13,12 @@ FLOAT64: Final = np.dtype(np.float64)
 FLOAT32: Final = np.dtype(np.float32)
 
 #: A cosine of two float32 unit vectors may exceed 1 by rounding; a percentage or a logit is a mistake.
-GAS_LIMIT: Final = 1.0 + 1e-3
+COSINE_LIMIT: Final = 1.0 + 1e-3
+
+#: Status of a scored matrix.
+OK: Final = 0
+NOT_FINITE: Final = 1
+NO_COSINES: Final = 2
 
 
 def readable(values: Any, name: str) -> npt.NDArray[Any]:
@@ -56,7 +61,7 @@ def checked_gas(gas: Any, name: str = "gas") -> float:
     if not finite:
         raise ValueError(f"{name}: must be finite, not {gas!r}")
     value = float(gas)
-    if not -GAS_LIMIT <= value <= GAS_LIMIT:
+    if not -COSINE_LIMIT <= value <= COSINE_LIMIT:
         raise ValueError(f"{name}: a cosine lies between -1 and 1, not {value!r}")
     return value
 
@@ -95,11 +100,8 @@ def check_number(
     object.__setattr__(record, name, value)
 
 
-def not_finite_error(name: str) -> ValueError:
-    """Return the error for a matrix in which a kernel found NaN or infinity."""
-    return ValueError(f"{name}: holds NaN or infinity")
-
-
-def overflow_error(name: str) -> ValueError:
-    """Return the error for finite values so large that a sum or product of them is infinite."""
-    return ValueError(f"{name}: values too large for a similarity: the scores overflow")
+def matrix_error(status: int, name: str) -> ValueError:
+    """Return the error for a matrix that a kernel refuses."""
+    if status == NOT_FINITE:
+        return ValueError(f"{name}: holds NaN or infinity")
+    return ValueError(f"{name}: a cosine lies between -1 and 1, and the best matches do not")

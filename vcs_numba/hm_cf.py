@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import checked_gas, not_finite_error, overflow_error
+from vcs_numba.checks import COSINE_LIMIT, NO_COSINES, NOT_FINITE, OK, checked_gas, matrix_error
 from vcs_numba.jit.kernel import array, by_element, helper, types
 from vcs_numba.kernels.matching import Floats, Similarities
 from vcs_numba.kernels.sums import pairwise_sum
@@ -44,11 +44,11 @@ def positive_harmonic_mean(a: float, b: float) -> float:
     return 2.0 * (a * b) / (a + b) if a > 0.0 and b > 0.0 else 0.0
 
 
-def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> bool:
-    """Write the numbers of one pair to `out` (5,); False if the matrix holds NaN or infinity."""
+def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> int:
+    """Write the numbers of one pair to `out` (5,), and return the status of its matrix."""
     rows, columns = similarity.shape
     tops = np.empty((2, max(rows, columns)), dtype=np.float64)
-    finite = True
+    finite, far = True, False
     for j in range(columns):
         tops[1, j] = -np.inf
     for i in range(rows):
@@ -59,12 +59,16 @@ def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> bool:
             top = max(top, value)
             tops[1, j] = max(tops[1, j], value)
         tops[0, i] = top
+    for k in range(columns):
+        far |= abs(tops[1, k]) > COSINE_LIMIT
+    for k in range(rows):
+        far |= abs(tops[0, k]) > COSINE_LIMIT
     out[0] = coarse
     out[1] = pairwise_sum(tops, 1, columns) / columns
     out[2] = pairwise_sum(tops, 0, rows) / rows
     out[3] = positive_harmonic_mean(out[1], out[2])
     out[4] = positive_harmonic_mean(coarse, out[3])
-    return finite
+    return NOT_FINITE if not finite else NO_COSINES if far else OK
 
 
 _HM_CF: Final = by_element(
@@ -93,16 +97,14 @@ def hm_cf(similarity: npt.ArrayLike, coarse: float) -> HmCf:
     Raises
     ------
     ValueError
-        Not two axes, an empty axis, NaN, infinity, or a `coarse` outside [-1, 1] by more than rounding. The
-        message names the argument.
+        Not two axes, an empty axis, NaN, infinity, or a best match or `coarse` outside [-1, 1] by more than
+        rounding. The message names the argument.
     """
     coarse = checked_gas(coarse, "coarse")
     matrix, transposed = as_matrix(similarity, "similarity")
     if transposed:
         matrix = np.ascontiguousarray(matrix.T)
     out: npt.NDArray[Any] = np.empty(len(HmCf._fields))
-    if not _HM_CF[matrix.dtype.char].call(matrix, coarse, out):
-        raise not_finite_error("similarity")
-    if not np.isfinite(out).all():
-        raise overflow_error("similarity")
+    if status := _HM_CF[matrix.dtype.char].call(matrix, coarse, out):
+        raise matrix_error(status, "similarity")
     return HmCf._make(out.tolist())

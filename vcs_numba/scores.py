@@ -7,7 +7,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import FLOAT32, FLOAT64, as_float_array, checked_gas, not_finite_error, overflow_error
+from vcs_numba.checks import (
+    FLOAT32,
+    FLOAT64,
+    NO_COSINES,
+    NOT_FINITE,
+    OK,
+    as_float_array,
+    checked_gas,
+    matrix_error,
+)
 from vcs_numba.jit.kernel import (
     array,
     by_element,
@@ -21,6 +30,7 @@ from vcs_numba.kernels.matching import (
     Floats,
     Sides,
     Similarities,
+    are_cosines,
     keep_column_tops,
     match_columns,
     match_rows,
@@ -28,11 +38,6 @@ from vcs_numba.kernels.matching import (
 )
 from vcs_numba.kernels.windows import PRECISION, RECALL, fill_windows
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-
-#: Status of a scored pair.
-OK: Final = 0
-NOT_FINITE: Final = 1
-OVERFLOW: Final = 2
 
 #: A matrix with this many values is scored by all cores.
 LARGE: Final = 1 << 18
@@ -134,17 +139,10 @@ def score_pair(
     if not keep_column_tops(column_tops, columns, 1 - by_row, sides.tops):
         return NOT_FINITE
     match_columns(similarity, 0, columns, 1 - by_row, sides, params, scratch.parts)
+    if not are_cosines(n_ref, n_gen, sides):
+        return NO_COSINES
     score_matches(n_ref, n_gen, sides, gas, params, scratch, out)
-    return status_of(out)
-
-
-@helper
-def status_of(out: Floats) -> int:
-    """Return OVERFLOW if one of the scores is not finite, else OK."""
-    total = 0.0
-    for k in range(SCORE_COUNT):
-        total += out[k] - out[k]
-    return OK if total == 0.0 else OVERFLOW
+    return OK
 
 
 def _score(similarity: Similarities, transposed: bool, gas: float, params: Floats, out: Floats) -> int:
@@ -188,8 +186,8 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
     Raises
     ------
     ValueError
-        Not two axes, an empty axis, NaN, infinity, or a GAS outside [-1, 1] by more than rounding. The
-        message names the argument.
+        Not two axes, an empty axis, NaN, infinity, or a best match or GAS outside [-1, 1] by more than
+        rounding. The message names the argument.
     """
     if type(params) is not Params:
         checked_params(params)
@@ -199,16 +197,14 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
     out = np.empty(SCORE_COUNT)
     status = score_into(matrix, transposed, gas, params.packed, out)
     if status != OK:
-        raise not_finite_error("similarity") if status == NOT_FINITE else overflow_error("similarity")
+        raise matrix_error(status, "similarity")
     return Scores._make(out.tolist())
 
 
 def score_into(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
     """Score a matrix from `as_matrix`, write the scores to `out` (16,) and return the status."""
     if matrix.size >= LARGE:
-        if not score_large(matrix, transposed, gas, packed, out):
-            return NOT_FINITE
-        return OK if np.isfinite(out).all() else OVERFLOW
+        return score_large(matrix, transposed, gas, packed, out)
     status: int = _SCORE[matrix.dtype.char].call(matrix, transposed, gas, packed, out)
     return status
 

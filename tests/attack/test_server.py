@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ from vcs_runtime.serve.limits import Limits
 #: The documented statuses, but 500 and 503: the machine does not fail, and the models are loaded.
 STATUSES = (200, 400, 401, 404, 405, 408, 413)
 PAIR = {"reference": story(1), "generated": story(2)}
+LARGE = json.dumps(
+    {"pairs": [{"reference": story(i, 60), "generated": story(500 + i, 60)} for i in range(900)]}
+).encode()
 PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
 METHODS = ("POST",) * 8 + ("GET", "PUT", "HEAD", "DELETE", "OPTIONS")
 TEXT = mostly(TEXTS, st.lists(TEXTS, max_size=3), VALUES, times=8)
@@ -111,6 +116,36 @@ def test_after_any_bytes_the_next_client_gets_its_score(
     again = server.score(*PAIR.values())
     assert (again.status, again.json) == (200, right)
     assert not server.lines
+
+
+GONE = (b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500, b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))  # fmt: skip
+
+
+@pytest.mark.parametrize("sent", GONE)
+@pytest.mark.parametrize("reset", [False, True])
+def test_after_any_client_has_gone_a_small_request_is_answered_at_once(
+    tiny_bundle: Path, sent: bytes, reset: bool
+) -> None:
+    server = Running(ScorerConfig(tiny_bundle, "cpu"), Limits(queue=2, connections=3), Options())
+    try:
+        assert server.ready.wait(120)
+        right = server.score(*PAIR.values()).json
+        for _ in range(4):
+            with server.connect() as client:
+                if reset:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(sent)
+            began = time.monotonic()
+            while (
+                again := server.score(*PAIR.values())
+            ).status == 429:  # its place in the queue is free soon
+                assert time.monotonic() - began < 10
+            assert (again.status, again.json) == (200, right)
+            # A request that is scored to its end takes half a minute; what was given up takes a turn.
+            assert time.monotonic() - began < 10
+    finally:
+        server.stop()
 
 
 def test_a_status_that_is_not_documented_is_seen(server: Running, plant: Any) -> None:

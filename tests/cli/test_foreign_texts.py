@@ -132,7 +132,7 @@ def test_names_that_are_not_utf_8(engine: tuple[object, ...], tmp_path: Path) ->
         ("report", scores, "-o", tmp_path / "r.html"),
         ("report", scores, "-o", tmp_path / "r.pdf"),
         ("report", scores, "-o", f"{name}.html", "--title", "a\udcff"),
-        ("report", name, "-o", tmp_path / "r.pdf", *engine),
+        ("report", name, "-o", tmp_path / "r.pdf", "--overwrite", *engine),
         ("explain", name, *engine),
         ("compare", scores, other),
         ("compare", scores, other, "--format", "latex"),

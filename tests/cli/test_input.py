@@ -429,7 +429,7 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     assert vcs("score", *texts, "-o", tmp_path / "s.jsonl", *common).code == 0
     for source in ((tmp_path / "a.csv", *KEYS), texts, (tmp_path / "s.jsonl", "--pairs", tmp_path / "a.csv", *KEYS),
                    (tmp_path / "s.jsonl", *texts)):  # fmt: skip
-        done = vcs("report", *source, "-o", tmp_path / "r.html", *common)
+        done = vcs("report", *source, "-o", tmp_path / "r.html", "--overwrite", *common)
         assert done.code == 0, (source, done.stderr)
         assert (tmp_path / "r.html").read_text().count("v2") > 1
     done = vcs(

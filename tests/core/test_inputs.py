@@ -44,6 +44,10 @@ BAD_MATRICES = {
     "ragged": [[0.1], [0.1, 0.2]],
     "none": None,
     "sums that overflow": np.full((3, 3), 1.7e308),
+    "a cosine of 7": with_value(7),
+    "a cosine of 7 in a large matrix": with_value(7, np.float32, (600, 700)),
+    "a cosine of 1.002": with_value(1.002),
+    "a row of -7": [[-7.0, -7.0], [0.5, 1.0]],
 }
 
 
@@ -181,6 +185,15 @@ def test_extreme_but_finite_vectors_are_normalised() -> None:
     for factor in (1e-300, 1e300):
         big = np.eye(3) * factor
         assert score_embeddings(big, big, big[0], big[0]).las == 1.0
+
+
+def test_cosines_beyond_1_by_rounding_are_accepted() -> None:
+    for sign in (1, -1):
+        near = with_value(1.0009 * sign)
+        assert score_similarity(near, 0.5).las <= 1.001
+        assert hm_cf(near, 0.5).fine_f1 <= 1.001
+        score_batch([near], [0.5])
+        align(near)
 
 
 def test_other_real_types_are_accepted() -> None:

@@ -51,6 +51,7 @@ def test_names_may_carry_the_prefix_of_a_model_with_a_head(checkpoint: Path, cop
         ("is_decoder", True),
         ("num_attention_heads", 5),
         ("num_hidden_layers", 0),
+        ("num_hidden_layers", 10**9),
         ("hidden_size", "32"),
         ("layer_norm_eps", 0),
         ("vocab_size", None),
@@ -84,6 +85,15 @@ def test_tensors_that_do_not_fit_are_named(
     save_file(tensors, copy / "model.safetensors")
     with pytest.raises(CheckpointError, match=message):
         open_encoder(copy)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
+def test_a_weight_that_is_no_number_is_refused(copy: Path, wrong: float) -> None:
+    tensors = dict(load_file(copy / "model.safetensors"))
+    tensors[NORM] = np.full_like(tensors[NORM], wrong)
+    save_file(tensors, copy / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"model.safetensors: the tensor {NORM} holds NaN or infinity"):
+        open_encoder(copy).tensor(NORM)
 
 
 def test_layers_that_the_config_does_not_count_are_refused(copy: Path) -> None:

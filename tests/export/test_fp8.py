@@ -211,15 +211,13 @@ def test_a_loss_over_the_gate_leaves_no_bundle(checkpoint: Path, tmp_path: Path,
     build(checkpoint, tmp_path, precision=precision, least_cosine=0.9)
 
 
-def test_a_checkpoint_that_overflows_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(tmp_path: Path) -> None:
     source = write_tiny_nv_embed(tmp_path / "checkpoint")
     path = source / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-4:] = np.array([np.nan], np.float32).tobytes()
     path.write_bytes(content)
-    with pytest.raises(
-        ExportError, match="calibration: a text gives NaN or infinity|returned NaN or infinity"
-    ):
+    with pytest.raises(ExportError, match=r"model.safetensors: the tensor \S+ holds NaN or infinity"):
         build(source, tmp_path)
     assert [item.name for item in tmp_path.iterdir()] == ["checkpoint"]
 

@@ -120,13 +120,13 @@ def test_closing_twice_is_fine_and_using_it_afterwards_is_not(tiny_bundle: Path)
         opened.embed(["a"])
 
 
-def test_a_model_whose_vectors_are_zeros_cannot_embed_a_long_text(tmp_path: Path) -> None:
+def test_a_model_whose_vectors_are_zeros_is_refused(tmp_path: Path) -> None:
     bundle = build_tiny_bundle(tmp_path)
     weights = bundle / "embedder/model.onnx.data"
     weights.write_bytes(bytes(weights.stat().st_size))
     relist(bundle)
     with (
         Embedder.open(bundle, device="cpu") as embedder,
-        pytest.raises(BundleError, match="tiny-bert: .* up to 0"),
+        pytest.raises(BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"),
     ):
         embedder.embed([story(1, 12)])

@@ -215,7 +215,9 @@ def test_pages_are_of_the_worst_and_best_by_margin_and_old_files_do(
     write_pairs(old, [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows])
     found = []
     for file in (scores, old):
-        assert vcs("report", file, "--pairs", zeros, "--pages", 2, "-o", html, *engine).code == 0
+        assert (
+            vcs("report", file, "--pairs", zeros, "--pages", 2, "-o", html, "--overwrite", *engine).code == 0
+        )
         index = block_of(html, "index")
         pages = [block_of(html, f"block-{number}")["id"] for number in index["order"]]
         assert pages == [*ranked[:2], *ranked[-2:]]

@@ -243,9 +243,11 @@ def test_any_array_will_do(form: Any, own: Scorer) -> None:
             lambda rows: np.where(np.arange(len(rows))[:, None] == 1, np.nan, rows),
             "NaN or infinity for the text '",
         ),
-        (lambda rows: None, r"an array \(\) for \d+ texts"),
+        (lambda rows: None, "no array of numbers: its type is object"),
         (lambda rows: [[1.0], [1.0, 2.0]], "no array of numbers"),
-        (lambda rows: [["a"]] * len(rows), "no array of numbers"),
+        (lambda rows: [["1"]] * len(rows), "no array of numbers: its type is <U1"),
+        (lambda rows: rows + 1j, "no array of numbers: its type is complex128"),
+        (lambda rows: np.ones_like(rows).astype("M8[s]"), "no array of numbers: its type is datetime64"),
     ],
 )
 def test_vectors_that_are_none_stop_the_call_and_name_the_embedder(returned: Any, says: str) -> None:

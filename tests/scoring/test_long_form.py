@@ -26,15 +26,16 @@ def test_it_names_what_runs_the_models() -> None:
     line = long_form(plain)
     assert line.startswith(f"{plain}{ORT}")
     rest = line.removeprefix(f"{plain}{ORT}").split("|")
-    assert rest[:2] == [f"numpy:{np.__version__}", f"numba:{version('numba')}"]
-    assert rest[2].startswith(f"cpu:{platform.machine().lower()}")
-    assert len(rest) == 3
+    libraries = ("tokenizers", "numpy", "numba")
+    assert rest[:3] == [f"{library}:{version(library)}" for library in libraries]
+    assert rest[3].startswith(f"cpu:{platform.machine().lower()}")
+    assert len(rest) == 4
     # Models of the caller are run by nothing that is known.
     assert "|ort:" not in long_form("vcs|seg:mine|emb:mine|v:1")
     assert ORT in long_form("vcs|seg:a@1|cut:0.5/118/fp32|emb:mine|v:1")  # the learned segmenter alone
 
 
-def test_it_names_openvino_where_that_engine_computes() -> None:
+def test_it_names_openvino_where_that_engine_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openvino")
     own = f"|openvino:{version('openvino')}|"
     both = long_form("vcs|seg:a@1|cut:0.5/118/fp32|emb:b@2|engine:openvino|v:1")
@@ -42,6 +43,9 @@ def test_it_names_openvino_where_that_engine_computes() -> None:
     alone = long_form("vcs|seg:a@1|cut:0.5/118/bf16/openvino/amx|emb:b@2|engine:openvino|v:1")
     assert own in alone
     assert "|ort:" not in alone
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2|v:9")
+    assert f"{own}onednn:AVX2_v_9|" in long_form(alone)
+    assert "onednn" not in long_form("vcs|engine:ort-cpu|v:1")
 
 
 def test_another_kind_of_processor_has_another_long_form() -> None:

@@ -19,6 +19,7 @@ from support.score_server import Running, Serve, eventually
 from support.stories import story
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.serve import app
 
 PAIR = {"reference": story(1), "generated": story(2)}
 TOKEN = b"0123456789abcdef"
@@ -50,6 +51,7 @@ MALFORMED: list[tuple[bytes | dict[str, Any], str]] = [
     ({"pairs": [PAIR, 5]}, "pairs[1]"),
     ({"pairs": [PAIR, {"reference": "a"}]}, "pairs[1]"),
     ({"pairs": [PAIR], **PAIR}, "unknown field"),
+    (b'{"reference": "A.", "reference": "B.", "generated": "A."}', "has the key 'reference' twice"),
     ({**PAIR, "options": []}, "options"),
     ({**PAIR, "options": {"params": {}}}, "options"),
     ({**PAIR, "options": {"preset": "papr"}}, "options.preset"),
@@ -235,6 +237,37 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(serve: Serve, last: s
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         eventually(lambda: _answers(server))
         assert len(_until_closed(connection)) < len(body) - 4096
+
+
+def test_a_client_that_asks_much_and_reads_nothing_is_cut_off(serve: Serve) -> None:
+    server = serve(read_s=0.3, connections=1)
+    with server.connect() as connection:
+        connection.settimeout(0.5)
+        with suppress(OSError):  # at last the server reads no more, or has closed the connection
+            while True:
+                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
+        eventually(lambda: _answers(server))
+
+
+def test_others_are_answered_while_a_large_body_is_read(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    reading, read = threading.Event(), threading.Event()
+    read_question = app.read_question
+
+    def slow(body: bytes, *more: Any) -> Any:
+        reading.set()
+        assert len(body) < 100_000 or read.wait(60)
+        return read_question(body, *more)
+
+    monkeypatch.setattr(app, "read_question", slow)
+    with ThreadPoolExecutor(1) as pool:
+        large = pool.submit(server.score, **PAIR, id="x" * 100_000)
+        assert reading.wait(60)
+        assert server.score(**PAIR).status == 200
+        read.set()
+        assert large.result(60).status == 200
 
 
 def _answers(server: Running) -> bool:

@@ -59,6 +59,23 @@ def test_an_output_beside_or_around_its_input_is_not(folder: Path, output: str, 
     refuse_input_as_output(folder / output, folder / source)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    for name in ("new", "old"):
+        write_whole(tmp_path / name, "x")
+    (tmp_path / "old").chmod(mode)
+    write_whole(tmp_path / "old", "y")
+    assert (tmp_path / "old").read_text() == "y"
+    assert (tmp_path / "old").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0))
+    return mask
+
+
 def test_paths_of_the_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "in")
     assert lies_in(Path(), Path(".."))

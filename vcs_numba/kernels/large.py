@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from vcs_numba.checks import NO_COSINES, NOT_FINITE, OK
 from vcs_numba.jit.kernel import (
     Kernel,
     array,
@@ -19,6 +20,7 @@ from vcs_numba.kernels.line import new_scratch
 from vcs_numba.kernels.matching import (
     Floats,
     Similarities,
+    are_cosines,
     larger,
     match_columns,
     match_rows,
@@ -79,14 +81,19 @@ def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
     return total == 0.0
 
 
+def _check(n_ref: int, n_gen: int, ints: Ints, floats: Floats) -> bool:
+    return are_cosines(n_ref, n_gen, sides_of(ints, floats))
+
+
+_CHECK: Final = Kernel(_check, types.int64, types.int64, *_STACK)
 _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int64, _FLOATS))
 
 
-def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> tuple[Ints, Floats] | None:
+def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> tuple[Ints, Floats] | int:
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
-    Returns the arrays of `sides_of`, or None if the matrix holds NaN or infinity.
+    Returns the arrays of `sides_of`, or the status of a matrix that is refused.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
@@ -103,7 +110,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
 
     for_each(len(row_cuts) - 1, rows_piece)
     if not _MERGE[code].call(column_tops, 1 - by_row, floats[0]):
-        return None
+        return NOT_FINITE
 
     levels = np.empty((2, longest))
     column_cuts = _cuts(columns, matrix.size)
@@ -114,7 +121,7 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
         )
 
     for_each(len(column_cuts) - 1, columns_piece)
-    return ints, floats
+    return (ints, floats) if _CHECK.call(n_ref, n_gen, ints, floats) else NO_COSINES
 
 
 def _cuts(lines: int, size: int) -> list[int]:
@@ -134,11 +141,11 @@ def _finish(
 _FINISH: Final = Kernel(_finish, types.int64, types.int64, *_STACK, types.float64, _PACKED, _PACKED)
 
 
-def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> bool:
-    """Write all scores of a matrix to `out` (16,); False if the matrix holds NaN or infinity."""
+def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
+    """Write all scores of a matrix to `out` (16,), and return its status."""
     matched = match_matrix(matrix, transposed, packed)
-    if matched is None:
-        return False
+    if isinstance(matched, int):
+        return matched
     n_ref, n_gen = matrix.shape[::-1] if transposed else matrix.shape
     _FINISH.call(n_ref, n_gen, *matched, gas, packed, out)
-    return True
+    return OK

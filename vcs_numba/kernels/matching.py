@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vcs_numba.checks import COSINE_LIMIT
 from vcs_numba.jit.kernel import helper, rare
-from vcs_numba.kernels.windows import Ints
+from vcs_numba.kernels.windows import PRECISION, RECALL, Ints
 from vcs_numba.params import CONTEXT_CUTOFF, CONTEXT_WINDOW
 
 Floats = npt.NDArray[np.float64]
@@ -202,6 +203,16 @@ def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: F
         total += top - top
         tops[side, j] = top
     return total == 0.0
+
+
+@helper
+def are_cosines(n_ref: int, n_gen: int, sides: Sides) -> bool:
+    """Return whether no largest similarity and no match lies outside [-1, 1] by more than rounding."""
+    far = False
+    for side, count in ((PRECISION, n_gen), (RECALL, n_ref)):
+        for k in range(count):
+            far |= sides.tops[side, k] > COSINE_LIMIT or sides.values[side, k] < -COSINE_LIMIT
+    return not far
 
 
 @rare

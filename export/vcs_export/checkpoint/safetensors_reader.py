@@ -92,7 +92,15 @@ class StoredTensor:
             raise CheckpointError(f"{self.file}: cannot be read: {os_reason(error)}") from None
         if len(content) != (stop - start) * width * size:
             raise CheckpointError(f"{self.file}: ends within the tensor {self.name}")
-        return np.frombuffer(content, self.type.numpy()).reshape(stop - start, *self.shape[1:])
+        block = np.frombuffer(content, self.type.numpy()).reshape(stop - start, *self.shape[1:])
+        return checked_finite(block, self.name, self.file)
+
+
+def checked_finite(numbers: NDArray[Any], name: str, file: Path) -> NDArray[Any]:
+    """Return the numbers of a tensor. Raises CheckpointError for NaN or infinity."""
+    if not np.isfinite(numbers).all():
+        raise CheckpointError(f"{file}: the tensor {name} holds NaN or infinity")
+    return numbers
 
 
 def stored_names(folder: Path) -> set[str]:

@@ -21,6 +21,9 @@ SIZES = (
 )
 """The sizes that each transformer has, by their names in `config.json`."""
 
+# More than any model has. The names of a billion layers would take all memory.
+_MOST_LAYERS = 1000
+
 _T = TypeVar("_T", str, int, float, bool)
 
 
@@ -51,6 +54,8 @@ def positive(path: Path, data: Any, key: str) -> int:
     setting = value(path, data, key, int)
     if setting < 1:
         raise CheckpointError(f"{path}: {key} must be positive, not {setting}")
+    if key == "num_hidden_layers" and setting > _MOST_LAYERS:
+        raise CheckpointError(f"{path}: {key} must be at most {_MOST_LAYERS}, not {setting}")
     return setting
 
 

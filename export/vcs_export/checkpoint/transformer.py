@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
+from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, checked_finite, read_header
 from vcs_export.checkpoint.settings import SIZES, above_zero, only, positives, value
 from vcs_export.errors import CheckpointError
 
@@ -74,7 +74,7 @@ class Checkpoint(Generic[C_co]):
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the task head, float32. Its name is never prefixed."""
-        return self._tensors[name].astype(np.float32, copy=False)
+        return checked_finite(self._tensors[name], name, self.folder / WEIGHTS).astype(np.float32, copy=False)
 
 
 def open_checkpoint(

@@ -158,6 +158,8 @@ class StreamedGraph(Graph):
         self.used(tensor.nbytes)
         if self._link and tensor.type == kind:
             self.links[tensor.shard] = tensor.file
+            for _ in tensor.blocks():  # which are checked
+                pass
             return self._external(
                 tensor.name, tensor.shard, (tensor.offset, tensor.nbytes), kind, tensor.shape
             )

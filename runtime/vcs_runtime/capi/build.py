@@ -76,6 +76,10 @@ def find_tools() -> Tools:
 
 def build(folder: Path) -> Built:
     """Build the library with its header and `vcs_runtime.pc`, all of them or none. Raises BuildError."""
+    for name in (SONAME, HEADER, "vcs_runtime.pc"):
+        path = folder / name
+        if path.is_file() and not path.is_symlink() and b"vcs_runtime" not in path.read_bytes():
+            raise BuildError(f"{path}: it is no file of this library, and would be replaced: move it")
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]

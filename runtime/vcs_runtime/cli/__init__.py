@@ -146,7 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:
         warn(f"{error.filename or 'error'}: {error.strerror or error}")
         code = 2
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of the tokenizer is one
         code = _unexpected(error)
     sys.exit(code)
 
@@ -160,7 +162,7 @@ def _escape_unencodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: BaseException) -> int:
     warn(
         f"unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
         "VCS_RUNTIME_DEBUG=1 shows where; finished output is kept"

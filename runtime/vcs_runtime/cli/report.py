@@ -28,6 +28,7 @@ from vcs_runtime.cli.options import (
     FileParams,
     SectionedCommand,
     explaining_options,
+    overwrite,
     scorer_options,
     served_embedder,
     usage_errors,
@@ -52,6 +53,7 @@ from vcs_runtime.util.progress import progress_bar
 @click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]")
 @click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
               help="Report to write: a .html or .pdf file.")  # fmt: skip
+@overwrite
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
               help="Pairs that were scored, a file with the name of each of SCORES; adds pages.")  # fmt: skip
 @click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
@@ -77,6 +79,7 @@ def report(
     /,
     sources: tuple[Path, ...],
     output: Path,
+    overwrite: bool,
     texts: tuple[Path, ...],
     pages: int,
     ignore_signatures: bool,
@@ -129,6 +132,8 @@ def report(
         )
     problems = sum(map(unmatched, found))  # not `any`: each is named
     refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
+    if output.is_file() and not overwrite:
+        raise InputError(f"{output}: it exists; replace it with --overwrite")
     with ExitStack() as stack:
         scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
         if one:

@@ -121,7 +121,10 @@ class CustomEmbedder:
         with self._lock, naming_errors(f"embedder {self.name}"):
             returned = self._embedder.embed(list(texts))
         try:
-            rows = np.asarray(as_numbers(returned), np.float64)
+            numbers = np.asarray(as_numbers(returned))
+            if numbers.dtype.kind not in "biufV":  # texts, dates, complex; bfloat16 of JAX is a V
+                raise TypeError(f"its type is {numbers.dtype}")
+            rows = numbers.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise self._wrong(f"something that is no array of numbers: {error}") from error
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:

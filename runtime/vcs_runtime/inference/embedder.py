@@ -41,6 +41,8 @@ FloatArray = npt.NDArray[np.float32]
 # Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at once.
 _PORTION_TEXTS = 4096
 _PORTION_CHARACTERS = 2_000_000
+# How far the length of a vector may be from 1; bfloat16 rounds to 1 in 256.
+_LENGTH_ERROR = 1e-2
 
 
 class Embedder:
@@ -169,7 +171,7 @@ class Embedder:
         DeviceError
             The device fails, or its memory does not suffice.
         BundleError
-            The model returned NaN, infinity, or an array of another shape.
+            The model returned NaN, infinity, vectors that are not of unit length, or another shape.
         """
         check_texts(texts)
         limit = self.spec.max_tokens if max_length is None else max_length
@@ -364,7 +366,7 @@ class TokenisedTexts:
             report_part(self._part[0] + self._part[1] * done / sum(self._lengths))
 
     def vectors(self) -> FloatArray:
-        """Return float32 `(texts, dimension)` after `run`; raises BundleError for NaN or infinity.
+        """Return float32 `(texts, dimension)` after `run`; BundleError if one is not of unit length.
 
         The vectors of a text's windows are averaged by token count.
         """
@@ -375,6 +377,12 @@ class TokenisedTexts:
             vectors[rows] = output
         if not np.isfinite(vectors).all():
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
+        lengths = np.linalg.norm(vectors, axis=1)
+        if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
+            raise BundleError(
+                f"{self._embedder._bundle}: {spec.name} returned vectors of length {lengths.min():.3g} to "
+                f"{lengths.max():.3g}, off by {off:.2g}: they must be of length 1"
+            )
         if len(owners) == self.texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,7 @@ from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
 
 T = TypeVar("T")
+Text = TypeVar("Text", str, list[str])
 SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of the special tokens before and after a text."""
 
@@ -53,6 +54,17 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def encoded(encode: Callable[..., T], text: Text) -> T:
+    """Return tokens without special ones; TextError if the tokenizer fails, or panics, at a text."""
+    try:
+        return encode(text, add_special_tokens=False)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        reason = " ".join(str(error).split())
+        raise TextError(f"texts: the tokenizer fails: {reason[:200]}") from None
+
+
 def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
     """Return the special tokens that the tokenizer itself puts before and after a text."""
     text, framed = (tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True))
@@ -84,7 +96,7 @@ class TextTokenizer:
                     "nothing of a text is left to embed"
                 )
         encode = self._tokenizer.encode_batch if spans else self._tokenizer.encode_batch_fast
-        encodings = encode([instruction + text for text in texts], add_special_tokens=False)
+        encodings = encoded(encode, [instruction + text for text in texts])
         skip = self._instruction_tokens(instruction) if self._spec.mask_instruction else 0
         ids: list[list[int]] = []
         owners: list[int] = []
@@ -126,7 +138,7 @@ class TextTokenizer:
 
     def _instruction_tokens(self, instruction: str) -> int:
         """Count the tokens of the instruction alone; in a text its last one may join the first word."""
-        return len(self._tokenizer.encode(instruction, add_special_tokens=False).ids) if instruction else 0
+        return len(encoded(self._tokenizer.encode, instruction).ids) if instruction else 0
 
 
 def _shifted(offsets: list[Span], instruction: int) -> list[Span]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -51,6 +53,10 @@ def long_form(line: str) -> str:
         versions.append(f"ort:{import_onnxruntime().__version__}")
     if any("openvino" in engine for engine in engines):
         versions.append(f"openvino:{version('openvino')}")
+        if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
+            versions.append(f"onednn:{re.sub(r'[^A-Za-z0-9_]', '_', limit)}")
+    if versions:
+        versions.append(f"tokenizers:{version('tokenizers')}")
     simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
     groups = [*simd.get("baseline", ()), *simd.get("found", ())]
     cpu = "/".join([platform.machine().lower(), *groups[-1:]])

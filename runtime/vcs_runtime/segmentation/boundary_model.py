@@ -19,7 +19,7 @@ from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.invariant import ShapeOf, fixed_groups, padded_shape
 from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
-from vcs_runtime.inference.tokenizer import load_tokenizer
+from vcs_runtime.inference.tokenizer import encoded, load_tokenizer
 from vcs_runtime.segmentation.boundaries import (
     FloatArray,
     IntArray,
@@ -110,7 +110,7 @@ class BoundaryModel:
         result = [np.zeros(len(text), np.float32) for text in texts]
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
         # Not `encode_batch_fast`, which leaves out the offsets.
-        encodings = self._tokenizer.encode_batch([texts[row] for row in rows], add_special_tokens=False)
+        encodings = encoded(self._tokenizer.encode_batch, [texts[row] for row in rows])
         as_tokens = _KINDS[self.spec.kind]
         tokens = [as_tokens(texts[row], encoding) for row, encoding in zip(rows, encodings, strict=True)]
         del encodings

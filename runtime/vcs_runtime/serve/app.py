@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,6 +28,8 @@ from vcs_runtime.serve.messages import Refused, read_question
 from vcs_runtime.serve.metrics import Metrics
 from vcs_runtime.serve.openapi import EXAMPLE, docs_page, document
 
+# Bytes of a body that is parsed within a millisecond.
+_LARGE_BODY = 100_000
 Convert = Callable[[Result, Evidence | None], dict[str, Any]]
 
 
@@ -87,7 +90,10 @@ class Service:
 
     async def _answer(self, http: HttpRequest, converter: Callable[[Options], Convert]) -> Response:
         """Read a request, score it with all others that wait, and answer it."""
-        question = read_question(await self._body(http), self._options, self._limits.max_pairs)
+        body = await self._body(http)
+        read = partial(read_question, body, self._options, self._limits.max_pairs)
+        # Elsewhere, so that others are answered meanwhile.
+        question = await asyncio.to_thread(read) if len(body) >= _LARGE_BODY else read()
         if self.engine.held >= self._limits.queue:
             raise Refused(429, f"{self.engine.held} requests are waiting, try again later")
         request = Request(question.pairs, question.options, converter(question.options))

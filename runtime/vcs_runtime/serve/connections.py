@@ -14,12 +14,14 @@ class Connection(H11Protocol):
     """A connection with limits on silence and number.
 
     uvicorn drops a connection that stays silent after an answer. But it waits for ever for the first headers,
-    for headers that come one byte at a time, and for the rest of a body that was refused.
+    for headers that come one byte at a time, for the rest of a body that was refused, and for a client that
+    asks much and reads nothing.
     """
 
     limits = Limits()
     _timer: asyncio.TimerHandle | None = None
     _unsent: float = math.inf
+    _full = False  # more is unsent than the system's buffer takes
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers, or close the connection if there are too many."""
@@ -44,9 +46,22 @@ class Connection(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read, although its request is still being answered."""
+        super().pause_writing()
+        self._full = True
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop waiting for the client to read."""
+        super().resume_writing()
+        self._full = False
+        self._stop()
+        self._watch()
+
     def _watch(self) -> None:
         """Limit the time in which no request is being answered. The application limits that of bodies."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not self.cycle.response_complete and not self._full:
             self._stop()
         elif self._timer is None:
             self._unsent = math.inf

@@ -10,6 +10,7 @@ import msgspec
 
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import PRESETS, Options
+from vcs_runtime.util.reading import unique_keys
 
 _Preset = Literal["default", "paper", "table-lct1"]
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -95,7 +96,8 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
 
 def _parse(body: bytes) -> Any:
     try:
-        return json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
+        text = body.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise Refused(400, f"the body is not UTF-8 (byte {error.start})") from None
     except RecursionError:

@@ -24,12 +24,14 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file that takes the place of `path` when the block ends well, synced to the disk.
 
     Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path` stays as it
-    was. Raises OSError, which names `path`.
+    was. A file that is replaced keeps its permissions. Raises OSError, which names `path`.
     """
     partial = beside(path)
     _sweep(path)
     try:
         with partial.open("xb") as file:
+            if path.is_file():
+                partial.chmod(path.stat().st_mode & 0o777)
             yield file
             flush(file)
         partial.replace(path)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.word_rows import StoredRows, find_word_rows
 from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.tokenizer import load_tokenizer
+from vcs_runtime.inference.tokenizer import encoded, load_tokenizer
 from vcs_runtime.util.lru import LRUCache
 
 FloatArray = npt.NDArray[np.float32]
@@ -62,7 +62,7 @@ class WordVectors:
         return vectors
 
     def _computed(self, form: str) -> FloatArray:
-        encoding = self._tokenizer.encode(_LEAD + form, add_special_tokens=False)
+        encoding = encoded(self._tokenizer.encode, _LEAD + form)
         places = zip(encoding.ids, encoding.offsets, strict=True)
         ids = [token for token, (_, stop) in places if stop > len(_LEAD)]
         if not ids:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import MANIFEST
 
@@ -31,3 +34,16 @@ def relist(bundle: Path) -> None:
         for p in paths
     ]
     edit(bundle, lambda data: data.update(files=files))
+
+
+def scale_vectors(bundle: Path, factor: float) -> None:
+    """Let the embedder of a bundle multiply its vectors."""
+    path = bundle / "embedder/model.onnx"
+    model = onnx.load(path, load_external_data=False)
+    [output] = model.graph.output
+    last = next(node for node in model.graph.node if output.name in node.output)
+    last.output[:] = ["unit" if name == output.name else name for name in last.output]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(factor), "factor"))
+    model.graph.node.append(onnx.helper.make_node("Mul", ["unit", "factor"], [output.name]))
+    path.write_bytes(model.SerializeToString())
+    relist(bundle)
