@@ -23,7 +23,7 @@ from vcs_runtime.serve.limits import Limits
 #: The documented statuses, but 500 and 503: the machine does not fail, and the models are loaded.
 STATUSES = (200, 400, 401, 404, 405, 408, 413)
 PAIR = {"reference": story(1), "generated": story(2)}
-PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
+PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/livez", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
 METHODS = ("POST",) * 8 + ("GET", "PUT", "HEAD", "DELETE", "OPTIONS")
 TEXT = mostly(TEXTS, st.lists(TEXTS, max_size=3), VALUES, times=8)
 OPTIONS = st.dictionaries(
