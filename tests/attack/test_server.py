@@ -28,7 +28,7 @@ PAIR = {"reference": story(1), "generated": story(2)}
 LARGE = json.dumps(
     {"pairs": [{"reference": story(i, 60), "generated": story(500 + i, 60)} for i in range(900)]}
 ).encode()
-PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
+PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/livez", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
 METHODS = ("POST",) * 8 + ("GET", "PUT", "HEAD", "DELETE", "OPTIONS")
 TEXT = mostly(TEXTS, st.lists(TEXTS, max_size=3), VALUES, times=8)
 OPTIONS = st.dictionaries(

@@ -145,6 +145,27 @@ def test_a_missing_file_is_named(copy: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["argparse.py", "wheels/sub/new.whl", "link"])
+@pytest.mark.parametrize("isolated", [["-I"], []])
+def test_a_file_without_a_checksum_is_refused_and_never_run(
+    copy: Path, name: str, isolated: list[str]
+) -> None:
+    """Without -I Python looks for modules in the kit's folder first."""
+    (copy / name).parent.mkdir(exist_ok=True)
+    if name == "link":
+        (copy / name).symlink_to(copy / "story", target_is_directory=True)
+    else:
+        (copy / name).write_text("print('it runs')\nraise SystemExit(0)\n")
+    command = [sys.executable, *isolated, "install.py", "--check"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    expected = f"install: {name} is not listed in SHA256SUMS: delete it, or copy the kit again\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
+def test_a_folder_in_the_kit_is_refused(kit: Path) -> None:
+    assert refusal(kit, kit / "new") == f"{kit / 'new'} is in the kit: name a folder outside it"
+
+
 def test_a_folder_that_cannot_be_created_is_named(kit: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = refusal(kit, tmp_path / "file" / "new")

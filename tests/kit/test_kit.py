@@ -92,6 +92,15 @@ def test_every_file_has_its_checksum(kit: Path) -> None:
     assert pinned.count("\n") == len(list((kit / "wheels").iterdir()))
 
 
+def test_a_kit_has_what_the_containerfile_copies_and_runs(kit: Path) -> None:
+    text = (Path(__file__).parents[2] / "Containerfile").read_text("utf-8")
+    copied = [name for line in re.findall(r"^COPY (kit.*) \S+$", text, re.M) for name in line.split()]
+    assert {"kit", "kit/sbom.cdx.json"} <= set(copied)
+    assert [
+        name for name in [*copied, *re.findall(r"sh /(\S+)", text)] if not (kit.parent / name).exists()
+    ] == []
+
+
 def test_the_maker_is_told_the_checksum_of_the_checksums(made: Finished, kit: Path) -> None:
     assert f"sha256 of SHA256SUMS: {sha256(kit / 'SHA256SUMS')}\n" in made.stderr
 

@@ -103,6 +103,19 @@ def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: 
     assert "first, judged pairs" in page.inner_text("#systems tbody tr:nth-child(2)")
 
 
+def test_the_zeros_of_all_systems_have_their_reasons_and_a_shared_signature_stands_once(
+    tmp_path: Path,
+) -> None:
+    systems = systems_of(tmp_path / "r.html", "first", "second")
+    [one, _], [both, _] = systems.summaries[0].counts.sentences(), systems.counts.sentences()
+    assert both == re.sub(r"\d+(?=,| of| pairs)", lambda count: str(2 * int(count[0])), one)
+    for settings, shown in (("drawn", ["all 2"]), ("other", ["first", "second"])):
+        systems.summaries[1].signature = f"vcs|def:1.0.0|{settings}"
+        every = texts(*drawn_pages(overview_document(systems, "many")))
+        rows = every.rpartition("scored as\n")[2].splitlines()
+        assert [row for row in rows if row in ("all 2", "first", "second")] == shown
+
+
 def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
     systems_of(tmp_path / "r.html", "one")
     page = visit(tmp_path / "r.html")
@@ -151,7 +164,7 @@ def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_
         points = systems.to_index("t")["points"]
         assert len(points) == count
         for point, name in zip(
-            points, ("another film, CLIP-CC (100)", "a second human author (468)"), strict=False
+            points, ("another film, CLIP-CC (100)", "retold by another language model (468)"), strict=False
         ):
             row = next(line for line in guide.splitlines() if line.startswith(f"| {name}")).split(" | ")
             means = dict(

@@ -383,7 +383,7 @@ def test_a_token_is_asked_for_where_texts_are(serve: Serve) -> None:
             assert refused.status == 401
             assert refused.headers["www-authenticate"] == "Bearer"
             assert "Authorization" in refused.error
-    for path in ("/health", "/docs", "/openapi.json"):
+    for path in ("/health", "/livez", "/readyz", "/docs", "/openapi.json"):
         assert server.ask(path).status == 200
     headers = {"Authorization": f"bearer {TOKEN.decode()}"}
     assert server.ask("/score", PAIR, headers=headers).status == 200

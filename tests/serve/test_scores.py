@@ -138,11 +138,15 @@ def test_health_while_loading_and_when_ready(
 ) -> None:
     gate = Gate(monkeypatch)  # holds the pair that is scored before the server calls itself ready
     server = serve(wait=False)
-    loading = server.ask("/health")
-    assert (loading.status, loading.json["status"]) == (503, "loading")
+    for path in ("/readyz", "/health"):
+        loading = server.ask(path)
+        assert (loading.status, loading.json["status"]) == (503, "loading")
+    # A process that loads must not be restarted: it is alive, and not ready.
+    assert (server.ask("/livez").status, server.ask("/livez").json["status"]) == (200, "alive")
     gate.open.set()
     assert server.ready.wait(60)
     ready = server.ask("/health")
+    assert (ready.json, 200) == (server.ask("/readyz").json, server.ask("/livez").status)
     assert ready.status == 200
     assert ready.json["status"] == "ready"
     assert ready.json["signature"] == scorer.signature

@@ -84,9 +84,12 @@ def overview_document(systems: Systems, title: str) -> Document:
     )
     if systems.failed:
         body.append(_failed(systems))
-    signatures = dict(zip(systems.names, (summary.signature for summary in systems.summaries), strict=True))
-    rows = [row for name, signature in signatures.items()
-            for row in signature_rows(shorten(name, 0.22 * WIDTH), signature)]  # fmt: skip
+    named = [
+        (shorten(n, 0.22 * WIDTH), s.signature) for n, s in zip(systems.names, systems.summaries, strict=True)
+    ]
+    if several and len({signature for _, signature in named}) == 1:
+        named = [(f"all {len(named)}", named[0][1])]
+    rows = [row for name, signature in named for row in signature_rows(name, signature)]
     body.append(Table("Signatures", "How the scores came about.", ("system", "scored as"), (0.0, 0.24), rows))
     return compose(title, front, body)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -156,10 +155,10 @@ class Systems:
     @property
     def counts(self) -> flags.FlagCounts:
         """The zeros, and the pairs that could not be judged, of all systems together."""
-        parts = [summary.counts for summary in self.summaries]
-        flagged = sum((part.flags for part in parts), Counter[str]())
-        zeros, not_judged = (sum(getattr(part, name) for part in parts) for name in ("zeros", "not_judged"))
-        return flags.FlagCounts(self.scored, zeros, not_judged, flagged)
+        total = flags.FlagCounts()
+        for summary in self.summaries:
+            total += summary.counts
+        return total
 
     @property
     def about_segmenters(self) -> list[str]:

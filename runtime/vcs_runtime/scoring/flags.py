@@ -56,7 +56,7 @@ _MEASURED: Final = (
 #: Means of the default model to compare with: docs/guide/reading-scores.md has their origin.
 POINTS: Final = {
     "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
-    "another author's text": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830},
+    "a language model's retelling": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830},
 }
 
 
@@ -70,10 +70,10 @@ def reference_points(signature: str) -> str:
     """Return a sentence with the margins of `POINTS`; "" unless they were measured with these settings."""
     if not (points := points_for([signature])):
         return ""
-    film, author = (f"{points[name]['margin']:.3f}" for name in points)
+    film, retold = (f"{points[name]['margin']:.3f}" for name in points)
     return (
-        f"For comparison: the mean margin of texts about another film is {film}, of another author's text "
-        f"about the same scene {author}."
+        f"For comparison: the mean margin of texts about another film is {film}, of language models' retellings "
+        f"of the same scene {retold}."
     )
 
 

@@ -62,7 +62,9 @@ class Service:
             routes=[
                 Route("/score", self._score, methods=["POST"]),
                 Route("/explain", self._explain, methods=["POST"]),
-                Route("/health", self._health),
+                Route("/livez", self._alive),
+                Route("/readyz", self._ready),
+                Route("/health", self._ready),
                 Route("/metrics", self._show_metrics),
                 Route("/openapi.json", self._openapi),
                 Route("/docs", self._docs),
@@ -144,7 +146,10 @@ class Service:
             raise Refused(400, "the client has gone")
         raise Refused(503, f"not scored within {self._limits.timeout_s:g} s")
 
-    async def _health(self, request: HttpRequest) -> Response:
+    async def _alive(self, request: HttpRequest) -> Response:
+        return answer(200, {"status": "alive", "version": __version__})
+
+    async def _ready(self, request: HttpRequest) -> Response:
         scorer = self.engine.scorer
         if scorer is None or not self.ready.done():
             return answer(503, {"status": "loading", "version": __version__})

@@ -17,7 +17,7 @@ from vcs_runtime.util.printable import printable
 
 #: Paths that ask for scores, and paths that need no token: none of them tells what others sent.
 SCORING = ("/score", "/explain")
-OPEN = ("/", "/docs", "/health", "/openapi.json")
+OPEN = ("/", "/docs", "/health", "/livez", "/openapi.json", "/readyz")
 _KNOWN = (*SCORING, *OPEN, "/metrics")
 
 

@@ -49,7 +49,9 @@ _REFUSALS = {
 ENDPOINTS: Final = (
     ("/score", "post", "Score one pair, or several under pairs."),
     ("/explain", "post", "Verdicts for every chunk, and what each part of the score cost."),
-    ("/health", "get", "ready with signature and device, or loading with status 503."),
+    ("/livez", "get", "alive, also while models are loading."),
+    ("/readyz", "get", "ready with signature and device, or loading with status 503."),
+    ("/health", "get", "The same as /readyz."),
     ("/metrics", "get", "Counters in the text format of Prometheus."),
     ("/openapi.json", "get", "This description for programs."),
     ("/docs", "get", "This description for people."),

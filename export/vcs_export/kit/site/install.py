@@ -1,19 +1,24 @@
-"""Install this kit without a network: `python install.py FOLDER`; `python install.py --check` only checks it.
+"""Install this kit without a network: `python -I install.py FOLDER`; with `--check` it only checks the kit.
 
 The kit carries this program. It needs nothing but Python. In old Pythons, from 3.6 on, it runs far enough to
 say which version it needs.
 """
 
+import os  # Python has imported both itself, so that no file of the kit takes their place
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Nothing may be imported from this folder before its files are checked: without -I it comes first.
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+
+# ruff: noqa: E402
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import subprocess
-import sys
 from typing import Any, Dict, List, NoReturn, Optional  # noqa: UP035
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SUMS = "SHA256SUMS"
 Kit = Dict[str, Any]  # noqa: UP006
 # What would lead out of the installation.
@@ -69,11 +74,15 @@ def check_python(kit: Kit) -> None:
 
 
 def check_files() -> None:
-    """Compare every file with its checksum."""
+    """Compare every file with its checksum, and refuse files that have none."""
     try:
         with open(os.path.join(HERE, SUMS), "rb") as file:
             content = file.read()
         lines = [line.split("  ", 1) for line in content.decode().splitlines()]
+        listed = {name for _, name in lines}
+        for name in files_here():
+            if name not in listed and name != SUMS:
+                raise Refused(f"{name} is not listed in {SUMS}: delete it, or copy the kit again")
         for digest, name in lines:
             if digest != sha256(os.path.join(HERE, *name.split("/"))):
                 copy_again(f"{name} is damaged, as its sha256 is not the one in {SUMS}")
@@ -84,6 +93,21 @@ def check_files() -> None:
     print(f"{len(lines)} files are whole; the sha256 of {SUMS} is")
     print(f"  {hashlib.sha256(content).hexdigest()}")
     print("  Compare it with the one that whoever made the kit gave you.")
+
+
+def files_here() -> "List[str]":  # noqa: UP006
+    """Return the files and links below this folder, with slashes."""
+    found = []
+    for folder, folders, files in os.walk(HERE, onerror=_raise):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found += [
+            os.path.relpath(os.path.join(folder, name), HERE).replace(os.sep, "/") for name in files + links
+        ]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def sha256(path: str) -> str:
@@ -120,6 +144,8 @@ def install(kit: Kit, folder: str) -> int:
     """Install into a new folder, which is removed again if that fails; then try the installation out."""
     if os.path.lexists(folder):
         raise Refused(f"{folder} exists already: name a folder to create")
+    if os.path.join(folder, "").startswith(os.path.join(HERE, "")):
+        raise Refused(f"{folder} is in the kit: name a folder outside it")
     try:
         os.makedirs(folder)
     except OSError as error:
