@@ -6,20 +6,19 @@ import json
 from pathlib import Path
 
 import click
-import rich.table
 
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, SectionedCommand, csv_safe, max_read_mb, usage_errors
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.comparing import tables
 from vcs_runtime.comparing.compare import compare as compare_files
 from vcs_runtime.comparing.systems import CORRECTIONS, Comparison
 from vcs_runtime.comparing.tables import csv_text, grids, notes
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
-from vcs_runtime.util.printable import printable
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
+_MORE = "with --format json"
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
                           help="How p-values are corrected for the number of tests.")  # fmt: skip
@@ -97,20 +96,15 @@ def _print(comparison: Comparison) -> None:
     out = console()
     for score in comparison.scores:  # one below the other: side by side they would be too wide
         for grid in grids(comparison, [score], digits=3):
-            view = rich.table.Table(*grid.flat(), box=None, pad_edge=False)
-            for row in grid.rows:
-                view.add_row(*map(str, row))
-            out.print(view, "")
+            drop = sorted(range(1, len(grid.headings)), key=lambda i: (bool(grid.headings[i].group), -i))
+            print_table(grid.flat(), [[*map(str, row)] for row in grid.rows], drop=drop, more=_MORE)
+            out.print()
     for sentence in notes(comparison):
-        out.print(sentence)
+        prose(out, sentence)
     if comparison.moved:
         out.print()
         a, b = sorted((own.name for own in comparison.systems), key=lambda name: name != comparison.baseline)
-        table = rich.table.Table(
-            "moved most", printable(a), printable(b), "difference", box=None, pad_edge=False
-        )
-        for name, first, second in comparison.moved:
-            table.add_row(printable(name), f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}")
-        out.print(table)
+        rows = [[id_, f"{x:.4f}", f"{y:.4f}", f"{y - x:+.4f}"] for id_, x, y in comparison.moved]
+        print_table(("moved most", a, b, "difference"), rows, more=_MORE)
     for line in tables.signatures(comparison):
         out.print(line, soft_wrap=True)

@@ -29,6 +29,7 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     note: str = ""
+    drop: tuple[str, ...] = ()  # columns that a narrow terminal leaves out first; then others, from the right
 
     def records(self) -> list[dict[str, Cell]]:
         """Return the rows as JSON objects; NaN and infinity become null."""
