@@ -58,9 +58,9 @@ def print_table(
 ) -> None:  # fmt: skip
     """Print a table whose names and numbers are never cut or broken: columns are left out until it fits.
 
-    They are left out in the order of `drop`, by default from the right, and a line below names them; `more` says
-    where they are ("with --json"). Only headings and the cells of the column `prose_at` break, between words.
-    No more than `most` columns are printed, however wide the terminal is.
+    They are left out in the order of `drop`, by default from the right, and a line below names them; `more`
+    says where they are ("with --json"). Only headings and the cells of the column `prose_at` break, between
+    words. No more than `most` columns are printed, however wide the terminal is.
     """
     out = console()
     room = out.width if _limited(out) else sys.maxsize
@@ -71,7 +71,7 @@ def print_table(
             break
         left_out.append(columns.pop(i)[0])
     widths = _widths(columns, prose_at, room)
-    shifted = [all(map(_NUMBERS.fullmatch, cells[1:])) for cells in columns.values()]
+    shifted = [i > 0 and all(map(_NUMBERS.fullmatch, own[1:])) for i, own in columns.items()]
     for number in range(1 + len(rows)):
         cells = [
             [line.plain.rstrip() for line in Text(own[number]).wrap(out, widths[i])]
