@@ -21,7 +21,8 @@ from vcs_runtime.scoring.flags import scores_to_report, what_to_report
 def compare(
     files: Sequence[Path], *, names: Sequence[str] = (), baseline: str | None = None,
     scores: Sequence[str] = (), correction: str = "holm", family: str = "score",
-    all_pairs: bool = False, moved: int = 10, force: bool = False, resamples: int | None = None, seed: int = SEED,
+    all_pairs: bool = False, moved: int = 10, force: bool = False, resamples: int | None = None,
+    seed: int = SEED,
 ) -> Comparison:  # fmt: skip
     """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
 

@@ -30,7 +30,7 @@ class Heading(NamedTuple):
 Row = Sequence[str | Number]
 
 
-def table(
+def latex_table(
     headings: Sequence[Heading], rows: Iterable[Row], *, caption: str, label: str,
     comments: Sequence[str] = (), wide: bool = False,
 ) -> str:  # fmt: skip

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from vcs_runtime.comparing import latex as latex_writer
-from vcs_runtime.comparing.latex import Heading, Number
+from vcs_runtime.comparing.latex import Heading, Number, Row, latex_table
 from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest, System
 from vcs_runtime.scoring.flags import beside_points, reference_points
 from vcs_runtime.scoring.score_table import LABELS, SMALLER_IS_BETTER
@@ -206,7 +205,7 @@ def latex(comparison: Comparison) -> str:
     """Return a comparison as a LaTeX table, one column a score; if all pairs were tested, a second one."""
     c, label = comparison, "-".join(comparison.scores)
     best = {score: max(c.systems, key=lambda own: _better(own, score)).name for score in c.scores}
-    rows: list[latex_writer.Row] = []
+    rows: list[Row] = []
     for own in c.ranked:
         means = []
         for score in c.scores:
@@ -227,7 +226,7 @@ def latex(comparison: Comparison) -> str:
         f"{printable(c.baseline)} is significant {stars}. {_short(c)}"
     )
     comments = [*notes(c), *signatures(c)]
-    text = latex_writer.table(
+    text = latex_table(
         [Heading("", text) for text in texts], rows, caption=caption, label=label, comments=comments
     )
     if not c.all_pairs:
@@ -235,7 +234,7 @@ def latex(comparison: Comparison) -> str:
     grid = _pairs(c, c.scores, 3)
     groups = grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
     caption = f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
-    return f"{text}\n{latex_writer.table(groups, grid.rows, caption=caption, label=f'{label}-pairs')}"
+    return f"{text}\n{latex_table(groups, grid.rows, caption=caption, label=f'{label}-pairs')}"
 
 
 def _better(own: System, score: str) -> float:

@@ -83,9 +83,8 @@ def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[s
     """Say which systems lie, by their means, below or above all of `POINTS`; "" if none does or none fits."""
     points = [(own[score], name) for name, own in points_for(signatures).items() if score in own]
     sentences = []
-    for (point, name), where, sign in zip(
-        [min(points), max(points)] if points else [], ("below", "above"), (-1, 1), strict=False
-    ):
+    ends = [(*min(points), "below", -1), (*max(points), "above", 1)] if points else []
+    for point, name, where, sign in ends:
         systems = [system for system, mean in means.items() if sign * (mean - point) > 0]
         verb = "lie" if systems[1:] else "lies"
         sentences += [f"{enumerated(systems)} {verb} {where} {name} ({score} {point:.3f})."] * bool(systems)
