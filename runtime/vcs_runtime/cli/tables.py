@@ -65,11 +65,10 @@ def print_table(
     out = console()
     room = out.width if _limited(out) else sys.maxsize
     columns = {i: [printable(row[i]) for row in (headings, *rows)] for i in range(len(headings))}
-    left_out = []
     for i in range(len(headings) - 1, 0, -1) if drop is None else drop:
         if len(columns) <= most and _used(_widths(columns, prose_at, room)) <= room:
             break
-        left_out.append(columns.pop(i)[0])
+        del columns[i]
     widths = _widths(columns, prose_at, room)
     shifted = [i > 0 and all(map(_NUMBERS.fullmatch, own[1:])) for i, own in columns.items()]
     for number in range(1 + len(rows)):
@@ -85,9 +84,9 @@ def print_table(
                 parts.append(space + part if right else part + space)
             shown = (" " * _GAP).join(parts).rstrip()
             out.print(shown, style=None if number else "bold", soft_wrap=True)
-    if left_out:
+    if left_out := [printable(heading) for i, heading in enumerate(headings) if i not in columns]:
         where = ["in a wider terminal"] * (len(columns) < most) + [more] * bool(more)
-        prose(out, f"Left out here: {', '.join(left_out[::-1])}. See them {' or '.join(where)}.")
+        prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(where)}.")
 
 
 def _used(widths: Mapping[int, int]) -> int:
