@@ -153,7 +153,7 @@ def run(
 
 def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequence[str]) -> str:
     """Return the correlations as the papers' Table 2: a row a metric, the best of each column in bold."""
-    at = {"Kendall tau-b": 3, "Spearman rho": 3 + 3 + len(raters)}
+    at = {"\u03c4": 3, "\u03c1": 3 + 3 + len(raters)}
     counts = list(dict.fromkeys(str(row[1]) for row in rows))
     columns = [(count, name) for count in counts for name in at]
     values: dict[str, dict[tuple[str, str], float]] = {}
@@ -172,5 +172,8 @@ def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequ
         for name, own in values.items()
     ]
     headings = [Heading("", "metric"), *(Heading(_GROUPS.get(count, count), name) for count, name in columns)]
-    caption = "Correlation with human ratings, the mean over raters, times 100. The best one is bold."
+    caption = (
+        "Kendall's τ-b and Spearman's ρ with human ratings, the mean over raters, times 100. "
+        "The best one is bold."
+    )
     return latex_table(headings, lines, caption=caption, label="correlation", comments=[metrics.signature])

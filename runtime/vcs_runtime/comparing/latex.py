@@ -28,6 +28,7 @@ class Heading(NamedTuple):
 
 
 Row = Sequence[str | Number]
+_MANY: Final = 10  # columns
 
 
 def latex_table(
@@ -36,22 +37,27 @@ def latex_table(
 ) -> str:  # fmt: skip
     r"""Return a table; texts are escaped, and columns without numbers are aligned at their left.
 
-    A `wide` one spans both columns of a page, with small letters and upright headings (package graphicx).
+    A `wide` one spans both columns of a page, in letters that fit it; headings of many columns stand upright.
+    Both need the package graphicx.
     """
-    rows = [*rows]
+    rows, many = [*rows], len(headings) > _MANY
     at_left = [all(isinstance(row[i], str) for row in rows) for i in range(len(headings))]
     lines = [*(f"% {line}" for line in comments), rf"\begin{{table{'*' * wide}}}", r"\centering"]
-    lines += [r"\scriptsize\setlength{\tabcolsep}{2pt}", r"\resizebox{\textwidth}{!}{%"] * wide
+    lines += [
+        rf"\small\setlength{{\tabcolsep}}{{{2 if many else 4}pt}}",
+        *[r"\resizebox{\textwidth}{!}{%"] * wide,
+    ]
     lines += [rf"\begin{{tabular}}{{{''.join('l' if left else 'r' for left in at_left)}}}", r"\toprule"]
     if any(heading.group for heading in headings):
         lines += _groups(headings)
     upright = [
-        rf"\rotatebox{{90}}{{{escape(heading.text)}}}" if wide and not left else escape(heading.text)
+        rf"\rotatebox{{90}}{{{escape(heading.text)}}}" if many and not left else escape(heading.text)
         for heading, left in zip(headings, at_left, strict=True)
     ]
     lines += [rf"{' & '.join(upright)} \\", r"\midrule"]
     lines += [rf"{' & '.join(map(_cell, row))} \\" for row in rows]
-    lines += [r"\bottomrule", r"\end{tabular}" + "}" * wide, rf"\caption{{{escape(caption)}}}"]
+    said = escape(caption).replace(r"\textbar{}", r"\textbar{}\allowbreak{}")  # long signatures
+    lines += [r"\bottomrule", r"\end{tabular}" + "}" * wide, rf"\caption{{{said}}}"]
     return "\n".join([*lines, rf"\label{{tab:{label}}}", rf"\end{{table{'*' * wide}}}"]) + "\n"
 
 
@@ -78,6 +84,7 @@ def _cell(cell: str | Number) -> str:
 _ESCAPED: Final = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "\u2193": r"$\downarrow$",
+    "\u03c4": r"$\tau$", "\u03c1": r"$\rho$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }  # fmt: skip
 

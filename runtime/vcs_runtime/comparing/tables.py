@@ -234,7 +234,9 @@ def latex(comparison: Comparison) -> str:
     grid = _pairs(c, c.scores, 3)
     groups = grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
     caption = f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
-    return f"{text}\n{latex_table(groups, grid.rows, caption=caption, label=f'{label}-pairs')}"
+    wide = len(c.scores) > 1
+    tests = latex_table(groups, grid.rows, caption=caption, label=f"{label}-pairs", wide=wide)
+    return f"{text}\n{tests}"
 
 
 def _better(own: System, score: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.util.printable import enumerated
 
 ORDER_UNDEFINED: Final = "order_undefined"
@@ -87,7 +88,9 @@ def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[s
     for point, name, where, sign in ends:
         systems = [system for system, mean in means.items() if sign * (mean - point) > 0]
         verb = "lie" if systems[1:] else "lies"
-        sentences += [f"{enumerated(systems)} {verb} {where} {name} ({score} {point:.3f})."] * bool(systems)
+        sentences += [f"{enumerated(systems)} {verb} {where} {name} ({LABELS[score]} {point:.3f})."] * bool(
+            systems
+        )
     return " ".join(sentences)
 
 
