@@ -257,6 +257,7 @@ def short_signature(signature: str) -> str:
 def tables(comparison: Comparison) -> list[Table]:
     """Return a comparison with all digits: a row a system; then a row a test, if all pairs were tested."""
     c, note = comparison, " ".join(notes(comparison))
+    correction = c.correction + " (all scores)" * (c.correction == "holm" and c.family == "all")
     columns = ["system", "failed", "missing", "zeros"]
     for score in c.scores:
         prefix = f"{score} " if len(c.scores) > 1 else ""
@@ -267,10 +268,10 @@ def tables(comparison: Comparison) -> list[Table]:
         for score in c.scores:
             test = c.test_of(own.name, score)
             row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
-        rows.append((*row, c.correction))
+        rows.append((*row, correction))
     lists = [Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)]
     if c.all_pairs:
-        rows = [(t.score, t.system, t.baseline, *test_cells(t), c.correction) for t in c.tests]
+        rows = [(t.score, t.system, t.baseline, *test_cells(t), correction) for t in c.tests]
         heads = ("score", "system", "against", *_COLUMNS, "correction")
         lists.append(Table("tests", "All pairs of systems", heads, rows, note))
     return lists
