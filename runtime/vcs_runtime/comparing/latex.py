@@ -43,11 +43,12 @@ def latex_table(
     rows, many = [*rows], len(headings) > _MANY
     at_left = [all(isinstance(row[i], str) for row in rows) for i in range(len(headings))]
     lines = [*(f"% {line}" for line in comments), rf"\begin{{table{'*' * wide}}}", r"\centering"]
+    lines.append(rf"\small\setlength{{\tabcolsep}}{{{2 if many else 4}pt}}")
+    fitted = r"\resizebox{\textwidth}{!}{" * wide
     lines += [
-        rf"\small\setlength{{\tabcolsep}}{{{2 if many else 4}pt}}",
-        *[r"\resizebox{\textwidth}{!}{%"] * wide,
+        rf"{fitted}\begin{{tabular}}{{{''.join('l' if left else 'r' for left in at_left)}}}",
+        r"\toprule",
     ]
-    lines += [rf"\begin{{tabular}}{{{''.join('l' if left else 'r' for left in at_left)}}}", r"\toprule"]
     if any(heading.group for heading in headings):
         lines += _groups(headings)
     upright = [
