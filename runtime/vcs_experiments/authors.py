@@ -8,8 +8,9 @@ from itertools import permutations
 from vcs_experiments.agreement import agreement
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
-from vcs_experiments.results import Results, means_table
+from vcs_experiments.results import Results, means_latex, means_table
 from vcs_experiments.running import Output, run_jobs
+from vcs_runtime.comparing.latex import Heading
 from vcs_runtime.comparing.tables import Cell, Table
 
 # The papers say of VCS alone that all of its means are above this.
@@ -37,10 +38,15 @@ def run(
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
     title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
     means = means_table("authors", title, groups, ("authors",), metrics)
+    keys = [Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows]
+    caption = (
+        "Scores of pairs of authors who described the same scenes; the first one's text is the reference."
+    )
+    latex = {"authors": means_latex(means, keys, metrics, caption)} if means.rows else {}
     tables = [means, _consistency(means, metrics)]
     if published:
         tables += agreement(both, scores, published, metrics, "authors")
-    return Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables)
+    return Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables, latex=latex)
 
 
 def _consistency(means: Table, metrics: Metrics) -> Table:

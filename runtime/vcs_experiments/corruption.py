@@ -11,9 +11,12 @@ from vcs_experiments.agreement import agreement
 from vcs_experiments.datasets.texts import TABLE_1_INVALID, Case, Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.plots import plot_all
-from vcs_experiments.results import Results, means_table
+from vcs_experiments.results import Results, means_latex, means_table
 from vcs_experiments.running import Output, run_jobs
+from vcs_runtime.comparing.latex import Heading
 from vcs_runtime.comparing.tables import Cell, Table
+
+_GROUPS = {"valid": "Valid test cases", "invalid": "Invalid test cases", "not said": "Other test cases"}
 
 
 def run(
@@ -39,6 +42,10 @@ def run(
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
     results.tables += tables(scored, scores, published, metrics, threshold)
+    if results.tables and (cases_table := results.tables[0]).name == "cases":
+        keys = [Heading(_GROUPS[str(valid)], str(name)) for name, valid, *_ in cases_table.rows]
+        caption = "Rewrites that tell the same story, and corruptions of it."
+        results.latex["cases"] = means_latex(cases_table, keys, metrics, caption)
     if plots:
         plot_all(scored, scores, published, plots, out.folder)
     return results

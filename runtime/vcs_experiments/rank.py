@@ -208,7 +208,8 @@ def _ranking(
         f"below, with the p-values of a paired bootstrap and a permutation test, {corrected}. "
         "`zeros` counts the texts whose first VCS is 0."
     )
-    return Table("ranking", f"Models by {by}; p-values {corrected}", columns, rows, note)
+    return Table("ranking", f"Models by {by}; p-values {corrected}", columns, rows, note,
+                 ("to the next low", "to the next high", "p bootstrap"))  # fmt: skip
 
 
 def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, Values]]) -> Table:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from vcs_experiments.metrics.scoring import Metrics, ScoresById
+from vcs_runtime.comparing.latex import Heading, Number, latex_table
 from vcs_runtime.comparing.tables import Cell, Table, cell_text, write_csv
 from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
+from vcs_runtime.util.printable import enumerated
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Results:
     problems: Sequence[str] = ()  # what was left out
     notes: Sequence[str] = ()  # paragraphs before the tables
     tables: list[Table] = field(default_factory=list)
+    latex: dict[str, str] = field(default_factory=dict)  # tables as papers print them, by name
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder."""
@@ -47,6 +50,8 @@ class Results:
         write_whole(folder / "results.json", json.dumps(value, indent=1, ensure_ascii=False) + "\n")
         for table in self.tables:
             write_csv(folder / f"{table.name}.csv", table.columns, table.rows)
+        for name, text in self.latex.items():
+            write_whole(folder / f"{name}.tex", text)
         write_whole(folder / "results.md", self.markdown())
 
     def markdown(self) -> str:
@@ -69,7 +74,11 @@ class Results:
 
 def check_output(folder: Path, *sources: Path | None) -> None:
     """Raise InputError if one of the files that are read would be replaced by results in a folder."""
-    own = (*folder.glob("*.csv"), *(folder / name for name in ("pairs.jsonl", "results.json", "results.md")))
+    own = (
+        *folder.glob("*.csv"),
+        *folder.glob("*.tex"),
+        *(folder / name for name in ("pairs.jsonl", "results.json", "results.md")),
+    )
     for path in own:
         refuse_input_as_output(path, *filter(None, sources))
 
@@ -98,3 +107,26 @@ def means_table(
             row += [float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0]
         rows.append(tuple(row))
     return Table(name, title, tuple(columns), rows, note)
+
+
+def means_latex(means: Table, keys: Sequence[Heading], metrics: Metrics, caption: str) -> str:
+    """Return a table of means as papers print it: its rows as columns, the deviation below the mean."""
+    rows: list[list[str | Number]] = []
+    for metric in metrics.columns:
+        at, factor = means.columns.index(metric), scale(metric, metrics)
+        for place, label, sign in ((at, metric, ""), (at + 1, "", "\u00b1")):
+            numbers = [f"{factor * float(row[place] or 0):.1f}" for row in means.rows]
+            rows.append([label, *(Number("", "", sign + each) if sign else Number(each) for each in numbers)])
+    caption = f"{caption} Above, the mean; below, the standard deviation; {times_100(metrics)}."
+    return latex_table([Heading("", "metric"), *keys], rows, caption=caption, label=means.name,
+                 comments=[metrics.signature], wide=True)  # fmt: skip
+
+
+def scale(metric: str, metrics: Metrics) -> float:
+    """Return by what a score is multiplied in papers; scores computed elsewhere stay as they are."""
+    return 1 if metric in metrics.foreign else 100
+
+
+def times_100(metrics: Metrics) -> str:
+    """Say which scores are multiplied by 100."""
+    return "times 100" + (f", but {enumerated([*metrics.foreign])}" if metrics.foreign else "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, Scored
 from vcs_experiments.results import write_pairs
-from vcs_runtime.errors import TextError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
@@ -37,12 +37,17 @@ def run_jobs(
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`, with ids under `keys`."""
     scores: dict[str, dict[str, float]] = {}
+    for column, own in metrics.foreign.items():
+        if lacking := [job.id for job in jobs if job.id not in own.numbers]:
+            few = f"{len(lacking)} of {len(jobs)} texts lack one"
+            raise InputError(f"{own.path}: no {column} of {lacking[0]} ({few})")
 
     def collect(job: Job, record: Record, resumed: bool) -> None:
         if "error" in record:
             problems.add(f"{job.id}: {record['error']}: not scored")
         else:
-            scores[job.id] = {name: record[name] for name in metrics.columns}
+            theirs = {name: own.numbers[job.id] for name, own in metrics.foreign.items()}
+            scores[job.id] = {name: record[name] for name in metrics.columns if name not in theirs} | theirs
 
     def check(place: str, job: Job, record: Record) -> None:
         # First the texts: where they are others, the signature has another idf too, and says less.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from vcs_experiments.metrics.scoring import Job, KnownMetrics, Metrics, column
 from vcs_experiments.results import Results
 from vcs_experiments.running import Output, run_jobs
 from vcs_numba import Params
+from vcs_runtime.comparing.latex import Heading, Number, latex_table
 from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED
@@ -27,6 +29,8 @@ from vcs_runtime.scoring.scorer import Scorer
 _TOLERANT = {"VCS": "vcs", "margin": "margin", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
 _FIXED = {"GAS": "gas", "LAS": "las"}
 REFERENCES = (1, 9)
+_OWN = re.compile(r" [0-9]+ref$")
+_GROUPS = {"1ref": "1 reference", "9ref": "9 references", "": "as given"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ def run(
     rows: list[tuple[Cell, ...]] = []
     for heading in metrics.columns if scores_by_id else ():
         scores = np.array([own[heading] for own in scores_by_id.values()])
-        name, _, count = heading.rpartition(" ")
+        name, _, count = heading.rpartition(" ") if _OWN.search(heading) else (heading, "", "")
         row: list[Cell] = [name, count, len(scores)]
         for measure in (statistics.kendall, statistics.spearman):
             value = statistics.rated(measure, scores, ratings, groups, resamples=resamples, seed=seed)
@@ -143,4 +147,33 @@ def run(
     table = Table("correlation", "Correlation with human ratings", tuple(columns), rows, note)
     counts = {"candidates": len(jobs), "scored": len(scores_by_id), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
-    return Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table])
+    return Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table],
+                   latex={"correlation": _latex(rows, metrics, raters)} if rows else {})  # fmt: skip
+
+
+def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequence[str]) -> str:
+    """Return the correlations as the papers' Table 2: a row a metric, the best of each column in bold."""
+    at = {"\u03c4": 3, "\u03c1": 3 + 3 + len(raters)}
+    counts = list(dict.fromkeys(str(row[1]) for row in rows))
+    columns = [(count, name) for count in counts for name in at]
+    values: dict[str, dict[tuple[str, str], float]] = {}
+    for row in rows:
+        own = {(str(row[1]), name): 100 * float(row[place] or 0) for name, place in at.items()}
+        # Scores that are all equal have no correlation.
+        values.setdefault(str(row[0]), {}).update(
+            (key, value) for key, value in own.items() if value == value
+        )
+    best = {key: max((own[key] for own in values.values() if key in own), default=0.0) for key in columns}
+    lines = [
+        [
+            name,
+            *(Number(f"{own[key]:.1f}", bold=own[key] == best[key]) if key in own else "" for key in columns),
+        ]
+        for name, own in values.items()
+    ]
+    headings = [Heading("", "metric"), *(Heading(_GROUPS.get(count, count), name) for count, name in columns)]
+    caption = (
+        "Kendall's τ-b and Spearman's ρ with human ratings, the mean over raters, times 100. "
+        "The best one is bold."
+    )
+    return latex_table(headings, lines, caption=caption, label="correlation", comments=[metrics.signature])

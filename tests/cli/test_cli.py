@@ -380,7 +380,7 @@ def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)
     done = vcs("demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path))
     assert (done.code, done.stderr) == (0, "")
-    assert "the reference itself  1.000" in done.stdout
+    assert "the reference itself   1.000" in done.stdout
     for columns in (80, 60):
         narrow = vcs("demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path), COLUMNS=str(columns)).stdout
         assert max(map(len, narrow.splitlines()[:-1])) <= columns

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ from click.testing import CliRunner, Result
 
 from support.stories import write_pairs
 from vcs_runtime.cli import cli
+from vcs_runtime.comparing.systems import FAMILIES
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import mean_interval
+from vcs_runtime.report.systems import figures_of
+from vcs_runtime.scoring.score_table import NAMES
 
 
 def run(*arguments: object) -> Result:
@@ -305,6 +310,60 @@ def test_several_scores_are_columns_each_with_a_family_of_its_own(five: list[Pat
     assert heads == ["VCS", "LAS"]  # for people one below the other
 
 
+def test_a_family_of_all_scores_has_the_stars_that_the_report_has(five: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(five):
+        draw = np.random.default_rng(40 + number)
+        rows = [{"id": i, "signature": "vcs|one", "n_ref": 3, "n_gen": 3,
+                 **{name: min(0.9, 0.5 + draw.normal(0, 0.1) + number * 0.014) for name in NAMES}}
+                for i in range(40)]  # fmt: skip
+        write_pairs(path, rows)
+    scores = figures_of()
+    chosen = [part for score in scores for part in ("--score", score)]
+    stars = {}
+    for family in FAMILIES:
+        done = run(*five, *chosen, "--family", family, "--format", "json")
+        tests = json.loads(done.stdout)["comparisons"]
+        for kind in ("p_bootstrap", "p_permutation"):
+            size = 4 if family == "score" else len(tests)
+            raw = [test[kind] for test in tests]
+            expected = [p for k in range(0, len(raw), size) for p in holm_by_hand(raw[k : k + size])]
+            assert [test[f"{kind}_corrected"] for test in tests] == pytest.approx(expected)
+        done = CliRunner().invoke(
+            cli, ["report", *map(str, five), "--family", family, "-o", str(tmp_path / "r.html")]
+        )
+        assert done.exit_code == 0, done.output
+        [packed] = re.findall('id="index">([^<]*)<', (tmp_path / "r.html").read_text())
+        reported = json.loads(zlib.decompress(base64.b64decode(packed)))["comparisons"]
+        assert [test for own in reported for test in own["comparisons"]] == tests
+        assert {(own["family"], own["tests"]) for own in reported} == {
+            (family, 4 if family == "score" else len(tests))
+        }
+        stars[family] = run(*five, *chosen, "--family", family).stdout.count("*")
+        [row, *_] = csv.DictReader(
+            io.StringIO(run(*five, *chosen, "--family", family, "--format", "csv").stdout)
+        )
+        assert row["correction"] == ("holm" if family == "score" else "holm (all scores)")
+    assert stars["score"] > stars["all"] > 0
+    assert "over 24 tests of all scores" in run(*five, *chosen, "--family", "all").stdout.replace("\n", " ")
+
+
+def test_systems_beside_the_reference_points_are_named(tmp_path: Path) -> None:
+    signature = ("vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:sentencex@1+boundary-en@4e|cut:0.55/118/fp32"
+                 "|emb:all-minilm-l6-v2@4e|long:window_mean/256|prec:fp32|engine:ort-cpu|v:1")  # fmt: skip
+    files = []
+    for name, margin in (("best", 0.8), ("lower", -0.7), ("lowest", -0.9), ("middle", 0.1)):
+        files.append(tmp_path / f"{name}.jsonl")
+        write_pairs(files[-1], lines([0.1, 0.2], signature, margin=margin))
+    said = "lower and lowest lie below another film (margin -0.684). best lies above another author's text (margin 0.717)."
+    printed = run(*files, "--score", "margin").stdout
+    assert said in printed
+    assert said in run(*files, "--score", "margin", "--format", "latex").stdout
+    assert "lies" not in run(*files, "--score", "vcs").stdout
+    for path in files:
+        path.write_text(path.read_text().replace("lct:0", "lct:1"))
+    assert "another film" not in run(*files, "--score", "margin").stdout
+
+
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))]
 
@@ -332,7 +391,7 @@ def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[st
         assert {len(cells(line)) for line in rows} == {columns}
     assert re.search(r"& \$0\.\d{3}\^\{\*\*\}\$", text)
     assert re.search(r"& \$\\mathbf\{0\.\d{3}\}(\^\{\*+\})?\$", text)
-    assert text.count(r"\caption{") == text.count(r"\label{tab:") == 1
+    assert text.count(r"\caption{") == text.count(r"\label{tab:") == text.count(r"\begin{tabular}")
 
 
 def test_markdown_escapes_names(five: list[Path]) -> None:

@@ -51,7 +51,7 @@ def test_the_published_table_comes_out_cell_by_cell() -> None:
     }
     assert {row["system"]: row["borda"] for row in found["systems"]} == clip_cc.borda(means)
     table = vcs("experiment", "clip-cc-bench", "--published").stdout
-    assert "1     VideoLLaMA3       80     0.6714" in table
+    assert "1     VideoLLaMA3          80  0.6714" in table
 
 
 def result(coarse: float, fine: float, hm_cf: float, **more: Any) -> dict[str, Any]:

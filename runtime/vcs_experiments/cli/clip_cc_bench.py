@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-import rich.table
 
 from vcs_experiments import clip_cc_bench as study
 from vcs_experiments.cli.results import exit_if, finish
@@ -33,7 +32,7 @@ from vcs_runtime.cli.options import (
     resume,
     scorer_options,
 )
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.tables import console, print_table
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import ScorerConfig
@@ -145,15 +144,13 @@ def _print_published(folder: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(document(places, means, source)))
         return
     judges = sorted(means)
-    table = rich.table.Table(
-        "rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges, box=None, pad_edge=False
-    )
-    for place in places:
-        table.add_row(
-            str(place.rank), place.name, str(place.borda),
-            *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
-            *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges),
-        )  # fmt: skip
-    console().print(table)
+    rows = [
+        (str(place.rank), place.name, str(place.borda),
+         *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
+         *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges))
+        for place in places
+    ]  # fmt: skip
+    headings = ("rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges)
+    print_table(headings, rows, more="with --json")
     console().print(f"\n{len(places)} systems, {len(judges)} judges, whose columns are their means of HM-CF")
     console().print(source, soft_wrap=True)

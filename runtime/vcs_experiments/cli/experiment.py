@@ -21,6 +21,7 @@ from vcs_experiments.cli.clip_cc_bench import clip_cc_bench
 from vcs_experiments.cli.make_corruptions import make_corruptions
 from vcs_experiments.cli.results import finish
 from vcs_experiments.datasets import published as published_scores
+from vcs_experiments.datasets.foreign import Foreign, read_column
 from vcs_experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
 from vcs_experiments.metrics.scoring import KnownMetrics, LongMetrics
 from vcs_experiments.results import check_output
@@ -64,6 +65,25 @@ _predictions = click.option("--predictions", type=PATH, required=True, metavar="
                             help="Folder with a file for each model, such as MODEL.json.")  # fmt: skip
 _ranking = click.option("--ranking", type=PATH, metavar="FILE",
                         help="Ranking to compare with: one model per line, best first.")  # fmt: skip
+
+
+def _read_columns(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, Foreign]:
+    columns: dict[str, Foreign] = {}
+    for value in values:
+        name, _, file = value.partition("=")
+        if not name or not file:
+            raise click.BadParameter(f"{value!r} is not NAME=FILE")
+        if name in columns:
+            raise click.BadParameter(f"two columns are called {name!r}")
+        columns[name] = read_column(name, Path(file))
+    return columns
+
+
+_columns = click.option("--column", "columns", multiple=True, metavar="NAME=FILE", callback=_read_columns,
+                        help="Scores of another metric to show beside ours: a file of any format with ids "
+                        "and numbers; may be repeated.")  # fmt: skip
 
 
 def _lcts(*default: float, help: str = "Local Chronology Tolerance; may be repeated.") -> Decorator:
@@ -171,9 +191,12 @@ def experiment() -> None:
        "graded series.")  # fmt: skip
 @_papers
 @_threshold
+@_columns
 @click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --output.")
 @_scored
-def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, run: _Run) -> None:
+def corruption(
+    data: Path, settings: _Settings, threshold: float, columns: dict[str, Foreign], drawn: bool, run: _Run
+) -> None:  # fmt: skip
     """Separate valid rewrites of texts from corrupted ones.
 
     Every rewrite of every description is scored by VCS and by other metrics.
@@ -186,8 +209,9 @@ def corruption(data: Path, settings: _Settings, threshold: float, drawn: bool, r
         require_matplotlib()
     problems = Problems(warn)
     cases, published = _read(data, problems)
-    with run.opened([case.reference] for case in cases) as (scorer, known):
+    with run.opened(([case.reference] for case in cases), *_paths(columns)) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=settings.lcts, chunk_size=settings.chunk_size)
+        metrics.add(columns)
         results = corruption_study.run(
             cases, published, metrics, run.output, problems, threshold=threshold,
             plots=f"VCS_LCT{settings.lcts[0]:g}" if drawn else None,
@@ -223,11 +247,14 @@ def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> 
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
 @combined("settings", _settings, _preset, _preset_lcts)
+@_columns
 @click.option("--resamples", type=click.IntRange(min=100), default=1000, show_default=True, metavar="N",
               help="Number of resamples of the bootstrap.")  # fmt: skip
 @_seed
 @_scored
-def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run) -> None:
+def vatex(
+    data: Path, settings: _Settings, columns: dict[str, Foreign], resamples: int, seed: int, run: _Run
+) -> None:  # fmt: skip
     """Correlate VCS_short with human ratings of captions.
 
     VCS_short, its parts and other metrics are correlated with the ratings, with 1 and with 9 references.
@@ -239,8 +266,9 @@ def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run)
     """
     problems = Problems(warn)
     videos = vatex_study.read_vatex(data, problems)
-    with run.opened((video.references for video in videos), data) as (scorer, known):
+    with run.opened((video.references for video in videos), data, *_paths(columns)) as (scorer, known):
         metrics = vatex_study.ShortMetrics(scorer, known, lcts=settings.lcts)
+        metrics.add(columns)
         results = vatex_study.run(videos, metrics, run.output, problems, resamples=resamples, seed=seed)
     finish(results, run.output.folder)
 
@@ -249,6 +277,7 @@ def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run)
 @_references
 @_predictions
 @_ranking
+@_columns
 @click.option("--by", metavar="METRIC", help="Column to rank by. [default: the first VCS; "
               "its margin if VCS is 0 for most texts]")  # fmt: skip
 @click.option("--baseline", metavar="MODEL", help="Model that all others are tested against. [default: none]")
@@ -262,8 +291,8 @@ def vatex(data: Path, settings: _Settings, resamples: int, seed: int, run: _Run)
 @_seed
 @_scored
 def rank(
-    source: Path, predictions: Path, ranking: Path | None, by: str | None, baseline: str | None,
-    all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int,
+    source: Path, predictions: Path, ranking: Path | None, columns: dict[str, Foreign], by: str | None,
+    baseline: str | None, all_pairs: bool, correction: str, lcts: tuple[float, ...], chunk_size: int,
     also: tuple[str, ...], resamples: int | None, seed: int, run: _Run,
 ) -> None:  # fmt: skip
     """Rank the models of a folder by their scores.
@@ -282,9 +311,10 @@ def rank(
     if baseline and baseline not in models:
         raise click.UsageError(f"--baseline must be one of {', '.join(models)}, not {baseline!r}")
     documents = ([text] if isinstance(text, str) else text for text in references.values())
-    sources = source, ranking, predictions / "results.json"
+    sources = source, ranking, predictions / "results.json", *_paths(columns)
     with run.opened(documents, *sources) as (scorer, known):
         metrics = LongMetrics(scorer, known, lcts=lcts, chunk_size=chunk_size, also=also)
+        metrics.add(columns)
         if by and by not in metrics.columns:
             raise click.UsageError(f"--by must be one of {', '.join(metrics.columns)}, not {by!r}")
         results = rank_study.run(
@@ -361,6 +391,10 @@ def usefulness(
 
 experiment.add_command(clip_cc_bench)
 experiment.add_command(make_corruptions)
+
+
+def _paths(columns: dict[str, Foreign]) -> list[Path]:
+    return [column.path for column in columns.values()]
 
 
 def _read(data: Path, problems: Problems) -> tuple[list[Case], dict[str, dict[str, float]]]:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from vcs_experiments.datasets.foreign import Foreign
 from vcs_experiments.metrics import bertscore, cider
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_experiments.metrics.lexical import (
@@ -20,7 +22,7 @@ from vcs_experiments.metrics.lexical import (
     lexical_scores,
 )
 from vcs_numba import Params, score_batch
-from vcs_runtime.errors import TextError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
@@ -135,6 +137,7 @@ class Metrics:
     """VCS and its components at several tolerances, beside the known metrics: columns and a signature."""
 
     columns: tuple[str, ...]
+    foreign: Mapping[str, Foreign] = MappingProxyType({})  # the last ones, which are not computed here
 
     def __init__(
         self, scorer: Scorer, known: KnownMetrics, options: Options, lcts: Sequence[float],
@@ -144,6 +147,12 @@ class Metrics:
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
         self._firsts = firsts  # numbers of references that count, each with columns of its own; None: all
         self.signature = f"{scorer.signature_for(options)}|{tolerances(lcts)}|{known.signature}"
+
+    def add(self, foreign: Mapping[str, Foreign]) -> None:
+        """Add columns that were computed elsewhere; raise InputError for a name that is taken."""
+        if taken := next((name for name in foreign if name in self.columns), None):
+            raise InputError(f"--column: {taken!r} is one of our columns: choose another name")
+        self.foreign, self.columns = foreign, (*self.columns, *foreign)
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
         """Score jobs in order; of several references, each column's best counts."""

@@ -6,23 +6,24 @@ import json
 from pathlib import Path
 
 import click
-import rich.table
 
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, SectionedCommand, csv_safe, max_read_mb, usage_errors
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.comparing import tables
 from vcs_runtime.comparing.compare import compare as compare_files
-from vcs_runtime.comparing.systems import CORRECTIONS, Comparison
-from vcs_runtime.comparing.tables import csv_text, grids, notes
+from vcs_runtime.comparing.systems import CORRECTIONS, FAMILIES, Comparison
+from vcs_runtime.comparing.tables import csv_text, grids, latex, notes
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
-from vcs_runtime.util.printable import printable
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
+_MORE = "with --format json"
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
                           help="How p-values are corrected for the number of tests.")  # fmt: skip
+family = click.option("--family", type=click.Choice(FAMILIES), default="score", show_default=True,
+                      help="Tests that are corrected together: those of one score, or of all.")  # fmt: skip
 enough_resamples = click.option(
     "--resamples", type=click.IntRange(min=100), metavar="N", help="Number of resamples of the bootstrap and "
     "the permutation test. [default: 2000; more if many tests are corrected]",
@@ -40,6 +41,7 @@ enough_resamples = click.option(
               "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
 @correction
+@family
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True,
               help="Format of the table.")  # fmt: skip
 @csv_safe
@@ -51,7 +53,7 @@ enough_resamples = click.option(
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 def compare(
     files: tuple[Path, ...], baseline: str | None, names: tuple[str, ...], scores: tuple[str, ...],
-    all_pairs: bool, correction: str, format_: str, moved: int | None,
+    all_pairs: bool, correction: str, family: str, format_: str, moved: int | None,
     ignore_signatures: bool, resamples: int | None, seed: int,
 ) -> None:  # fmt: skip
     """Compare the score files of several systems.
@@ -68,8 +70,9 @@ def compare(
         raise click.UsageError("--moved lists the pairs of two systems; there are more")
     with usage_errors():
         comparison = compare_files(
-            files, names=names, baseline=baseline, scores=scores, correction=correction, all_pairs=all_pairs,
-            moved=10 if moved is None else moved, force=ignore_signatures, resamples=resamples, seed=seed,
+            files, names=names, baseline=baseline, scores=scores, correction=correction, family=family,
+            all_pairs=all_pairs, moved=10 if moved is None else moved, force=ignore_signatures,
+            resamples=resamples, seed=seed,
         )  # fmt: skip
     if format_ == "json":
         click.echo(json.dumps(comparison.to_dict()))
@@ -79,7 +82,7 @@ def compare(
         if comparison.reason:
             warn(notes(comparison)[0])
     elif format_ == "latex":
-        click.echo(tables.latex(comparison), nl=False)
+        click.echo(latex(comparison), nl=False)
     elif format_ == "markdown":
         click.echo(tables.markdown(comparison), nl=False)
     else:
@@ -97,20 +100,17 @@ def _print(comparison: Comparison) -> None:
     out = console()
     for score in comparison.scores:  # one below the other: side by side they would be too wide
         for grid in grids(comparison, [score], digits=3):
-            view = rich.table.Table(*grid.flat(), box=None, pad_edge=False)
-            for row in grid.rows:
-                view.add_row(*map(str, row))
-            out.print(view, "")
+            drop = [*range(len(grid.headings) - 1, 0, -1)]
+            drop = [i for i in drop if grid.headings[i].text != "against"]
+            drop.sort(key=[bool(own.group) for own in grid.headings].__getitem__)  # counts first
+            print_table(grid.flat(), [[*map(str, row)] for row in grid.rows], drop=drop, more=_MORE)
+            out.print()
     for sentence in notes(comparison):
-        out.print(sentence)
+        prose(out, sentence)
     if comparison.moved:
         out.print()
         a, b = sorted((own.name for own in comparison.systems), key=lambda name: name != comparison.baseline)
-        table = rich.table.Table(
-            "moved most", printable(a), printable(b), "difference", box=None, pad_edge=False
-        )
-        for name, first, second in comparison.moved:
-            table.add_row(printable(name), f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}")
-        out.print(table)
+        rows = [[id_, f"{x:.4f}", f"{y:.4f}", f"{y - x:+.4f}"] for id_, x, y in comparison.moved]
+        print_table(("moved most", a, b, "difference"), rows, more=_MORE)
     for line in tables.signatures(comparison):
         out.print(line, soft_wrap=True)

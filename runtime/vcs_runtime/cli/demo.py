@@ -7,13 +7,12 @@ from importlib import import_module
 from importlib.resources import files
 
 import click
-from rich.table import Table
 
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import device, usage_errors
-from vcs_runtime.cli.tables import console, prose
+from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
 from vcs_runtime.scoring.scorer import Scorer
@@ -46,20 +45,18 @@ def demo(device: str) -> None:
         signature = scorer.signature
     out = console()
     prose(out, f"Reference: {story['reference']}\n")
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
-    for heading in ("generated text", *(LABELS[name].replace(" ", "\n") for name in _SHOWN)):
-        words = (heading, *(version["name"] for version in story["versions"] if not table.columns))
-        widest = max(len(word) for text in words for word in text.split())
-        table.add_column(heading, justify="right" if table.columns else "left", min_width=widest)
     digits = 3 if out.width >= _NARROW else 2
-    readings = Table("generated text", "what the numbers say", box=None, pad_edge=False)
-    meanings = Table("score", "meaning", box=None, pad_edge=False)
-    for version, result in zip(story["versions"], results, strict=True):
-        table.add_row(version["name"], *(f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN))
-        readings.add_row(version["name"], version["reading"])
-    for name in _SHOWN:
-        meanings.add_row(LABELS[name], SCORES[name].meaning)
-    for part in (table, readings, meanings):
-        out.print(part)
-        out.print()
+    versions = list(zip(story["versions"], results, strict=True))
+    headings = ("generated text", *(LABELS[name] for name in _SHOWN))
+    scores = [
+        (version["name"], *(f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN))
+        for version, result in versions
+    ]
+    print_table(headings, scores, drop=(), prose_at=0)
+    out.print()
+    readings = [(version["name"], version["reading"]) for version, _ in versions]
+    print_table(("generated text", "what the numbers say"), readings, prose_at=1)
+    out.print()
+    print_table(("score", "meaning"), [(LABELS[name], SCORES[name].meaning) for name in _SHOWN], prose_at=1)
+    out.print()
     out.print(signature, soft_wrap=True)

@@ -8,8 +8,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from vcs_runtime.cli.inputs import (
     InputOptions,
@@ -31,7 +29,7 @@ from vcs_runtime.cli.options import (
     scorer_options,
     served_embedder,
 )
-from vcs_runtime.cli.tables import console, prose
+from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
@@ -147,7 +145,7 @@ def print_explanation(
                 prose(out, verdict, _COLOURS[chunk.verdict])
     out.print()
     if explanation.replaced:
-        out.print(_replaced(explanation.replaced))
+        _print_replaced(explanation.replaced)
         more = left_out(explanation.replaced)
         prose(out, f"and {more}\n" if more else "")
     for sentence in explanation.sentences.values():
@@ -162,13 +160,11 @@ def print_explanation(
     out.print(explanation.result.signature, soft_wrap=True)
 
 
-def _replaced(words: tuple[ReplacedWord, ...]) -> Table:
-    """Return a table of the replaced words; chunks count from 1, that of the reference first."""
-    table = Table("replaced", "became", "kind", "similarity", "chunks", box=None, pad_edge=False)
-    table.columns[0].overflow = table.columns[1].overflow = "fold"
-    for word in surest(words):
-        table.add_row(
-            Text(printable(word.reference)), Text(printable(word.generated)), word.word_class, word.likeness,
-            f"{word.reference_chunk + 1} > {word.generated_chunk + 1}",
-        )  # fmt: skip
-    return table
+def _print_replaced(words: tuple[ReplacedWord, ...]) -> None:
+    """Print a table of the replaced words; chunks count from 1, that of the reference first."""
+    rows = [
+        (word.reference, word.generated, word.word_class, word.likeness,
+         f"{word.reference_chunk + 1} > {word.generated_chunk + 1}")
+        for word in surest(words)
+    ]  # fmt: skip
+    print_table(("replaced", "became", "kind", "similarity", "chunks"), rows, more="with --json")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from vcs_runtime.cli.compare import family
 from vcs_runtime.cli.inputs import (
     InputOptions,
     input_options,
@@ -66,6 +67,7 @@ from vcs_runtime.util.progress import progress_bar
               help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
 @click.option("--baseline", metavar="NAME", help="System that the others are compared with, by its name or "
               "file. [default: the first file]")  # fmt: skip
+@family
 @click.option("--date", "dated", metavar="TEXT", help="Date below the title. [default: the day on which the "
               "newest input was changed]")  # fmt: skip
 @input_options
@@ -86,6 +88,7 @@ def report(
     title: str | None,
     names: tuple[str, ...],
     baseline: str | None,
+    family: str,
     dated: str | None,
     source: InputOptions,
     params: FileParams,
@@ -146,7 +149,7 @@ def report(
             )  # fmt: skip
             click.echo(output)
             return
-        comparisons = _compared(sources, names, baseline, ignore_signatures)
+        comparisons = _compared(sources, names, baseline, family, ignore_signatures)
         html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
         if of_scores:
             advance = stack.enter_context(progress_bar(2 * pages, "explaining", enabled=bool(found)))
@@ -218,17 +221,16 @@ def _check_systems(
 
 
 def _compared(
-    files: Sequence[Path], names: Sequence[str], baseline: str | None, force: bool
+    files: Sequence[Path], names: Sequence[str], baseline: str | None, family: str, force: bool
 ) -> tuple[list[dict[str, Any]], str]:
-    """Compare systems by each headline score, as `compare --score` does; if that fails, say why."""
+    """Compare systems by each headline score, as `compare` does; if that fails, say why."""
     if len(files) < 2:
         return [], ""
     try:
         with usage_errors():
-            return [
-                compare(files, names=names, baseline=baseline, scores=[score], force=force).to_dict()
-                for score in figures_of(set.intersection(*(set(metrics_of(file)) for file in files)))
-            ], ""
+            scores = figures_of(set.intersection(*(set(metrics_of(file)) for file in files)))
+            whole = compare(files, names=names, baseline=baseline, scores=scores, family=family, force=force)
+            return [whole.of_score(score).to_dict() for score in scores], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)
 

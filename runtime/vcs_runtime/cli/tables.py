@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from vcs_numba import strict_cap
@@ -19,6 +22,8 @@ from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
 from vcs_runtime.util.printable import printable
 
 Seen = Mapping[str, Mapping[str | int, str]]
+_GAP: Final = 2  # between columns
+_NUMBERS: Final = re.compile(r"(?:[-+]?\d[\d.,]*|-)?")
 
 
 class _Console(Console):
@@ -47,17 +52,78 @@ def _limited(out: Console) -> bool:
     return out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
 
 
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, drop: Iterable[int] | None = None,
+    prose_at: int = -1, more: str = "", most: int = sys.maxsize,
+) -> None:  # fmt: skip
+    """Print a table whose names and numbers are never cut or broken: columns are left out until it fits.
+
+    They are left out in the order of `drop`, by default from the right, and a line below names them; `more`
+    says where they are ("with --json"). Only headings and the cells of the column `prose_at` break, between
+    words. No more than `most` columns are printed, however wide the terminal is.
+    """
+    out = console()
+    room = out.width if _limited(out) else sys.maxsize
+    columns = {i: [printable(row[i]) for row in (headings, *rows)] for i in range(len(headings))}
+    for i in range(len(headings) - 1, 0, -1) if drop is None else drop:
+        if len(columns) <= most and _used(_widths(columns, prose_at, room)) <= room:
+            break
+        del columns[i]
+    widths = _widths(columns, prose_at, room)
+    shifted = [i > 0 and all(map(_NUMBERS.fullmatch, own[1:])) for i, own in columns.items()]
+    for number in range(1 + len(rows)):
+        cells = [
+            [line.plain.rstrip() for line in Text(own[number]).wrap(out, widths[i])]
+            if own[number] and (i == prose_at or not number) else [own[number]]
+            for i, own in columns.items()
+        ]  # fmt: skip
+        for line in zip_longest(*cells, fillvalue=""):
+            parts = []
+            for part, width, right in zip(line, widths.values(), shifted, strict=True):
+                space = " " * (width - cell_len(part))
+                parts.append(space + part if right else part + space)
+            shown = (" " * _GAP).join(parts).rstrip()
+            out.print(shown, style=None if number else "bold", soft_wrap=True)
+    if left_out := [printable(heading) for i, heading in enumerate(headings) if i not in columns]:
+        where = ["in a wider terminal"] * (len(columns) < most) + [more] * bool(more)
+        prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(where)}.")
+
+
+def _used(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _widths(columns: Mapping[int, Sequence[str]], prose_at: int, room: int) -> dict[int, int]:
+    """Return the widths of columns; headings get a second line, and prose breaks, only for want of room."""
+    widths: dict[int, int] = {}
+    for halves in (False, True):
+        widths = {
+            i: max(map(cell_len, [*(_halves(head) if halves else [head]), *cells]))
+            for i, (head, *cells) in columns.items()
+        }
+        if prose_at in columns:
+            longest = max(cell_len(word) for cell in columns[prose_at] for word in cell.split())
+            widths[prose_at] = max(longest, widths[prose_at] + min(room - _used(widths), 0))
+        if _used(widths) <= room:
+            break
+    return widths
+
+
+def _halves(heading: str) -> tuple[str, str]:
+    words = heading.split(" ")
+    ways = ((" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words) + 1))
+    return min(ways, key=lambda way: max(map(cell_len, way)))
+
+
 def print_result(result: Result, every: bool = False) -> None:
     """Print the five scores of one pair, or every score, each with its meaning."""
     assert result.scores is not None
-    table = Table("score", "value", "what it says", box=None, pad_edge=False)
-    table.columns[1].justify = "right"
-    for name in up_to(PART if every else HEADLINE, result.also):
-        table.add_row(name, f"{getattr(result, name):.4f}", ALL[name].meaning)
+    names = up_to(PART if every else HEADLINE, result.also)
+    rows = [(name, f"{getattr(result, name):.4f}", ALL[name].meaning) for name in names]
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
         prose(out, f"{reason}\n")
-    out.print(table)
+    print_table(("score", "value", "what it says"), rows, prose_at=2, more="with --json")
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
     if result.n_references > 1:
         out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
@@ -68,36 +134,30 @@ def print_summary(summary: Summary, every: bool = False) -> None:
     """Print the mean and interval of the five scores, each with its meaning, or of every score."""
     statistics, digits = summary.statistics(), 4 if every else 3
     headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
-    table = Table(*headings, box=None, pad_edge=False)
-    for column in table.columns[1 : 3 + every]:
-        column.justify = "right"
-    names = ALL if every else up_to(HEADLINE, summary.also)
+    rows, names = [], ALL if every else up_to(HEADLINE, summary.also)
     for name in filter(statistics.__contains__, names):
         s = statistics[name]
         mean, sd, low, high = (f"{value:.{digits}f}" for value in (s.mean, s.sd, s.low, s.high))
         more = [sd, f"{low} .. {high}"] if every else [f"{low} .. {high}", ALL[name].meaning]
-        table.add_row(name, mean, *more)
-    out = console()
-    out.print(table)
+        rows.append((name, mean, *more))
+    print_table(headings, rows, prose_at=-1 if every else 3, more="with --json")
     if summary.failed:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
-        out.print(f"\nmeans over {summary.counted} of {summary.total} pairs; {summary.failed} failed{zeros}")
+        failed = f"{summary.failed} failed{zeros}"
+        console().print(f"\nmeans over {summary.counted} of {summary.total} pairs; {failed}")
 
 
 def print_systems(summaries: Mapping[str, Summary]) -> None:
     """Print one row of means for each system, the best by the score to report first."""
     columns = ("vcs", "margin", "gas", "las", "nas")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("system", overflow="fold")
-    for heading in (*(LABELS[name] for name in columns), "zeros", "failed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings, rows = ("system", *(LABELS[name] for name in columns), "zeros", "failed"), []
     first = _to_report(summaries)[0]
     means = {system: summary.statistics() for system, summary in summaries.items()}
     for system in sorted(means, key=lambda name: -means[name][first].mean if means[name] else 2):
         own, summary = means[system], summaries[system]
         scores = [f"{own[name].mean:.3f}" if own else "-" for name in columns]
-        table.add_row(printable(system), *scores, str(summary.counts.zeros), str(summary.failed))
-    console().print(table)
+        rows.append((system, *scores, str(summary.counts.zeros), str(summary.failed)))
+    print_table(headings, rows, drop=(5, 4, 3, 7, 6, 2, 1), more="with --json")
 
 
 def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> None:

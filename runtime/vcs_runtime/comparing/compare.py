@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vcs_runtime.comparing.statistics import Values
-from vcs_runtime.comparing.systems import CORRECTIONS, Comparison, Counts, compare_systems
+from vcs_runtime.comparing.systems import CORRECTIONS, FAMILIES, Comparison, Counts, compare_systems
 from vcs_runtime.errors import InputError, unknown_choice
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.score_files import check_signatures, read_scores
@@ -20,8 +20,9 @@ from vcs_runtime.scoring.flags import scores_to_report, what_to_report
 
 def compare(
     files: Sequence[Path], *, names: Sequence[str] = (), baseline: str | None = None,
-    scores: Sequence[str] = (), correction: str = "holm", all_pairs: bool = False, moved: int = 10,
-    force: bool = False, resamples: int | None = None, seed: int = SEED,
+    scores: Sequence[str] = (), correction: str = "holm", family: str = "score",
+    all_pairs: bool = False, moved: int = 10, force: bool = False, resamples: int | None = None,
+    seed: int = SEED,
 ) -> Comparison:  # fmt: skip
     """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
 
@@ -33,6 +34,8 @@ def compare(
             raise unknown_choice("score", score, tuple(score_table.ALL))
     if correction not in CORRECTIONS:
         raise unknown_choice("correction", correction, CORRECTIONS)
+    if family not in FAMILIES:
+        raise unknown_choice("family", family, FAMILIES)
     systems = _named(files, names)
     first = _find(baseline, systems)
     required = tuple(dict.fromkeys(("vcs", *scores)))
@@ -63,7 +66,7 @@ def compare(
     comparison = compare_systems(
         {score: columns[score] for score in scores}, counts,
         {name: own.signature for name, own in read.items()}, first,
-        correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed,
+        correction=correction, family=family, all_pairs=all_pairs, resamples=resamples, seed=seed,
     )  # fmt: skip
     left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
     return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,8 @@ from vcs_runtime.util.progress import progress_bar
 
 #: How p-values are corrected for the number of tests.
 CORRECTIONS: Final = ("holm", "none")
+#: Which tests are corrected together: those of one score, or all.
+FAMILIES: Final = ("score", "all")
 #: The levels of significance that tables mark.
 LEVELS: Final = (0.05, 0.01)
 
@@ -73,17 +75,14 @@ class Comparison:
     tests: list[PairedTest]
     all_pairs: bool
     correction: str
+    family: str  # one of `FAMILIES`
+    family_size: int  # number of tests over which p-values are corrected
     resamples: int
     seed: int
     reason: str = ""  # why this score was chosen; "" if the caller named it
     moved: list[tuple[str, float, float]] = field(default_factory=list)  # id, baseline's score, other's
     left_out: dict[str, list[str]] = field(default_factory=dict)  # systems without a score, by id
     mix: Mix = field(default_factory=Mix)
-
-    @property
-    def family(self) -> int:
-        """Number of tests of one score, over which p-values are corrected."""
-        return len(self.tests) // len(self.scores)
 
     @property
     def ranked(self) -> list[System]:
@@ -103,6 +102,11 @@ class Comparison:
         own = (test for test in self.tests if (test.system, test.score) == (system, score))
         return next((test for test in own if test.baseline == self.baseline), None)
 
+    def of_score(self, score: str) -> Comparison:
+        """Return the comparison by one score, whose p-values are corrected as they were."""
+        own = [test for test in self.tests if test.score == score]
+        return replace(self, scores=(score,), tests=own, moved=[])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a JSON object; numbers that are undefined for a single pair are null.
 
@@ -110,11 +114,13 @@ class Comparison:
         """
         value = {
             "scores": list(self.scores), "reason": self.reason, "pairs": self.pairs,
-            "baseline": self.baseline, "correction": self.correction, "tests": self.family,
+            "baseline": self.baseline, "correction": self.correction, "family": self.family,
+            "tests": self.family_size,
             "systems": [
                 {"name": own.name, "signature": own.signature, **own.counts._asdict(),
                  "segmenters": dict(self.mix.counts.get(own.name, {})),
-                 "scores": {name: {"mean": m.mean, "ci95": [m.low, m.high]} for name, m in own.means.items()}}
+                 "scores": {name: {"mean": own.means[name].mean, "ci95": [*own.means[name][1:]]}
+                            for name in self.scores}}
                 for own in self.systems
             ],
             "comparisons": [
@@ -141,9 +147,9 @@ class Comparison:
 
 def paired_tests(
     values: ByScore, pairs: Sequence[tuple[str, str]], *, resamples: int, correction: str = "holm",
-    seed: int = SEED,
+    family: str = "score", seed: int = SEED,
 ) -> list[PairedTest]:  # fmt: skip
-    """Test differences of systems, and correct the p-values over all tests of one score."""
+    """Test differences of systems, and correct the p-values over the tests of a score, or all."""
     keys = [(score, *pair) for score in values for pair in pairs]
     differences = []
     with progress_bar(len(keys), "testing", "tests", enabled=len(keys) > 20) as advance:
@@ -153,7 +159,7 @@ def paired_tests(
             advance(1)
     p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
     if correction == "holm":
-        families = np.split(p, len(values)) if values else []
+        families = np.split(p, len(values) if family == "score" else 1) if values else []
         p = np.concatenate([np.column_stack([holm(kind) for kind in own.T]) for own in families])
     return [
         PairedTest(*key, difference, *own)
@@ -171,14 +177,15 @@ def enough_resamples(tests: int, correction: str) -> int:
 
 def compare_systems(
     values: ByScore, counts: Mapping[str, Counts], signatures: Mapping[str, str], baseline: str,
-    *, correction: str = "holm",
+    *, correction: str = "holm", family: str = "score",
     all_pairs: bool = False, resamples: int | None = None, seed: int = SEED,
 ) -> Comparison:  # fmt: skip
     """Compare systems over pairs that all of them have scored."""
     order = [baseline, *(name for name in counts if name != baseline)]
     pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
-    resamples = resamples or enough_resamples(len(pairs), correction)
-    tests = paired_tests(values, pairs, resamples=resamples, correction=correction, seed=seed)
+    size = len(pairs) * (len(values) if family == "all" else 1)
+    resamples = resamples or enough_resamples(size, correction)
+    tests = paired_tests(values, pairs, resamples=resamples, correction=correction, family=family, seed=seed)
     means = {
         name: {
             score: Mean(float(own[name].mean()), *mean_interval(own[name], seed=seed).tolist())
@@ -189,7 +196,7 @@ def compare_systems(
     return Comparison(
         tuple(values), len(next(iter(values.values()))[baseline]), baseline,
         [System(name, counts[name], means[name], signatures[name]) for name in counts], tests, all_pairs,
-        correction, resamples, seed,
+        correction, family, size, resamples, seed,
     )  # fmt: skip
 
 

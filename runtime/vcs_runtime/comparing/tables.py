@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from vcs_runtime.comparing.latex import Heading, Number, Row, latex_table
 from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest, System
-from vcs_runtime.scoring.flags import reference_points
+from vcs_runtime.scoring.flags import beside_points, reference_points
 from vcs_runtime.scoring.score_table import LABELS, SMALLER_IS_BETTER
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.printable import cell, printable
@@ -29,6 +30,7 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     note: str = ""
+    drop: tuple[str, ...] = ()  # columns that a narrow terminal leaves out first; then others, from the right
 
     def records(self) -> list[dict[str, Cell]]:
         """Return the rows as JSON objects; NaN and infinity become null."""
@@ -58,25 +60,6 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.3f}" if math.isfinite(cell) else ""
     return "" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ")
-
-
-class Number(NamedTuple):
-    """A number as it is printed: its digits, a mark of significance, and an interval."""
-
-    value: str
-    mark: str = ""
-    interval: str = ""
-
-    def __str__(self) -> str:
-        """Return the number as plain text."""
-        return f"{self.value}{self.mark} {self.interval}".rstrip()
-
-
-class Heading(NamedTuple):
-    """The heading of a column, and of the group of columns that it belongs to; "" for no group."""
-
-    group: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -159,6 +142,13 @@ def describe_correction(correction: str, tests: int) -> str:
     return f"{corrected} {tests} test{'s' if tests != 1 else ''}"
 
 
+def _corrected(comparison: Comparison) -> str:
+    """Say how p-values were corrected, after a comma; "" for a single test."""
+    c = comparison
+    over = "of a score" if c.family == "score" else "of all scores"
+    return f", {describe_correction(c.correction, c.family_size)} {over}" if c.family_size > 1 else ""
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Say in sentences what the numbers of a comparison are."""
     c = comparison
@@ -169,9 +159,12 @@ def notes(comparison: Comparison) -> list[str]:
     if c.left_out:
         sentences.append(f"Left out: {len(c.left_out)} more, which a system failed to score or lacks.")
     lines = {own.signature for own in c.systems}
+    beside = [
+        beside_points({printable(own.name): own.means[score].mean for own in c.ranked}, score, lines)
+        for score in c.scores
+    ]
     points = reference_points(*lines) if len(lines) == 1 and "margin" in c.scores else ""
-    family = c.family if c.correction == "holm" else 1
-    several = f", {describe_correction(c.correction, c.family)} of a score" if c.family > 1 else ""
+    family = c.family_size if c.correction == "holm" else 1
     smallest = 2 / (c.resamples + 1) * family
     few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
     if 2 / 2**c.pairs * family >= LEVELS[0]:  # all differences of one sign
@@ -180,9 +173,10 @@ def notes(comparison: Comparison) -> list[str]:
     return [
         *sentences,
         f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap interval.",
-        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples} resamples{several}.",
+        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples} resamples"
+        f"{_corrected(c)}.",
         *few,
-        *filter(None, [points]),
+        *filter(None, [points, *beside]),
         f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}.",
         *c.about_segmenters,
     ]
@@ -208,32 +202,41 @@ def _escape_markdown(text: str) -> str:
 
 
 def latex(comparison: Comparison) -> str:
-    """Return a comparison as a LaTeX table for the package booktabs, one column a score, the best in bold."""
-    c, digits = comparison, 3
+    """Return a comparison as a LaTeX table, one column a score; if all pairs were tested, a second one."""
+    c, label = comparison, "-".join(comparison.scores)
     best = {score: max(c.systems, key=lambda own: _better(own, score)).name for score in c.scores}
-    lines = [rf"\begin{{tabular}}{{lr{'r' * len(c.scores)}}}", r"\toprule"]
-    lines += [_latex_row(["system", "zeros", *map(_label, c.scores)]), r"\midrule"]
+    rows: list[Row] = []
     for own in c.ranked:
-        cells = [_escape_latex(printable(own.name)), f"${own.counts.zeros}$"]
+        means = []
         for score in c.scores:
-            value = f"{own.means[score].mean:.{digits}f}"
             test = c.test_of(own.name, score)
-            mark = f"^{{{_mark(test)}}}" if test and _mark(test) else ""
-            cells.append(f"$\\mathbf{{{value}}}{mark}$" if best[score] == own.name else f"${value}{mark}$")
-        lines.append(f"{' & '.join(cells)} \\\\")
-    corrected = f", {describe_correction(c.correction, c.family)} of a score" if c.family > 1 else ""
-    caption = (
-        f"Means over {c.pairs} pairs; zeros: pairs whose VCS is 0. The best mean is bold. Stars: the "
-        f"difference to {printable(c.baseline)} is significant (* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; "
-        f"the larger p of a paired bootstrap and a permutation test{corrected}). {_short(c)}"
+            mean = f"{own.means[score].mean:.3f}"
+            means.append(Number(mean, _mark(test) if test else "", bold=best[score] == own.name))
+        rows.append([printable(own.name), Number(str(own.counts.zeros)), *means])
+    lower = {score for score in c.scores if score in SMALLER_IS_BETTER}
+    texts = ["system", "zeros", *(LABELS.get(each, each) + " \u2193" * (each in lower) for each in c.scores)]
+    stars = (
+        f"(* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; the larger p of a paired bootstrap and a permutation "
+        f"test{_corrected(c)})"
     )
-    comments = [f"% {line}" for line in (*notes(c), *signatures(c))]
-    table = [
-        *comments, r"\begin{table}", r"\centering", *lines, r"\bottomrule", r"\end{tabular}",
-        rf"\caption{{{_escape_latex(caption)}}}", rf"\label{{tab:{'-'.join(c.scores)}}}", r"\end{table}",
-    ]  # fmt: skip
-    pairs = _tabular(_pairs(c, c.scores, digits)) if c.all_pairs else []
-    return "\n".join([*table, *([""] if pairs else []), *pairs]) + "\n"
+    arrow = "\u2193: smaller is better. " if lower else ""
+    caption = (
+        f"Means over {c.pairs} pairs; zeros: pairs whose VCS is 0. "
+        f"{arrow}The best mean is bold. Stars: the difference to "
+        f"{printable(c.baseline)} is significant {stars}. {_short(c)}"
+    )
+    comments = [*notes(c), *signatures(c)]
+    text = latex_table(
+        [Heading("", text) for text in texts], rows, caption=caption, label=label, comments=comments
+    )
+    if not c.all_pairs:
+        return text
+    grid = _pairs(c, c.scores, 3)
+    groups = grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
+    caption = f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
+    wide = len(c.scores) > 1
+    tests = latex_table(groups, grid.rows, caption=caption, label=f"{label}-pairs", wide=wide)
+    return f"{text}\n{tests}"
 
 
 def _better(own: System, score: str) -> float:
@@ -241,46 +244,20 @@ def _better(own: System, score: str) -> float:
 
 
 def _short(comparison: Comparison) -> str:
-    """Return what of the signature a caption needs; the comments hold all of it."""
-    first, *others = {own.signature for own in comparison.systems}
-    kept = [field for field in first.split("|") if field.split(":")[0] in ("vcs", "chunk", "lct", "emb", "v")]
-    return "" if others else f"Signature: {'|'.join(kept)}."
+    lines = {own.signature for own in comparison.systems}
+    return f"Signature: {short_signature(*lines)}." if len(lines) == 1 else ""
 
 
-def _tabular(grid: Grid) -> list[str]:
-    lines = [rf"\begin{{tabular}}{{ll{'r' * (len(grid.headings) - 2)}}}", r"\toprule"]
-    lines += [_latex_row(grid.flat()), r"\midrule", *map(_latex_row, grid.rows)]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
-
-
-def _latex_row(cells: Sequence[str | Number]) -> str:
-    return f"{' & '.join(_latex_cell(cell) for cell in cells)} \\\\"
-
-
-def _latex_cell(cell: str | Number) -> str:
-    if isinstance(cell, str):
-        return _escape_latex(cell)
-    value = f"${cell.value}{f'^{{{cell.mark}}}' if cell.mark else ''}$" if cell.value else ""
-    interval = cell.interval.replace("±", r"\pm ")
-    return f"{value} ${interval}$" if interval else value
-
-
-_LATEX: Final = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}  # fmt: skip
-
-
-def _escape_latex(text: str) -> str:
-    escaped = "".join(_LATEX.get(character, character) for character in text)
-    # After the end of a row these two would be arguments of it.
-    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
+def short_signature(signature: str) -> str:
+    """Return what of a signature a caption needs; comments hold all of it."""
+    kept = ("vcs", "chunk", "lct", "emb", "v")
+    return "|".join(field for field in signature.split("|") if field.split(":")[0] in kept)
 
 
 def tables(comparison: Comparison) -> list[Table]:
     """Return a comparison with all digits: a row a system; then a row a test, if all pairs were tested."""
     c, note = comparison, " ".join(notes(comparison))
+    correction = c.correction + " (all scores)" * (c.correction == "holm" and c.family == "all")
     columns = ["system", "failed", "missing", "zeros"]
     for score in c.scores:
         prefix = f"{score} " if len(c.scores) > 1 else ""
@@ -291,10 +268,10 @@ def tables(comparison: Comparison) -> list[Table]:
         for score in c.scores:
             test = c.test_of(own.name, score)
             row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
-        rows.append((*row, c.correction))
+        rows.append((*row, correction))
     lists = [Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)]
     if c.all_pairs:
-        rows = [(t.score, t.system, t.baseline, *test_cells(t), c.correction) for t in c.tests]
+        rows = [(t.score, t.system, t.baseline, *test_cells(t), correction) for t in c.tests]
         heads = ("score", "system", "against", *_COLUMNS, "correction")
         lists.append(Table("tests", "All pairs of systems", heads, rows, note))
     return lists

@@ -65,6 +65,8 @@ def overview_document(systems: Systems, title: str) -> Document:
         front.append(sentences("Pairs whose VCS is 0", said))
     if mix := systems.about_segmenters:
         front.append(sentences("Segmenters", mix))
+    if points := systems.beside_points:
+        front.append(sentences("Reference points", points))
     front.append(_means(systems))
     front.append(Table("What the scores mean", "", ("", ""), (0.0, 0.12), _meanings(systems)))
     order = systems.ranked()

@@ -80,7 +80,7 @@ function compared(index, score, paper) {
   const heads = ["system", term(score), "pairs, mean and 95 % interval", ...(found ? [make("span", {}, "difference to ", make("bdi", {}, found.baseline)), "p"] : []), "VCS is 0", ...others.map(term)];
   const foot = make("tr", {}, make("td"), make("td"), make("td", { class: "strip" }, draws.axis()), make("td", { colspan: heads.length - 3 }));
   const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...systems.map(row)), make("tfoot", {}, foot));
-  return [scroller("Systems compared", table), make("p", { class: "soft" }, draws.about((at) => systems.filter((system) => of(system, score.name).mean < at)), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
+  return [scroller("Systems compared", table), make("p", { class: "soft" }, draws.about(systems.map((system) => [system.name, of(system, score.name).mean])), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
 }
 
 // The pairs of each system as bars, with mean and interval, on an axis that all rows share: what pairs, 0 and reference points cover.
@@ -102,8 +102,11 @@ function strips(index, score, width) {
     axis: () => svg(22 + 15 * points.length, `axis of the ${score.label}`, draw("path", { class: "axis", fill: "none", d: `M16 1H${width - 16}${ticks(start, end).map(([at]) => `M${x(at)} 1v5`).join("")}` }),
       ...ticks(start, end).map(([at, label]) => draw("text", { x: x(at), y: 18, "text-anchor": "middle" }, label)),
       ...points.map(([at, name], k) => draw("text", { x: x(at), y: 33 + 15 * k, "text-anchor": x(at) < width / 2 ? "start" : "end" }, name))),
-    about: (below) => `Bars: the pairs; point, line and \u00b1: their mean and its 95 % interval. ${points.length ? `Dashed, reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
-      + points.slice(0, 1).flatMap(([at, name]) => { const names = below(at).map((system) => system.name); return names.length ? `${enumerated(names)} ${names.length > 1 ? "lie" : "lies"} below ${name}. ` : []; }).join(""),
+    about: (means) => `Bars: the pairs; point, line and \u00b1: their mean and its 95 % interval. ${points.length ? `Dashed, reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
+      + points.flatMap(([at, name], k) => [["below", k === 0, -1], ["above", k === points.length - 1, 1]].map(([word, last, sign]) => {
+        const names = means.filter(([, mean]) => last && sign * (mean - at) > 0).map(([own]) => own);
+        return names.length ? `${enumerated(names)} ${names.length > 1 ? "lie" : "lies"} ${word} ${name}. ` : "";
+      })).join(""),
   };
 }
 
@@ -115,7 +118,7 @@ const largest = ({ p_bootstrap_corrected: first, p_permutation_corrected: second
 function notes(found, score) {
   const sense = score.smaller ? " The smaller, the better." : "";
   const left = found.left_out ? `; ${found.left_out} more ${found.left_out === 1 ? "is" : "are"} left out` : "";
-  const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over the ${found.tests} tests of this score` : "";
+  const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over the ${found.tests} tests of ${found.family === "all" ? "all scores" : "this score"}` : "";
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
   const few = fewest < 0.05 ? "" : ` So few pairs cannot show a p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
   return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. `
@@ -129,7 +132,7 @@ function distribution(index, choice) {
     const [[system], { score, paper }] = [scoredSystems(index), choice];
     const draws = strips(index, score, Math.min(paper ? 640 : 1400, document.querySelector("main").clientWidth));
     const own = system.statistics[score.name];
-    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}, 95 % ${number(own.low)} to ${number(own.high)}, standard deviation ${number(own.sd)}. `, draws.about((at) => (own.mean < at ? [system] : []))));
+    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}, 95 % ${number(own.low)} to ${number(own.high)}, standard deviation ${number(own.sd)}. `, draws.about([[system.name, own.mean]])));
   });
   return make("div", {}, choice.box, figure);
 }

@@ -168,6 +168,17 @@ class Systems:
         mix = Mix({name: summary.segmenters for name, summary in own.items()}, differently)
         return mix.sentences({name: summary.signature for name, summary in own.items()})
 
+    @property
+    def beside_points(self) -> list[str]:
+        """Which systems lie below or above the reference points: at most a sentence a headline score."""
+        signatures, statistics = [own.signature for own in self.summaries], self.statistics()
+        means = {
+            score: {name: own[score].mean for name, own in zip(self.names, statistics, strict=True) if own}
+            for score in self.headline
+        }
+        said = (flags.beside_points(own, score, signatures) for score, own in means.items())
+        return [sentence for sentence in said if sentence]
+
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """Return one score of a system's pairs, in the order in which they were added.
 

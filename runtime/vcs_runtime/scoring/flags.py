@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.printable import enumerated
+
 ORDER_UNDEFINED: Final = "order_undefined"
 SINGLE_CHUNKS: Final = "single_chunks"
 ZERO_CONTENT: Final = "zero_content"
@@ -75,6 +78,20 @@ def reference_points(signature: str) -> str:
         f"For comparison: the mean margin of texts about another film is {film}, of language models' retellings "
         f"of the same scene {retold}."
     )
+
+
+def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[str]) -> str:
+    """Say which systems lie, by their means, below or above all of `POINTS`; "" if none does or none fits."""
+    points = [(own[score], name) for name, own in points_for(signatures).items() if score in own]
+    sentences = []
+    ends = [(*min(points), "below", -1), (*max(points), "above", 1)] if points else []
+    for point, name, where, sign in ends:
+        systems = [system for system, mean in means.items() if sign * (mean - point) > 0]
+        verb = "lie" if systems[1:] else "lies"
+        sentences += [f"{enumerated(systems)} {verb} {where} {name} ({LABELS[score]} {point:.3f})."] * bool(
+            systems
+        )
+    return " ".join(sentences)
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:

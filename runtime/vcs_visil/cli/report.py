@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb
-from vcs_runtime.cli.tables import console
+from vcs_runtime.cli.tables import console, print_table
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
@@ -181,14 +180,14 @@ def _print(result: Mapping[str, Any]) -> None:
             ]
             for row in result["formats"]
         ]
-        out.print(_table(["format", *(name for name, _ in _COLUMNS), "accuracy"], rows))
+        _print_table(["format", *(name for name, _ in _COLUMNS), "accuracy"], rows)
         out.print("\nDistribution of ViSIL in nats:")
         names = ("min", "q1", "median", "q3", "max")
         rows = [
             [row["format"], str(row["visil"]["n"]), *(f"{row['visil'][name]:.4f}" for name in names)]
             for row in result["formats"] if "visil" in row
         ]  # fmt: skip
-        out.print(_table(["format", "n", *names], rows))
+        _print_table(["format", "n", *names], rows)
     if "frontier" in result:
         out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
         rows = [
@@ -196,7 +195,7 @@ def _print(result: Mapping[str, Any]) -> None:
              f"{point['tokens']:.2f}", f"{point['visil']:.4f}", _percent(point["accuracy"])]
             for point in [*result["frontier"]["chosen"], *result["frontier"]["baselines"]]
         ]  # fmt: skip
-        out.print(_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows))
+        _print_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows)
     if "correspondence" in result:
         out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")
         rows = []
@@ -204,19 +203,16 @@ def _print(result: Mapping[str, Any]) -> None:
             rows.append([row["format"], "true", _share(row["true"]), ""])
             for kind, found in row["confused"].items():
                 rows.append([row["format"], f"confused {kind}", _share(found), _percent(found["drop"])])
-        out.print(_table(["format", "summaries", "accuracy", "drop"], rows))
+        _print_table(["format", "summaries", "accuracy", "drop"], rows)
 
 
 _COLUMNS = (("visil", 4), ("tokens", 2), ("seconds", 2), ("confidence", 2))
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without the columns in which all cells are empty."""
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table without the columns in which all cells are empty."""
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(row[i] for i in kept))
-    return table
+    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], more="with --json")
 
 
 def _mean(spread: Mapping[str, Any] | None, digits: int) -> str:
