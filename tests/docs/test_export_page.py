@@ -11,9 +11,9 @@ import pytest
 from support.blocks import ROOT, Page, blocks
 from support.snippets import run_snippet
 from support.tiny_decoder import write_tiny_decoder
-from support.tiny_nv_embed import write_tiny_nv_embed
-from support.tiny_sat import write_tiny_sat
 from support.tiny_sentence import write_tiny_family
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
+from vcs_export.rehearsal.sat import write_tiny_sat
 
 PAGE = "docs/guide/export.md"
 

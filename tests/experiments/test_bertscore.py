@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from support.numpy_bert import load, transform
 from support.stories import read_lines, story, write_pairs
-from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
 from vcs_experiments.metrics.bertscore import BERTScore, bertscore
 from vcs_experiments.metrics.scoring import Job, KnownMetrics
@@ -20,6 +19,7 @@ from vcs_experiments.metrics.token_states import States, TokenStates
 from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

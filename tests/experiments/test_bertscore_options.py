@@ -14,7 +14,6 @@ from safetensors.numpy import load_file, save_file
 from support.experiments import comparison
 from support.numpy_bert import load, transform
 from support.stories import read_lines, story
-from support.tiny_bert import write_tiny_checkpoint
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_sentence import write_tiny_family
 from support.tiny_tokenizers import roberta_tokenizer
@@ -24,6 +23,7 @@ from vcs_experiments.metrics.token_states import States, TokenStates
 from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError, InputError

@@ -19,7 +19,7 @@ from support.command_line import vcs
 from support.experiments import sentences, write_json
 from support.stories import read_lines, story
 from support.tiny_decoder import write_tiny_decoder
-from support.tiny_nv_embed import write_tiny_nv_embed
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 
 pytestmark = pytest.mark.slow
 CLIPS = [f"{i:03}" for i in range(1, 5)]

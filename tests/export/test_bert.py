@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from support.json_files import change_json
-from support.tiny_bert import write_tiny_checkpoint
 from vcs_export.checkpoint.encoders import open_encoder
 from vcs_export.checkpoint.transformer import expected_shapes
 from vcs_export.errors import CheckpointError
+from vcs_export.rehearsal.bert import write_tiny_checkpoint
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
-from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE
+from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 from vcs_runtime import BundleError
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle

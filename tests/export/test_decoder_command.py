@@ -17,10 +17,11 @@ from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
 from support.matrix import matrix
 from support.numpy_decoder import embed, token_ids
-from support.tiny_decoder import FAMILIES, write_dense, write_tiny_decoder
+from support.tiny_decoder import write_tiny_decoder
 from vcs_export.errors import ExportError
 from vcs_export.families.build import CUDA_FILE, Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
+from vcs_export.rehearsal.decoder import FAMILIES, write_dense
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import Manifest

@@ -16,9 +16,10 @@ from onnx.reference import ReferenceEvaluator
 
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
-from support.tiny_nv_embed import VOCABULARY, build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import MODEL_FILE, TARGETS
 from vcs_export.quantization.nbits import BLOCK, quantise
+from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 
 Inputs = dict[str, NDArray[np.int64]]
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "two cats"]

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer
 
 from support.command_line import vcs
 from support.embedders import spec_of, vectors_of
-from support.json_files import write_json
 from support.numpy_bert import load, transform
 from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files, write_tiny_family
@@ -20,6 +19,7 @@ from support.tiny_tokenizers import xlm_roberta_tokenizer
 from vcs_export.checkpoint.modernbert import modernbert_config
 from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
 from vcs_export.errors import CheckpointError
+from vcs_export.rehearsal.files import write_json
 from vcs_runtime.bundle.manifest import Manifest
 from vcs_runtime.bundle.opening import open_bundle
 

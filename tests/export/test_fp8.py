@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from support.embedders import spec_of
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
-from support.safetensors_files import write_safetensors
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.outliers import plant
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.checks.quantization_error import calibrate, calibration_texts, outputs, tokens
@@ -26,6 +26,8 @@ from vcs_export.graph.decoder_model import write_decoder_model
 from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
+from vcs_export.rehearsal.files import write_safetensors
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_runtime import Embedder
 from vcs_runtime.cli import cli
 from vcs_runtime.inference.batching import batches
@@ -133,7 +135,11 @@ def test_ranges_are_those_of_the_published_formula(checkpoint: Path, bundle: Pat
 
 def test_a_matrix_whose_inputs_have_outliers_stays_in_half_precision(tmp_path: Path) -> None:
     planted = write_tiny_nv_embed(
-        tmp_path / "checkpoint", hidden=96, intermediate=320, layers=3, outliers=(1, "<s>")
+        tmp_path / "checkpoint",
+        hidden=96,
+        intermediate=320,
+        layers=3,
+        change=lambda tensors: plant(tensors, 1, "<s>"),
     )
     graph = onnx.load(build(planted, tmp_path) / MODEL_FILE, load_external_data=False).graph
     types = {item.name: item.data_type for item in graph.initializer if ".layers." in item.name}

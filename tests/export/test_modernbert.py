@@ -13,14 +13,15 @@ from safetensors.numpy import load_file, save_file
 
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
-from support.safetensors_files import write_safetensors
-from support.tiny_bert import WORDS, token_ids
+from support.tiny_bert import token_ids
 from support.tiny_modernbert import POSITIONS, WINDOW, encode, hidden_states, write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.rehearsal.bert import WORDS
+from vcs_export.rehearsal.files import write_safetensors
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

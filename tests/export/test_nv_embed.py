@@ -22,8 +22,7 @@ from support.changed_bundles import contents
 from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
-from support.safetensors_files import write_safetensors
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
@@ -37,6 +36,8 @@ from vcs_export.families.build import (
     Quantization,
 )
 from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.rehearsal.files import write_safetensors
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleExistsError, named_after
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

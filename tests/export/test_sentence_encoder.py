@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from support.embedders import spec_of, vectors_of
-from support.json_files import write_json
 from support.numpy_bert import encode, load, transform
-from support.tiny_bert import VOCABULARY, WORDS, tiny_tokenizer, token_ids, write_tiny_checkpoint
+from support.tiny_bert import token_ids
 from support.tiny_sentence import write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import verify_embedder
@@ -30,6 +29,8 @@ from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import buckets
 from vcs_export.graph.nodes import Graph
+from vcs_export.rehearsal.bert import VOCABULARY, WORDS, tiny_tokenizer, write_tiny_checkpoint
+from vcs_export.rehearsal.files import write_json
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

@@ -10,7 +10,7 @@ import pytest
 
 from support.cuda_stand_ins import DryGpu, Kernel, Product, mark, watch_sessions
 from support.gpu_bundles import GpuBundles, texts_of
-from support.tiny_decoder import FAMILIES
+from vcs_export.rehearsal.decoder import FAMILIES
 from vcs_runtime.bundle.opening import open_bundle
 
 ALONE = [9, 26, 64, 65, 240]

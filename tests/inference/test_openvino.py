@@ -24,8 +24,10 @@ from support.drawn_texts import drawn_texts
 from support.hub_sat import Substitute
 from support.stories import story, stripped, write_pairs
 from support.tiny_bert import build_tiny_bundle
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
-from support.tiny_sat import build_tiny_sat_bundle, tiny_sat_tokenizer
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
+from support.tiny_sat import build_tiny_sat_bundle
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
+from vcs_export.rehearsal.sat import tiny_sat_tokenizer
 from vcs_runtime import BundleError, DeviceError, Embedder, MissingExtraError, Scorer, Segmenter
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.device import Device, choose_device

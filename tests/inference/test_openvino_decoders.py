@@ -13,10 +13,12 @@ from tokenizers import Tokenizer
 
 from support.numpy_decoder import embed, token_ids
 from support.numpy_nv_embed import embed as embed_by_nv
+from support.outliers import plant
 from support.tiny_decoder import write_tiny_decoder
-from support.tiny_nv_embed import build_tiny_nv_embed_bundle, write_tiny_nv_embed
+from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
+from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -70,7 +72,9 @@ def test_vectors_are_those_of_the_published_formula_alone_and_in_a_batch(
 @pytest.mark.parametrize(("target", "precision"), [("ort", "int8"), ("tensorrt", "fp16")])
 def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, target: str, precision: str) -> None:
     """One channel is about 400 times as large as the others, as in a real Mistral."""
-    folder = write_tiny_nv_embed(tmp_path / "checkpoint", outliers=(1, "every"), dtype="F16")
+    folder = write_tiny_nv_embed(
+        tmp_path / "checkpoint", change=lambda tensors: plant(tensors, 1, "every"), dtype="F16"
+    )
     bundle = build_tiny_nv_embed_bundle(
         tmp_path,
         checkpoint=folder,

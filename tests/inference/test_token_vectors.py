@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from support.numpy_bert import load, transform
 from support.stories import story
-from support.tiny_bert import VOCABULARY, build_tiny_bundle, tiny_tokenizer, write_tiny_checkpoint
+from support.tiny_bert import build_tiny_bundle
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files, write_tiny_family
@@ -23,6 +23,7 @@ from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import unit_length
+from vcs_export.rehearsal.bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

@@ -20,13 +20,13 @@ with warnings.catch_warnings():
     import transformers
 
 from support.drawn_texts import drawn_texts
-from support.json_files import write_json
-from support.tiny_bert import write_modules
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.families.build import Build
 from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.rehearsal.bert import write_modules
+from vcs_export.rehearsal.files import write_json
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

@@ -19,7 +19,7 @@ from torch import distributed
 
 from support.snippets import run_snippet
 from support.stories import story
-from support.tiny_bert import tiny_tokenizer
+from vcs_export.rehearsal.bert import tiny_tokenizer
 from vcs_runtime import Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
 

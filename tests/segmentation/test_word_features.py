@@ -7,9 +7,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from support.stories import story
-from support.tiny_bert import tiny_tokenizer, write_tiny_checkpoint
 from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
+from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_runtime import Segmenter
 from vcs_runtime.segmentation.word_features import word_features
 

@@ -15,7 +15,7 @@ from vcs_export.cli.options import (
     embedder_options,
     output,
     overwrite,
-    require_builders,
+    read_recipe,
     text_lines,
 )
 from vcs_export.cli.reporting import log, step_bars
@@ -88,6 +88,7 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
 @_streamed
 def decoder(
     checkpoint: Path,
+    rehearse: bool,
     output: Path,
     recipe: str | None,
     pooling: str | None,
@@ -105,14 +106,13 @@ def decoder(
     """
     if options["own_weights"] and recipe is None:
         raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
-    require_builders("export", "exporting")
-    from vcs_export.checkpoint.recipe import DecoderRecipe, load_recipe
+    from vcs_export.checkpoint.recipe import DecoderRecipe
     from vcs_export.families.decoder import ATTENTIONS, POOLINGS, DecoderOptions, build_decoder_bundle
 
     build = _build(checkpoint, output, options)
     causal = ATTENTIONS[attention] if attention else None
     settings = DecoderOptions(pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options)
-    published = None if recipe is None else load_recipe(recipe, DecoderRecipe)
+    published = read_recipe(recipe, DecoderRecipe, rehearse)
     _log_licence(published)
     with step_bars() as progress:
         build_decoder_bundle(replace(build, progress=progress), settings, published)
@@ -131,7 +131,7 @@ def decoder(
               help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
               "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
 @_streamed
-def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
+def nv_embed_v2(checkpoint: Path, rehearse: bool, output: Path, **options: Any) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
     A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
@@ -140,12 +140,11 @@ def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     Example:
       vcs-runtime export nv-embed-v2 --from NV-Embed-v2 -o embedder
     """
-    require_builders("export", "exporting")
-    from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
+    from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe
     from vcs_export.families.nv_embed import build_nv_embed_bundle
 
     build = _build(checkpoint, output, options)
-    recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
+    recipe = read_recipe(NV_EMBED, NvEmbedRecipe, rehearse)
     _log_licence(recipe)
     with step_bars() as progress:
         build_nv_embed_bundle(replace(build, progress=progress), recipe=recipe)

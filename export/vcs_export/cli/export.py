@@ -14,6 +14,7 @@ from vcs_export.cli.options import (
     embedder_options,
     output,
     overwrite,
+    read_recipe,
     require_builders,
     text_lines,
 )
@@ -27,7 +28,8 @@ from vcs_runtime.cli.options import PATH, NumberRange
 def export() -> None:
     """Build a bundle from a model's files.
 
-    Nothing is downloaded, and no PyTorch is needed.
+    Nothing is downloaded, and no PyTorch is needed. `--rehearse` tries a command and all that follows it
+    before the model's files are there.
     This needs `vcs-runtime[export]`.
     """
 
@@ -55,6 +57,7 @@ export.add_command(nv_embed_v2)
 @overwrite
 def sat(
     checkpoint: Path,
+    rehearse: bool,
     output: Path,
     tokenizer: Path | None,
     precision: str,
@@ -71,15 +74,14 @@ def sat(
     Example:
       vcs-runtime export sat --from sat-12l-sm --tokenizer xlm-roberta-base/tokenizer.json -o sat
     """
-    require_builders("export", "exporting")
-    from vcs_export.checkpoint.recipe import SatRecipe, load_recipe
+    from vcs_export.checkpoint.recipe import SatRecipe
     from vcs_export.families.build import Build, Quantization
     from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import check_target, named_after
 
     check_target(output, overwrite, checkpoint, tokenizer, text)
     quantization = Quantization(precision, text_lines(text) if text else ())
-    published = None if recipe is None else load_recipe(recipe, SatRecipe)
+    published = read_recipe(recipe, SatRecipe, rehearse)
     build = Build(checkpoint, output, named_after(checkpoint, overwrite), quantization)
     build_sat_bundle(build, SatOptions(tokenizer=tokenizer, threshold=threshold), published)
     segmenter = open_bundle(output).manifest.segmenter
@@ -107,6 +109,7 @@ def sat(
 @overwrite
 def encoder(
     checkpoint: Path,
+    rehearse: bool,
     output: Path,
     recipe: str | None,
     optimum_python: Path | None,
@@ -123,8 +126,7 @@ def encoder(
     Example:
       vcs-runtime export encoder --from multilingual-e5-base --recipe multilingual-e5-base -o embedder
     """
-    require_builders("export", "exporting")
-    from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
+    from vcs_export.checkpoint.recipe import SentenceRecipe
     from vcs_export.checkpoint.sentence_folder import other_heads
     from vcs_export.families.build import Build
     from vcs_export.families.options import EmbedderOptions
@@ -137,9 +139,7 @@ def encoder(
         raise click.UsageError("--recipe and --pooling exclude each other")
     check_target(output, overwrite, checkpoint)
     settings = EmbedderOptions(**options)
-    published = None
-    if recipe is not None:
-        published = load_recipe(recipe, SentenceRecipe)
+    if published := read_recipe(recipe, SentenceRecipe, rehearse):
         log(f"the weights of {published.source} are licensed under {published.licence}")
     build = Build(checkpoint, output, named_after(checkpoint, overwrite))
     build_sentence_bundle(build, settings, published, optimum_python=optimum_python)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import reduce, wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,32 +16,55 @@ from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import read_whole
 
+if TYPE_CHECKING:
+    from vcs_export.checkpoint.recipe import R
+
 Command = Callable[..., None]
 
 # Those of every `export` command.
 
 
-def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
-    """Refuse the published name of a model, which nobody has downloaded."""
+def _downloaded(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse the published name of a model, which nobody has downloaded; a rehearsal reads no files."""
+    if context.params["rehearse"]:
+        return path
+    if path is None:
+        raise click.MissingParameter(ctx=context, param=parameter)
     if (how := how_to_download(str(path))) and not path.exists():
         raise click.BadParameter(f"{path}: no such folder{how}")
     return path
-
-
-checkpoint = click.option(
-    "--from", "checkpoint", type=PATH, callback=_downloaded, required=True, metavar="DIR",
-    help="Folder of the model's files.",
-)  # fmt: skip
-output = click.option(
-    "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
-)
-overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds several options to a command, in this order."""
     return lambda command: reduce(lambda function, option: option(function), reversed(options), command)
 
+
+def checkpoint(command: Command) -> Command:
+    """Add the options that name the model's files, or have a tiny checkpoint made up in their place."""
+
+    @wraps(command)
+    def run(checkpoint: Path | None, rehearse: bool, **options: Any) -> None:
+        require_builders("export", "exporting")
+        if rehearse:
+            from vcs_export.cli.rehearsing import make_checkpoint
+
+            checkpoint = make_checkpoint(click.get_current_context(), checkpoint, options)
+        command(checkpoint=checkpoint, rehearse=rehearse, **options)
+
+    return _source(run)
+
+
+_source = all_of(
+    click.option("--from", "checkpoint", type=PATH, callback=_downloaded, metavar="DIR",
+                 help="Folder of the model's files. [required without --rehearse]"),
+    click.option("--rehearse", is_flag=True, is_eager=True,
+                 help="Export a tiny checkpoint with random numbers in place of the model's files."),
+)  # fmt: skip
+output = click.option(
+    "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
+)
+overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
 # Those of every embedder from a folder of sentence-transformers.
 embedder_options = all_of(
@@ -72,6 +96,14 @@ def require_builders(extra: str, purpose: str) -> None:
     """Raise MissingExtraError unless the packages that build bundles are installed."""
     for module in ("onnx_ir", "safetensors"):
         require(module, extra, purpose)
+
+
+def read_recipe(recipe: str | None, kind: type[R], rehearse: bool) -> R | None:
+    """Read a recipe, if one is named; that of a rehearsal fits a made-up checkpoint."""
+    from vcs_export.checkpoint.recipe import load_recipe
+
+    published = None if recipe is None else load_recipe(recipe, kind)
+    return published.rehearsed() if published and rehearse else published
 
 
 def text_lines(path: Path) -> list[str]:

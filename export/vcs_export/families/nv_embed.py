@@ -33,7 +33,7 @@ def build_nv_embed_bundle(
         expected = {**recipe.config, **recipe.latent}
         other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
         own = build.own_weights or bool(other)
-        build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256)
+        build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256 or None)
         if own:
             why = other[0] if other else "weights of your own"
             build.report(f"not {recipe.source} ({why}): named after its folder, {build.info.name}")

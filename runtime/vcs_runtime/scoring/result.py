@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import HmCf, Scores, Substitution
-from vcs_runtime.scoring.flags import flags_of
-from vcs_runtime.scoring.score_table import ALL, FURTHER, HEADLINE, HM_CF, LABELS, SCORES, SUBSTITUTION, up_to
+from vcs_runtime.scoring.flags import describe, flags_of
+from vcs_runtime.scoring.score_table import (
+    ALL,
+    FURTHER,
+    HEADLINE,
+    HM_CF,
+    LABELS,
+    SCORES,
+    SMALLER_IS_BETTER,
+    SUBSTITUTION,
+    up_to,
+)
 from vcs_runtime.util.extras import require
 from vcs_runtime.words.reading import TextWords
 
@@ -147,6 +157,64 @@ class Results(list[Result]):
         rows = [result.to_dict() for result in self if result.scores is not None]
         names = [name for name in ALL if rows and all(name in row for row in rows)]
         return {name: math.fsum(row[name] for row in rows) / len(rows) for name in names}
+
+    def worst(
+        self,
+        n: int,
+        pairs: Iterable[Pair],
+        *,
+        ids: Iterable[str | int] | None = None,
+        score: str = "margin",
+        explain: Callable[[Reference, str], Any] | None = None,
+    ) -> list[dict[str, str | int | float]]:
+        """Return the n worst pairs as rows for an experiment tracker, the worst first.
+
+        Parameters
+        ----------
+        n
+            Number of rows; pairs without scores are left out.
+        pairs
+            The pairs (reference, generated) that were scored, in the order of the results.
+        ids
+            The name of each pair; by default its position, from 0.
+        score
+            The score that ranks; where it is equal margin, VCS and GAS decide.
+        explain
+            `Scorer.explain`: the reason is what one can see in the pair, as `score --worst` prints it.
+            Without it, the reason is what the flags say, or "".
+
+        Returns
+        -------
+        list of dict
+            `id`, `reference` (of several the best one), `generated`, the score by its name, and `reason`.
+
+        Raises
+        ------
+        ValueError
+            `n` is below 1, the numbers of pairs or ids are not that of the results, or `score` does not rank.
+        """
+        pairs, ranking = list(pairs), (score, "margin", "vcs", "gas")
+        names = list(range(len(pairs)) if ids is None else ids)
+        for what, given in (("pairs", pairs), ("ids", names)):
+            if len(given) != len(self):
+                raise ValueError(f"{what}: {len(given)}, but there are {len(self)} results")
+        if n < 1:
+            raise ValueError(f"n must be 1 or more, not {n}")
+        if score not in ALL or score in SMALLER_IS_BETTER:
+            raise ValueError(f"score: pairs are not ranked by {score!r}")
+        scored = [row for row in zip(self, names, pairs, strict=True) if row[0].scores is not None]
+        if any(math.isnan(getattr(result, score)) for result, _, _ in scored):
+            raise ValueError(f"score: the results have no {score!r}: score them with `also`")
+        scored.sort(key=lambda row: [getattr(row[0], name) for name in ranking])
+        rows: list[dict[str, str | int | float]] = []
+        for result, name, (reference, generated) in scored[:n]:
+            assert result.scores is not None
+            text = reference if isinstance(reference, str) else reference[result.reference_index]
+            reason = explain(reference, generated).conclusion if explain else ""
+            reason = reason or describe(result.scores._asdict(), result.n_ref, result.n_gen)
+            row = {"id": name, "reference": text, "generated": generated}
+            rows.append({**row, score: getattr(result, score), "reason": reason})
+        return rows
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame, a row for each pair; raises MissingExtraError without pandas."""

@@ -162,7 +162,7 @@ class Scorer:
 
         The keywords are fields of `Options`; `progress` shows a bar if standard error is a terminal. A pair
         that cannot be scored does not stop the others: its result has an `error`, and no scores.
-        `Results` is a list, and has `mean`, `to_pandas` and `to_polars`.
+        `Results` is a list, and has `mean`, `worst`, `to_pandas` and `to_polars`.
 
         Raises TypeError for texts in place of pairs, or unless there are either `pairs` or both of
         `references` and `predictions`; ValueError if those two differ in length.
@@ -322,7 +322,7 @@ def score(
     -------
     Result or Results
         The Result of two texts, which raises TextError if they cannot be scored; or one for each pair, in
-        order: a list, with `mean`, `to_pandas` and `to_polars`.
+        order: a list, with `mean`, `worst`, `to_pandas` and `to_polars`.
     """
     with Scorer.open(bundle, device) as scorer:
         if not isinstance(references, str) or not isinstance(predictions, str):

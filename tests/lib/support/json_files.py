@@ -1,4 +1,4 @@
-"""JSON files that tests write and change."""
+"""JSON files that tests change."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-
-def write_json(path: Path, data: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data), encoding="utf-8")
+from vcs_export.rehearsal.files import write_json
 
 
 def change_json(path: Path, **values: Any) -> None:

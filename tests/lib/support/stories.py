@@ -7,13 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-WORDS = (
-    "a an the and then while with on in at into over under near of to from by is are was he she they it "
-    "its man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife "
-    "bread onion door window car red blue green white small large young old slowly quickly two three "
-    "walks runs sits stands holds opens closes cuts pours throws looks smiles turns camera scene first "
-    "next finally "
-).split()
+from vcs_export.rehearsal.bert import WORDS
+
 _LONG = [word for word in WORDS if len(word) > 4]
 
 

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     import transformers
 
 from support.safetensors_files import Array, StoredTensors
-from support.tiny_decoder import FAMILIES
+from vcs_export.rehearsal.decoder import FAMILIES
 
 # Classes for checkpoints whose own code is not part of transformers.
 _OWN_CODE = {"llama_bidirec": (transformers.LlamaConfig, transformers.LlamaModel)}

@@ -1,0 +1,318 @@
+"""Random decoders in the folders of their publishers.
+
+Sizes are such that nothing is equal by chance: heads do not divide the hidden size, windows are shorter than
+texts, and the scales of attention and embeddings are not 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from vcs_export.rehearsal.bert import write_modules
+from vcs_export.rehearsal.files import Tensors, drawn, write_json, write_safetensors, write_shards
+from vcs_export.rehearsal.tokenizers import gemma_tokenizer, llama_tokenizer, qwen_tokenizer
+
+POSITIONS = 512
+
+PREFIXES = ("", "model.")
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the publishers of a family have in their folders.
+
+    config      `config.json` in the spelling of transformers 4;  tokenizer  makes its tokenizer
+    pooling     as sentence-transformers names it;  dense  lengths of vectors after each Dense
+    prompts     of `config_sentence_transformers.json`
+    end         the token that the family's own code puts after a text, where `tokenizer.json` does not
+    whole       whether it is a model that generates: `model.` before the names of tensors, and a head
+    """
+
+    config: Mapping[str, Any]
+    tokenizer: Callable[[], Tokenizer]
+    pooling: str
+    dense: tuple[int, ...] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    end: str = ""
+    whole: bool = False
+
+
+_QUERY = "Instruct: Describe the scene\nQuery: "  # Qwen3 has no space at the end
+
+_SIZES = {
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "max_position_embeddings": POSITIONS,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-6,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+}
+
+_QWEN = _SIZES | {
+    "hidden_act": "silu",
+    "max_window_layers": 2,
+    "rope_theta": 10000.0,
+    "sliding_window": None,
+    "use_sliding_window": False,
+}
+
+_GEMMA = _SIZES | {
+    "_sliding_window_pattern": 3,
+    "architectures": ["Gemma3TextModel"],
+    "attn_logit_softcapping": None,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "final_logit_softcapping": None,
+    "head_dim": 16,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 48,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 4,
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 40,  # is not the size of a head
+    "rope_local_base_freq": 100.0,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+    "sliding_window": 12,
+}
+
+FAMILIES = {
+    "qwen3": Family(
+        _QWEN
+        | {
+            "architectures": ["Qwen3ForCausalLM"],
+            "head_dim": 16,
+            "model_type": "qwen3",
+            "rope_scaling": None,
+            "tie_word_embeddings": True,
+        },
+        qwen_tokenizer,
+        "lasttoken",
+        prompts={"query": _QUERY.rstrip(), "document": ""},
+    ),
+    "gte-qwen2": Family(
+        {key: value for key, value in _QWEN.items() if key != "attention_bias"}
+        | {
+            "architectures": ["Qwen2ForCausalLM"],
+            "auto_map": {
+                "AutoModel": "modeling_qwen.Qwen2Model",
+                "AutoModelForCausalLM": "modeling_qwen.Qwen2ForCausalLM",
+            },
+            "hidden_size": 48,
+            "is_causal": False,
+            "model_type": "qwen2",
+            "num_attention_heads": 6,
+            "sliding_window": 16,  # is not used
+            "tie_word_embeddings": False,
+        },
+        partial(qwen_tokenizer, template=False),  # code of its own puts the end token
+        "lasttoken",
+        prompts={"query": _QUERY},
+        end="<|endoftext|>",
+        whole=True,
+    ),
+    "nemotron": Family(
+        _SIZES
+        | {
+            "architectures": ["LlamaBidirectionalModel"],
+            "auto_map": {"AutoModel": "llama_bidirectional_model.LlamaBidirectionalModel"},
+            "hidden_act": "silu",
+            "head_dim": 8,
+            "mlp_bias": False,
+            "model_type": "llama_bidirec",
+            "pooling": "avg",
+            "pretraining_tp": 1,
+            "rms_norm_eps": 1e-5,
+            "rope_scaling": {
+                "factor": 8.0,
+                "high_freq_factor": 4.0,
+                "low_freq_factor": 1.0,
+                "original_max_position_embeddings": 64,
+                "rope_type": "llama3",
+            },
+            "rope_theta": 1000.0,
+            "tie_word_embeddings": False,
+        },
+        llama_tokenizer,
+        "mean",
+        prompts={"query": _QUERY, "document": ""},
+    ),
+    "embedding-gemma": Family(
+        _GEMMA
+        | {
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "use_bidirectional_attention": True,
+        },
+        gemma_tokenizer,
+        "mean",
+        dense=(80, 48),
+        prompts={"query": "task: search result | query: ", "document": "title: none | text: "},
+    ),
+    "kalm-gemma3": Family(
+        _GEMMA
+        | {
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        },
+        partial(gemma_tokenizer, "<bos> $A"),
+        "lasttoken",
+        prompts={"query": _QUERY, "document": ""},
+    ),
+}
+
+
+def decoder_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
+    """Draw tensors by their names without a prefix, lively enough that each part matters."""
+    rng = np.random.default_rng(seed)
+    gemma = config["model_type"] == "gemma3_text"
+    tensors: Tensors = {}
+    for name, shape in decoder_shapes(config).items():
+        if name == "embed_tokens.weight":  # Gemma multiplies its embeddings; so much smaller are they
+            tensors[name] = drawn(rng, *shape, scale=0.3 if gemma else 1.0)
+        elif "norm" in name:  # Gemma adds 1 to the weights of its norms
+            tensors[name] = drawn(rng, *shape, centre=0.0 if gemma else 1.0, scale=0.3)
+        else:
+            tensors[name] = drawn(rng, *shape, scale=0.5 if name.endswith("bias") else None)
+    return tensors
+
+
+def decoder_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all tensors by their names without a prefix, for a config of any size."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed_tokens.weight": (config["vocab_size"], config["hidden_size"])
+    }
+    for layer in range(config["num_hidden_layers"]):
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in _layer_shapes(config)}
+    return shapes | {"norm.weight": (config["hidden_size"],)}
+
+
+def write_tiny_decoder(
+    folder: Path,
+    family: str,
+    *,
+    prefix: str | None = None,
+    dtype: str = "F32",
+    shards: int = 1,
+    seed: int = 0,
+    lm_head: bool | None = None,
+    sentence: bool = True,
+    **config: Any,
+) -> Path:
+    """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the folder.
+
+    prefix          of the tensors' names;  lm_head  whether there is a head; both by default as published
+    dtype, shards   as `write_shards` takes them
+    sentence        whether there are the files of sentence-transformers
+    config          overrides of `config.json`, in the spelling of transformers 4
+    """
+    kind = FAMILIES[family]
+    tokenizer = kind.tokenizer()
+    settings = {"vocab_size": tokenizer.get_vocab_size(), **kind.config, **config}
+    if prefix is None:
+        prefix = PREFIXES[kind.whole]
+    tensors = {f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()}
+    if kind.whole if lm_head is None else lm_head:
+        tensors["lm_head.weight"] = tensors[f"{prefix}embed_tokens.weight"]
+    write_decoder_files(folder, family, settings, tokenizer, sentence=sentence)
+    write_shards(folder, tensors, dtype, shards)
+    if sentence:
+        lengths = (*kind.dense[:-1], settings["hidden_size"]) if kind.dense else ()
+        write_dense(folder, settings["hidden_size"], lengths, dtype, seed)
+    return folder
+
+
+def write_decoder_files(
+    folder: Path,
+    family: str,
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    *,
+    sentence: bool = True,
+) -> None:
+    """Write what a folder of `family` holds beside tensors, by choice with files of sentence-transformers."""
+    kind = FAMILIES[family]
+    write_json(folder / "config.json", config)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_json(folder / "tokenizer_config.json", _tokenizer_config(tokenizer, kind.end))
+    if not sentence:
+        return
+    write_modules(folder, ["Transformer", "Pooling", *["Dense"] * len(kind.dense), "Normalize"])
+    pool = _pooling_config(config["hidden_size"], kind.pooling)
+    write_json(folder / "1_Pooling/config.json", pool)
+    about = {"prompts": kind.prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", about)
+
+
+def write_dense(folder: Path, width: int, lengths: Sequence[int], dtype: str = "F32", seed: int = 0) -> None:
+    """Write the Dense modules behind the pooling, as EmbeddingGemma has them: no bias, no activation."""
+    rng = np.random.default_rng(seed + 1)
+    for i, length in enumerate(lengths, 2):
+        place = folder / f"{i}_Dense"
+        about = {"in_features": width, "out_features": length, "bias": False,
+                 "activation_function": "torch.nn.modules.linear.Identity"}  # fmt: skip
+        write_json(place / "config.json", about)
+        weight = drawn(rng, length, width)
+        write_safetensors(place / "model.safetensors", {"linear.weight": weight}, dtype)
+        width = length
+
+
+def _layer_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    kind = config["model_type"]
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    size = config.get("head_dim") or hidden // config["num_attention_heads"]
+    queries, keys = config["num_attention_heads"] * size, config["num_key_value_heads"] * size
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    if kind == "gemma3_text":
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    for name in norms:
+        yield f"{name}.weight", (hidden,)
+    for name, out, inputs in (
+        ("self_attn.q_proj", queries, hidden),
+        ("self_attn.k_proj", keys, hidden),
+        ("self_attn.v_proj", keys, hidden),
+        ("self_attn.o_proj", hidden, queries),
+        ("mlp.gate_proj", inner, hidden),
+        ("mlp.up_proj", inner, hidden),
+        ("mlp.down_proj", hidden, inner),
+    ):
+        yield f"{name}.weight", (out, inputs)
+        if kind == "qwen2" and name[-6:] in ("q_proj", "k_proj", "v_proj"):
+            yield f"{name}.bias", (out,)
+    if kind in ("qwen3", "gemma3_text"):
+        yield "self_attn.q_norm.weight", (size,)
+        yield "self_attn.k_norm.weight", (size,)
+
+
+def _pooling_config(width: int, pooling: str) -> dict[str, Any]:
+    switch = "pooling_mode_lasttoken" if pooling == "lasttoken" else f"pooling_mode_{pooling}_tokens"
+    switches = dict.fromkeys(
+        ("pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens",
+         "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"),
+        False,
+    )  # fmt: skip
+    return {"word_embedding_dimension": width, **switches, switch: True, "include_prompt": True}
+
+
+def _tokenizer_config(tokenizer: Tokenizer, end: str) -> dict[str, Any]:
+    special = ("<pad>", "<|endoftext|>", "<|end_of_text|>")
+    [pad] = [token for token in special if tokenizer.token_to_id(token) is not None]
+    return {
+        "model_max_length": POSITIONS,
+        "pad_token": pad,
+        "padding_side": "left",
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **({"add_eos_token": True, "eos_token": end} if end else {}),
+    }
