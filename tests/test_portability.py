@@ -94,12 +94,9 @@ def test_a_machine_without_posix_scores_and_resumes(tiny_bundle: Path, tmp_path:
 
     arguments = json.dumps([MODULES, NAMES, score(output), str(output)])
     done = subprocess.run(
-        [sys.executable, "-c", BARE_MACHINE, arguments],
-        capture_output=True,
-        text=True,
-        timeout=500,
+        [sys.executable, "-c", BARE_MACHINE, arguments], capture_output=True, text=True, timeout=500,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"{output}: another process is writing it" in done.stdout
     assert run(*score(usual)).exit_code == 0

@@ -24,20 +24,9 @@ PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_experiments", "vcs_visil", "vcs_exp
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
 DATA = {
-    ".css",
-    ".csv",
-    ".data",
-    ".html",
-    ".json",
-    ".jsonl",
-    ".npz",
-    ".onnx",
-    ".pc",
-    ".png",
-    ".safetensors",
-    ".sh",
-    ".txt",
-}
+    ".css", ".csv", ".data", ".html", ".json", ".jsonl", ".npz", ".onnx", ".pc", ".png", ".safetensors",
+    ".sh", ".txt",
+}  # fmt: skip
 DEFINITION = "docs/reference/vcs.md"
 # Files of bundles, model repositories, checkpoints and users: named in the documents, not of the repository.
 OTHER_FILES = {"Python.h", "tools/build_leaderboard.py", "docs/operators.md", "model.py", "vcs_utils.py"}

@@ -22,22 +22,10 @@ _INTS = array(types.int64, 1, readonly=True)
 _IDS = array(types.int32, 2, readonly=True)
 _LOGS = array(types.float64, 2, readonly=True)
 _REPLACE: Final = Kernel(
-    replace,
-    _IDS,
-    _IDS,
-    _LOGS,
-    _LOGS,
-    _INTS,
-    _INTS,
-    array(types.float32, 2, readonly=True),
-    array(types.boolean, 2, readonly=True),
-    array(types.float64, 1, readonly=True),
-    array(types.float64, 2),
-    array(types.float64, 2),
-    array(types.int32, 2),
-    array(types.int32, 2),
-    array(types.float64, 1),
-)
+    replace, _IDS, _IDS, _LOGS, _LOGS, _INTS, _INTS, array(types.float32, 2, readonly=True),
+    array(types.boolean, 2, readonly=True), array(types.float64, 1, readonly=True), array(types.float64, 2),
+    array(types.float64, 2), array(types.int32, 2), array(types.int32, 2), array(types.float64, 1),
+)  # fmt: skip
 
 
 class Replacements(NamedTuple):
@@ -271,21 +259,9 @@ def _substitution(
     gen_ids, ref_ids = (np.full((2, len(words)), -1, dtype=np.int32) for words in (gen, ref))
     out = np.empty(1 + CLASS_COUNT)
     _REPLACE.call(
-        gen.packed,
-        ref.packed,
-        gen.log_class,
-        ref.log_class,
-        gen_chunks,
-        ref_chunks,
-        vocabulary.vectors,
-        vocabulary.excluding,
-        packed,
-        gen_numbers,
-        ref_numbers,
-        gen_ids,
-        ref_ids,
-        out,
-    )
+        gen.packed, ref.packed, gen.log_class, ref.log_class, gen_chunks, ref_chunks, vocabulary.vectors,
+        vocabulary.excluding, packed, gen_numbers, ref_numbers, gen_ids, ref_ids, out,
+    )  # fmt: skip
     top, thing, action, quality, name_share = out.tolist()
     gen_pairs, ref_pairs = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
     return Substitution(top, thing, action, quality, name_share, gen_pairs, ref_pairs)

@@ -159,14 +159,9 @@ def main() -> None:
         network = BoundaryNetwork(open_encoder(checkpoint), LAYERS, RANK)
         train(network, batches(documents, tokenizer, rng), arguments.steps)
         facts = {
-            "base": sha256_of(checkpoint / WEIGHTS),
-            "layers": LAYERS,
-            "pairs": sha256_of(arguments.pairs),
-            "rank": RANK,
-            "seed": arguments.seed,
-            "steps": arguments.steps,
-            "window": WINDOW,
-        }
+            "base": sha256_of(checkpoint / WEIGHTS), "layers": LAYERS, "pairs": sha256_of(arguments.pairs),
+            "rank": RANK, "seed": arguments.seed, "steps": arguments.steps, "window": WINDOW,
+        }  # fmt: skip
         save_file(dict(network.updates()), arguments.output, {"vcs": json.dumps(facts, sort_keys=True)})
         # The threshold is chosen with the model as the runtime runs it.
         stride = 3 * (WINDOW - 2) // 4

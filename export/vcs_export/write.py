@@ -196,14 +196,9 @@ class BundleWriter:
         )
         info = self.info
         manifest = Manifest(
-            name=info.name,
-            licence=info.licence,
-            source=info.source,
-            files=files,
-            embedder=embedder,
-            segmenter=segmenter,
-            schema=SCHEMA,
-        )
+            name=info.name, licence=info.licence, source=info.source, files=files, embedder=embedder,
+            segmenter=segmenter, schema=SCHEMA,
+        )  # fmt: skip
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         for path in [*paths, self.folder / MANIFEST]:
             _sync(path)

@@ -34,43 +34,19 @@ if TYPE_CHECKING:
     from vcs_runtime.segmentation.segmenter import Segmenter
 
 __all__ = [
-    "BundleError",
-    "CacheError",
-    "DeviceError",
-    "Embedder",
-    "InputError",
-    "MissingExtraError",
-    "ModelError",
-    "Options",
-    "Params",
-    "Result",
-    "Results",
-    "Scorer",
-    "ScorerConfig",
-    "Scores",
-    "Segmenter",
-    "TextEmbedder",
-    "TextError",
-    "TextSegmenter",
-    "VcsError",
-    "__version__",
-    "score",
-]
+    "BundleError", "CacheError", "DeviceError", "Embedder", "InputError", "MissingExtraError", "ModelError",
+    "Options", "Params", "Result", "Results", "Scorer", "ScorerConfig", "Scores", "Segmenter",
+    "TextEmbedder", "TextError", "TextSegmenter", "VcsError", "__version__", "score",
+]  # fmt: skip
 
 _MODULES = {
-    "Embedder": "vcs_runtime.inference.embedder",
-    "Options": "vcs_runtime.scoring.options",
-    "Params": "vcs_numba",
-    "Result": "vcs_runtime.scoring.result",
-    "Results": "vcs_runtime.scoring.result",
-    "Scorer": "vcs_runtime.scoring.scorer",
-    "ScorerConfig": "vcs_runtime.scoring.options",
-    "Scores": "vcs_numba",
-    "Segmenter": "vcs_runtime.segmentation.segmenter",
-    "TextEmbedder": "vcs_runtime.inference.custom",
-    "TextSegmenter": "vcs_runtime.segmentation.custom",
+    "Embedder": "vcs_runtime.inference.embedder", "Options": "vcs_runtime.scoring.options",
+    "Params": "vcs_numba", "Result": "vcs_runtime.scoring.result", "Results": "vcs_runtime.scoring.result",
+    "Scorer": "vcs_runtime.scoring.scorer", "ScorerConfig": "vcs_runtime.scoring.options",
+    "Scores": "vcs_numba", "Segmenter": "vcs_runtime.segmentation.segmenter",
+    "TextEmbedder": "vcs_runtime.inference.custom", "TextSegmenter": "vcs_runtime.segmentation.custom",
     "score": "vcs_runtime.scoring.scorer",
-}
+}  # fmt: skip
 #: Packages of their own, which `dir` names and the first use imports.
 _PACKAGES = ("capi", "compat", "integrations", "report", "training")
 

@@ -17,23 +17,7 @@ from vcs_visil.selection import frontier, select_summary
 from vcs_visil.summaries import Summary, Video
 
 __all__ = [
-    "Forced",
-    "Generated",
-    "Generates",
-    "Image",
-    "LogProbs",
-    "MaskedCaption",
-    "Recorded",
-    "Recorder",
-    "Summary",
-    "Video",
-    "VisilOptions",
-    "VisilResult",
-    "frontier",
-    "mask_caption",
-    "parse_timecode",
-    "probe",
-    "probe_generated",
-    "select_summary",
-    "visil",
-]
+    "Forced", "Generated", "Generates", "Image", "LogProbs", "MaskedCaption", "Recorded", "Recorder",
+    "Summary", "Video", "VisilOptions", "VisilResult", "frontier", "mask_caption", "parse_timecode",
+    "probe", "probe_generated", "select_summary", "visil",
+]  # fmt: skip

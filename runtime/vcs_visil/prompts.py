@@ -27,17 +27,11 @@ _GIVEN: Mapping[str, set[str]] = {
     "given-images": {"images"},
 }
 _FIELDS: Mapping[str, set[str]] = {
-    "caption": {"images"},
-    "keywords": {"caption"},
-    "keyframes": {"images"},
-    "summarize": {"images"},
-    "summarize-keyframes": {"images", "keyframes"},
-    "score": {"given", "masked_caption"},
-    "correspond": {"images", "summaries"},
-    "answer": {"given", "question", "options"},
-    "confuse": {"change", "summary"},
-    **_GIVEN,
-}
+    "caption": {"images"}, "keywords": {"caption"}, "keyframes": {"images"}, "summarize": {"images"},
+    "summarize-keyframes": {"images", "keyframes"}, "score": {"given", "masked_caption"},
+    "correspond": {"images", "summaries"}, "answer": {"given", "question", "options"},
+    "confuse": {"change", "summary"}, **_GIVEN,
+}  # fmt: skip
 # Prompts that a folder may leave out: what is given for an answer, where it differs from a score's.
 _OPTIONAL: Mapping[str, set[str]] = {f"answer-{name}": fields for name, fields in _GIVEN.items()}
 _FIELD = re.compile(r"\{([a-z_]+)\}")

@@ -174,11 +174,8 @@ def panicking(path: Path) -> None:
     data = json.loads(path.read_text())
     single = [{"SpecialToken": {"id": "X", "type_id": 0}}]
     data["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [],
-        "special_tokens": {},
-    }
+        "type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {},
+    }  # fmt: skip
     path.write_text(json.dumps(data))
 
 

@@ -30,12 +30,8 @@ VALUES: tuple[Any, ...] = (
 def everything() -> dict[str, Any]:
     """A manifest that says all that may be said."""
     engine = {
-        "name": "m",
-        "model": "e/m.onnx",
-        "weights": ["e/w"],
-        "tokenizer": "e/t.json",
-        "precision": "int8",
-    }
+        "name": "m", "model": "e/m.onnx", "weights": ["e/w"], "tokenizer": "e/t.json", "precision": "int8",
+    }  # fmt: skip
     return {
         "schema": SCHEMA,
         "name": "n",

@@ -62,15 +62,12 @@ def test_memory_layout_does_not_matter(case: Any) -> None:
         similarity.shape
     )
     views = {
-        "column order": np.asfortranarray(similarity),
-        "strided": padded[::2, ::3],
-        "reversed": similarity[::-1, ::-1].copy()[::-1, ::-1],
-        "read-only": frozen,
+        "column order": np.asfortranarray(similarity), "strided": padded[::2, ::3],
+        "reversed": similarity[::-1, ::-1].copy()[::-1, ::-1], "read-only": frozen,
         "read-only column order": frozen.T.copy().T,
-        "foreign byte order": similarity.astype(similarity.dtype.newbyteorder()),
-        "unaligned": unaligned,
+        "foreign byte order": similarity.astype(similarity.dtype.newbyteorder()), "unaligned": unaligned,
         "list": similarity.tolist(),
-    }
+    }  # fmt: skip
     for name, view in views.items():
         assert score_similarity(view, case.gas) == expected, name
     assert [tuple(one) for one in score_batch(list(views.values()), [case.gas] * len(views))] == [

@@ -91,12 +91,8 @@ def words(vectors: list[int], chunk: list[int] | None = None, group: int = 1, **
     logs = np.where(np.arange(3) == min(group, 2), 0.0, -5.0) * np.ones((count, 1))
     off = np.zeros(count, dtype=bool)
     given = {
-        "name": off,
-        "negated": off,
-        "exclusion": np.zeros(count, dtype=int),
-        "log_class": logs,
-        **changes,
-    }
+        "name": off, "negated": off, "exclusion": np.zeros(count, dtype=int), "log_class": logs, **changes,
+    }  # fmt: skip
     return Words(vectors, vectors, chunk or [0] * count, **given)  # type: ignore[arg-type]
 
 

@@ -176,14 +176,8 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
     pairs = [{"id": i, "reference": references[i], "generated": generated[i]} for i in common]
     write_pairs(tmp_path / "half.jsonl", pairs)
     command = [
-        "score",
-        str(tmp_path / "half.jsonl"),
-        "--bundle",
-        str(tiny_bundle),
-        "--device",
-        "cpu",
-        "--json",
-    ]
+        "score", str(tmp_path / "half.jsonl"), "--bundle", str(tiny_bundle), "--device", "cpu", "--json",
+    ]  # fmt: skip
     printed = json.loads(CliRunner().invoke(cli, command).stdout)["scores"]["vcs"]
     assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [printed["mean"], *printed["ci95"]]
     [agreement] = [row for row in table(out, "agreement") if row["metric"] == "VCS_LCT0"]

@@ -50,12 +50,9 @@ def test_every_recipe_can_be_read() -> None:
     for path in paths:
         kind = tomllib.loads(path.read_text("utf-8")).get("kind")
         types = {
-            "sat": SatRecipe,
-            "nv-embed": NvEmbedRecipe,
-            "decoder": DecoderRecipe,
-            "encoder": SentenceRecipe,
-            None: EncoderRecipe,
-        }
+            "sat": SatRecipe, "nv-embed": NvEmbedRecipe, "decoder": DecoderRecipe,
+            "encoder": SentenceRecipe, None: EncoderRecipe,
+        }  # fmt: skip
         assert load_recipe(path, types[kind]).name == path.stem
 
 

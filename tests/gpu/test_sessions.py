@@ -133,15 +133,9 @@ def test_tensorrt_is_found_where_pip_installs_it(
         source.write_text("int getInferLibVersion() { return 101601; }" if name == "libnvinfer" else "")
         needs = [] if name == "libnvinfer" else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
         command = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            f"-Wl,-soname,{library.name}",
-            "-o",
-            str(library),
-            str(source),
+            "cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", str(library), str(source),
             *needs,
-        ]
+        ]  # fmt: skip
         subprocess.run(command, check=True)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     facts = json.loads(dry_gpu.command(["doctor", "--json"]).stdout)

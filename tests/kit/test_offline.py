@@ -24,16 +24,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("no network namespace can be made here")
     folder = tmp_path_factory.mktemp("index")
     probe = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        folder,
-        "platformdirs",
-    ]
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "platformdirs",
+    ]  # fmt: skip
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")
 

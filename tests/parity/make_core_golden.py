@@ -30,12 +30,9 @@ def main() -> None:
     for seed in range(arguments.cases):
         case = drawn_case(seed)
         result = reference_result(
-            matrix(case),
-            case.gas,
-            lct=case.lct,
-            context_cutoff=case.context_cutoff,
+            matrix(case), case.gas, lct=case.lct, context_cutoff=case.context_cutoff,
             context_window=case.context_window,
-        )
+        )  # fmt: skip
         scores.append([result[name] for name in REFERENCE_NAMES.values()])
         gas.append(result["GAS"])
         breakdown.append(divides_by_zero(result))

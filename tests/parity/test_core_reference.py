@@ -24,12 +24,9 @@ TOLERANCE = 1e-12
 def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> None:
     """Scores, intermediate results, and the paper's answers wherever the reference has one of its own."""
     theirs = reference_result(
-        similarity,
-        gas,
-        lct=chosen.lct,
-        context_cutoff=chosen.context_cutoff,
+        similarity, gas, lct=chosen.lct, context_cutoff=chosen.context_cutoff,
         context_window=chosen.context_window,
-    )
+    )  # fmt: skip
     expected = {name: theirs[name] for name in REFERENCE_NAMES.values()}
     modes = ("reference",) if divides_by_zero(theirs) else ("reference", "paper")
     for small_text in modes:

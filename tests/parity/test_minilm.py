@@ -22,21 +22,13 @@ TOLERANCE = 1e-5
 MAX_TOKENS = 256
 
 SUBJECTS = (
-    "A young woman",
-    "The goalkeeper",
-    "An old fisherman",
-    "A street vendor",
-    "Two children",
-    "The robot",
-)
+    "A young woman", "The goalkeeper", "An old fisherman", "A street vendor", "Two children", "The robot",
+)  # fmt: skip
 ACTIONS = (
-    "slices a lemon on a wooden board",
-    "runs towards the camera and waves",
-    "lifts a heavy box, hesitates, and sets it down again",
-    "pours tea into a chipped blue cup",
-    "repairs the chain of a bicycle",
-    "points at the departing train",
-)
+    "slices a lemon on a wooden board", "runs towards the camera and waves",
+    "lifts a heavy box, hesitates, and sets it down again", "pours tea into a chipped blue cup",
+    "repairs the chain of a bicycle", "points at the departing train",
+)  # fmt: skip
 PLACES = ("in a dim kitchen", "beside the harbour", "under a flickering street lamp", "near the window")
 SPECIAL = (
     "a", "I", ".", "7", "?", "é", "中", "😀", "#", "Ω",

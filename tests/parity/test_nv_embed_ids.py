@@ -25,18 +25,10 @@ INSTRUCTIONS = {
 }
 MAX_TOKENS = 512
 SPEC = EmbedderSpec(
-    name="nv-embed-tiny",
-    model="",
-    weights=(),
-    tokenizer="",
-    dimension=64,
-    max_tokens=MAX_TOKENS,
-    long_text="truncate",
-    precision="fp32",
-    layout="packed",
-    mask_instruction=True,
+    name="nv-embed-tiny", model="", weights=(), tokenizer="", dimension=64, max_tokens=MAX_TOKENS,
+    long_text="truncate", precision="fp32", layout="packed", mask_instruction=True,
     special_tokens=((1,), (2,)),
-)
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
 

@@ -78,19 +78,9 @@ def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Pat
     vcs("report", *files, "-o", html)
     assert html.read_bytes() == before
     vcs(
-        "report",
-        *files,
-        "-o",
-        html,
-        "--title",
-        "Mine",
-        "--date",
-        "a day",
-        "--name",
-        "first",
-        "--name",
+        "report", *files, "-o", html, "--title", "Mine", "--date", "a day", "--name", "first", "--name",
         "other",
-    )
+    )  # fmt: skip
     page = visit(html)
     assert page.inner_text("h1") == "Mine"
     assert page.inner_text(".about").startswith("first and other · 13 videos")

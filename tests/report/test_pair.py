@@ -22,15 +22,10 @@ from vcs_runtime.scoring.verdicts import COVERED, MISSING, VERDICTS
 HOSTILE = '</script><img src=x onerror=alert(1)><script>document.title="owned"</script>'
 REFERENCES = ("A man, in white, drives!", "A dog (small) runs; it barks.", "Nobody knows why: it rains.")
 KEPT = {
-    "video": "https://example.org/watch?v=1&t=2",
-    "plain": "HTTP://example.org/",
-    "script": "javascript:alert(1)",
-    "data": "data:text/html,x",
-    "broken": "https://",
-    "frames": [1, None, 2.5],
-    "nothing": None,
-    HOSTILE: HOSTILE,
-}
+    "video": "https://example.org/watch?v=1&t=2", "plain": "HTTP://example.org/",
+    "script": "javascript:alert(1)", "data": "data:text/html,x", "broken": "https://",
+    "frames": [1, None, 2.5], "nothing": None, HOSTILE: HOSTILE,
+}  # fmt: skip
 
 
 def single(path: Path, explanation: Any, pair: InputPair | None = None) -> Path:

@@ -88,13 +88,9 @@ def test_a_folder_that_cannot_be_seen_is_not_called_missing(
     questions = tmp_path / "lvb_val.json"
     questions.write_text(json.dumps([QUESTION]), "utf-8")
     places = {
-        "HIDDEN": tmp_path / HIDDEN,
-        "PAIRS": pairs,
-        "QUESTIONS": questions,
-        "OUT": tmp_path / "out",
-        "BUNDLE": tiny_bundle,
-        "a=BUNDLE": f"a={tiny_bundle}",
-    }
+        "HIDDEN": tmp_path / HIDDEN, "PAIRS": pairs, "QUESTIONS": questions, "OUT": tmp_path / "out",
+        "BUNDLE": tiny_bundle, "a=BUNDLE": f"a={tiny_bundle}",
+    }  # fmt: skip
     run = vcs(*(places.get(word, word) for word in command.split()), VCS_RUNTIME_HOME=str(tmp_path / HIDDEN))
     said = run.stdout + run.stderr
     assert "File name too long" in said, said

@@ -157,14 +157,9 @@ def test_true_and_confused_summaries_are_judged_in_different_rounds(source: Path
         assert write("confuse", source, tmp_path / "c.jsonl", "--model", f"vllm:{url}").exit_code == 0
         del log[:]
         done = write(
-            "correspond",
-            tmp_path / "c.jsonl",
-            tmp_path / "j.jsonl",
-            "--model",
-            f"vllm:{url}",
-            "--frames",
+            "correspond", tmp_path / "c.jsonl", tmp_path / "j.jsonl", "--model", f"vllm:{url}", "--frames",
             "2",
-        )
+        )  # fmt: skip
         assert done.exit_code == 0, (done.output, done.exception)
     for _, body in log:
         text = "".join(part.get("text", "") for part in body["messages"][0]["content"])

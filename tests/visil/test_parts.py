@@ -296,13 +296,9 @@ def test_the_video_is_asked_once_for_all_summaries_and_equal_summaries_once(pict
 def test_sequential_asks_for_a_mask_at_a_time_with_the_true_words_put_back(pictures: list[Image]) -> None:
     model = Counting()
     visil(
-        Video(pictures),
-        "A man, a dog, a man.",
-        ["man", "dog"],
-        [Summary("A.", tokens=1)],
-        model,
+        Video(pictures), "A man, a dog, a man.", ["man", "dog"], [Summary("A.", tokens=1)], model,
         method="sequential",
-    )
+    )  # fmt: skip
     texts = ["".join(part for part in parts if isinstance(part, str)) for parts, _, _ in model.asked[:2]]
     assert "A [MASK], a [MASK], a [MASK]." in texts[0]
     assert "A man, a [MASK], a [MASK]." in texts[1]

@@ -103,14 +103,9 @@ def decoder_config(
     if size % 2:
         raise CheckpointError(f"{path}: heads of size {size} cannot be rotated in halves")
     return DecoderConfig(
-        **counts,
-        head_dim=size,
-        rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
-        rope_theta=rotation.theta,
-        rope_scaling=rotation.scaling,
-        activation=activation,
-        **family,
-    )
+        **counts, head_dim=size, rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
+        rope_theta=rotation.theta, rope_scaling=rotation.scaling, activation=activation, **family,
+    )  # fmt: skip
 
 
 def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, ...]]:

@@ -46,20 +46,15 @@ def latent_shapes(config: LatentConfig) -> dict[str, tuple[int, ...]]:
     wide = GATED_WIDTH * hidden
     return {
         f"{LATENT_PREFIX}latents": (config.num_latents_value, hidden),
-        f"{CROSS_PREFIX}norm.weight": (hidden,),
-        f"{CROSS_PREFIX}norm.bias": (hidden,),
-        f"{CROSS_PREFIX}norm_context.weight": (hidden,),
-        f"{CROSS_PREFIX}norm_context.bias": (hidden,),
+        f"{CROSS_PREFIX}norm.weight": (hidden,), f"{CROSS_PREFIX}norm.bias": (hidden,),
+        f"{CROSS_PREFIX}norm_context.weight": (hidden,), f"{CROSS_PREFIX}norm_context.bias": (hidden,),
         f"{CROSS_PREFIX}fn.to_q.weight": (joined, hidden),
         f"{CROSS_PREFIX}fn.to_kv.weight": (2 * joined, hidden),
-        f"{CROSS_PREFIX}fn.to_out.weight": (hidden, joined),
-        f"{GATED_PREFIX}norm.weight": (hidden,),
-        f"{GATED_PREFIX}norm.bias": (hidden,),
-        f"{GATED_PREFIX}fn.net.0.weight": (2 * wide, hidden),
-        f"{GATED_PREFIX}fn.net.0.bias": (2 * wide,),
-        f"{GATED_PREFIX}fn.net.2.weight": (hidden, wide),
+        f"{CROSS_PREFIX}fn.to_out.weight": (hidden, joined), f"{GATED_PREFIX}norm.weight": (hidden,),
+        f"{GATED_PREFIX}norm.bias": (hidden,), f"{GATED_PREFIX}fn.net.0.weight": (2 * wide, hidden),
+        f"{GATED_PREFIX}fn.net.0.bias": (2 * wide,), f"{GATED_PREFIX}fn.net.2.weight": (hidden, wide),
         f"{GATED_PREFIX}fn.net.2.bias": (hidden,),
-    }
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

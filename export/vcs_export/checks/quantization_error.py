@@ -149,15 +149,10 @@ def embedder_quantization_error(
     lowest = float(cosines.min())
     vcs, margin = np.abs(_scores(expected, place, pairs) - _scores(actual, place, pairs)).T
     return QuantizationErrorStats(
-        texts=len(texts),
-        cosine_mean=max(float(cosines.mean()), lowest),
-        cosine_min=lowest,
-        pairs=len(pairs),
-        vcs_change=float(vcs.mean()),
-        vcs_change_p95=float(np.quantile(vcs, 0.95)),
-        margin_change=float(margin.mean()),
-        margin_change_p95=float(np.quantile(margin, 0.95)),
-    )
+        texts=len(texts), cosine_mean=max(float(cosines.mean()), lowest), cosine_min=lowest,
+        pairs=len(pairs), vcs_change=float(vcs.mean()), vcs_change_p95=float(np.quantile(vcs, 0.95)),
+        margin_change=float(margin.mean()), margin_change_p95=float(np.quantile(margin, 0.95)),
+    )  # fmt: skip
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:

@@ -250,17 +250,10 @@ def _build(
     check_engine_graph(context, plan.name)
     open_session(context, device)  # an engine that does not load is not listed
     return EngineSpec(
-        part=part,
-        model=f"{relative}/{context.name}",
-        engine=f"{relative}/{plan.name}",
-        made_of=bundle.graph_hash(spec),
-        architecture=gpu.architecture,
-        gpu=gpu.name,
-        tensorrt=version,
-        onnxruntime=import_onnxruntime().__version__,
-        rows=shape[0],
-        tokens=shape[1],
-    )
+        part=part, model=f"{relative}/{context.name}", engine=f"{relative}/{plan.name}",
+        made_of=bundle.graph_hash(spec), architecture=gpu.architecture, gpu=gpu.name, tensorrt=version,
+        onnxruntime=import_onnxruntime().__version__, rows=shape[0], tokens=shape[1],
+    )  # fmt: skip
 
 
 def _commit(

@@ -64,14 +64,9 @@ def build(
 
     largest = [_shape(shape) for shape in shapes] or None
     paths = build_engines(
-        open_bundle(bundle),
-        device,
-        largest,
-        parts,
-        spell_out=spell_out_attention,
-        ignore_needs=ignore_needs,
-        log=log,
-    )
+        open_bundle(bundle), device, largest, parts, spell_out=spell_out_attention,
+        ignore_needs=ignore_needs, log=log,
+    )  # fmt: skip
     for path in paths:
         click.echo(path)
 

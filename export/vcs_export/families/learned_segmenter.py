@@ -78,17 +78,10 @@ def add_learned_segmenter(
         model, *weights = ((folder / name).as_posix() for name in names)
     write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights[0]), shared)
     return LearnedSegmenterSpec(
-        name=recipe.name,
-        kind="words",
-        model=model,
-        weights=tuple(weights),
-        tokenizer=tokenizer,
-        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
-        max_tokens=recipe.max_tokens,
-        stride=recipe.stride,
-        threshold=recipe.threshold,
-        precision="fp32",
-    )
+        name=recipe.name, kind="words", model=model, weights=tuple(weights), tokenizer=tokenizer,
+        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER), max_tokens=recipe.max_tokens,
+        stride=recipe.stride, threshold=recipe.threshold, precision="fp32",
+    )  # fmt: skip
 
 
 def read_updates(path: Path, checkpoint: Path) -> Updates:

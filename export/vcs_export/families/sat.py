@@ -70,17 +70,10 @@ def build_sat_bundle(
         bundle.file(TOKENIZER_FILE).write_bytes(words)
         _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
-            LearnedSegmenterSpec,
-            name=build.info.name,
-            kind="sat",
-            model=MODEL_FILE,
-            weights=(WEIGHTS_FILE,),
-            tokenizer=TOKENIZER_FILE,
-            special_tokens=SPECIAL_TOKENS,
-            max_tokens=config.max_tokens,
-            stride=stride,
-            threshold=threshold,
-        )
+            LearnedSegmenterSpec, name=build.info.name, kind="sat", model=MODEL_FILE,
+            weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE, special_tokens=SPECIAL_TOKENS,
+            max_tokens=config.max_tokens, stride=stride, threshold=threshold,
+        )  # fmt: skip
         agreement = None
         if precision == "int8":
             exact, int8 = spec(precision="fp32"), spec(precision="int8")

@@ -74,20 +74,12 @@ def build_streamed_bundle(
         known = _compared(build, model)
         bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
         spec = partial(
-            EmbedderSpec,
-            name=build.info.name,
-            model=MODEL_FILE,
-            tokenizer=TOKENIZER_FILE,
-            dimension=model.dimension,
-            max_tokens=max_tokens,
-            long_text=text.long_text,
-            precision=precision,
-            layout=layout,
-            cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
-            instruction=text.instruction,
-            mask_instruction=tokens.mask_instruction,
+            EmbedderSpec, name=build.info.name, model=MODEL_FILE, tokenizer=TOKENIZER_FILE,
+            dimension=model.dimension, max_tokens=max_tokens, long_text=text.long_text, precision=precision,
+            layout=layout, cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
+            instruction=text.instruction, mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
-        )
+        )  # fmt: skip
         if precision in QUANTISED:
             written, error = _write_quantised(build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda)
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)

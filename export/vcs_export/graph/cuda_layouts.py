@@ -150,16 +150,10 @@ class Varlen(_Fused):
         """Rotate, repeat keys and values for all heads, and attend."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         return self.graph.microsoft_op(
-            "PackedMultiHeadAttention",
-            self._rotated_tokens(query, heads, local),
-            self._repeated(self._rotated_tokens(key, groups, local)),
-            self._repeated(value),
-            None,
-            self._places,
-            self._starts,
-            num_heads=heads,
-            **self._scale(),
-        )
+            "PackedMultiHeadAttention", self._rotated_tokens(query, heads, local),
+            self._repeated(self._rotated_tokens(key, groups, local)), self._repeated(value), None,
+            self._places, self._starts, num_heads=heads, **self._scale(),
+        )  # fmt: skip
 
     def last(self, x: ir.Value) -> ir.Value:
         """Return the rows of last tokens."""

@@ -19,14 +19,9 @@ Steps = tuple[Dense | None, ...]
 def sentence_decoder(opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int) -> DecoderModel:
     """Return the model of an opened decoder. Its unit vectors have the first `dimension` numbers."""
     return DecoderModel(
-        opened.folder,
-        opened.settings.config,
-        opened.tensors,
-        opened.prefix,
-        dimension,
-        partial(_head, pooling, steps, dimension),
-        only_last=pooling == "lasttoken",
-    )
+        opened.folder, opened.settings.config, opened.tensors, opened.prefix, dimension,
+        partial(_head, pooling, steps, dimension), only_last=pooling == "lasttoken",
+    )  # fmt: skip
 
 
 def _head(pooling: str, steps: Steps, dimension: int, layout: Layout, hidden: ir.Value) -> ir.Value:

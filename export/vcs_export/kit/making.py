@@ -84,14 +84,9 @@ def _describe(
     size += sum(entry.size for entry in manifest.files)
     [pip] = [package.wheel.name for package in packages if package.name == PIP]
     kit = {
-        "vcs-runtime": __version__,
-        "python": target.python,
-        "platform": target.platform,
-        "extras": list(extras),
-        "bundle": name,
-        "pip": f"wheels/{pip}",
-        "bytes": size,
-    }
+        "vcs-runtime": __version__, "python": target.python, "platform": target.platform,
+        "extras": list(extras), "bundle": name, "pip": f"wheels/{pip}", "bytes": size,
+    }  # fmt: skip
     _write(folder / "kit.json", json.dumps(kit, indent=1) + "\n")
     for script in ("install.py", "install.sh"):
         _write(folder / script, site.joinpath(script).read_text("utf-8"))

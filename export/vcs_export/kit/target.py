@@ -64,18 +64,12 @@ class Target:
         kind, machine = _split(self.platform)
         sys_platform, system, name = _SYSTEMS[kind]
         return {
-            "implementation_name": "cpython",
-            "implementation_version": full,
-            "os_name": name,
+            "implementation_name": "cpython", "implementation_version": full, "os_name": name,
             "platform_machine": {"amd64": "AMD64"}.get(machine, machine),
-            "platform_python_implementation": "CPython",
-            "platform_release": "",
-            "platform_system": system,
-            "platform_version": "",
-            "python_full_version": full,
-            "python_version": self.python,
+            "platform_python_implementation": "CPython", "platform_release": "", "platform_system": system,
+            "platform_version": "", "python_full_version": full, "python_version": self.python,
             "sys_platform": sys_platform,
-        }
+        }  # fmt: skip
 
     def _platforms(self) -> list[str]:
         """List the tags of the platform; only this machine's own takes what was compiled on this machine."""

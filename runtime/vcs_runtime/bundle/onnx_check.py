@@ -49,14 +49,9 @@ _STRINGS = {"node": {4, 7}, "function": {10}, "external data": {1, 2}}
 _NUMBERS = {"tensor": {14}}
 # Readers merge a message that stands twice in place of one, so that two harmless halves can make one attack.
 _ONCE = {
-    "model": {7},
-    "attribute": {5, 6, 22},
-    "sparse tensor": {1, 2},
-    "node": {4, 7},
-    "function": {10},
-    "tensor": {14},
-    "external data": {1, 2},
-}
+    "model": {7}, "attribute": {5, 6, 22}, "sparse tensor": {1, 2}, "node": {4, 7}, "function": {10},
+    "tensor": {14}, "external data": {1, 2},
+}  # fmt: skip
 _REFUSED = {"model": {20: "training information"}}
 _EXTERNAL = 1  # TensorProto.data_location
 _STANDARD = (b"", b"ai.onnx")  # two names of the domain of ONNX's own operators

@@ -31,21 +31,13 @@ _BASE = ("numpy", "numba", "tokenizers")
 # The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
-    "openvino": ("openvino",),
-    "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
-    "default": ("onnx-ir", "safetensors"),
-    "export": ("onnx", "onnx-ir", "safetensors"),
-    "parquet": ("pyarrow",),
-    "xlsx": ("python-calamine",),
-    "report": ("matplotlib",),
-    "experiments": ("nltk", "rouge-score", "scipy"),
-    "serve": ("starlette", "uvicorn"),
-    "ray": ("ray",),
-    "visil": ("onnxruntime-genai",),
-    "video": ("av",),
-    "capi": ("cffi",),
+    "openvino": ("openvino",), "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
+    "default": ("onnx-ir", "safetensors"), "export": ("onnx", "onnx-ir", "safetensors"),
+    "parquet": ("pyarrow",), "xlsx": ("python-calamine",), "report": ("matplotlib",),
+    "experiments": ("nltk", "rouge-score", "scipy"), "serve": ("starlette", "uvicorn"), "ray": ("ray",),
+    "visil": ("onnxruntime-genai",), "video": ("av",), "capi": ("cffi",),
     "kit": ("pip", "packaging", "cyclonedx-python-lib"),
-}
+}  # fmt: skip
 _INSTRUCTIONS = {"amx": "AMX", "avx512": "AVX-512 BF16"}
 _PROCESSORS_PAGE = "docs/guide/processors.md"
 

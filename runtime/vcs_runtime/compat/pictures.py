@@ -152,17 +152,12 @@ def _lines(e: Explanation) -> list[Part]:
 
 #: The sections of the report in the package's order, and their parts.
 _SECTIONS: Final[dict[str, Callable[[Explanation], list[Part]]]] = {
-    "Config": lambda e: [pair_tables.configuration(e)],
-    "Overview": lambda e: [views.scores(e)],
-    "Text Chunks": _tables(pair_tables.chunks),
-    "Similarity Matrix": lambda e: [views.similarity(e)],
-    "Mapping Windows": lambda e: [views.windows(e)],
-    "Best Match": _tables(pair_tables.matches),
-    "LAS": lambda e: [views.las(e)],
-    "NAS Distance": lambda e: [views.nas_d(e)],
-    "NAS Line": _lines,
+    "Config": lambda e: [pair_tables.configuration(e)], "Overview": lambda e: [views.scores(e)],
+    "Text Chunks": _tables(pair_tables.chunks), "Similarity Matrix": lambda e: [views.similarity(e)],
+    "Mapping Windows": lambda e: [views.windows(e)], "Best Match": _tables(pair_tables.matches),
+    "LAS": lambda e: [views.las(e)], "NAS Distance": lambda e: [views.nas_d(e)], "NAS Line": _lines,
     "Window Regularizer": lambda e: [views.regularizer(e)],
-}
+}  # fmt: skip
 
 
 def _explained(internals: Internals) -> Explanation:

@@ -206,12 +206,7 @@ def through_actors(
     needs = Needs.of(config.device, actors, config.threads)
     dataset.context.execution_options.preserve_order = True  # otherwise the fastest blocks come first
     return dataset.map_batches(
-        actor,
-        batch_format="numpy",
-        batch_size=batch_size,
-        compute=ActorPoolStrategy(size=needs.actors),
-        num_cpus=needs.cpus,
-        num_gpus=needs.gpus,
-        fn_constructor_args=(pool_config(config, needs), options),
+        actor, batch_format="numpy", batch_size=batch_size, compute=ActorPoolStrategy(size=needs.actors),
+        num_cpus=needs.cpus, num_gpus=needs.gpus, fn_constructor_args=(pool_config(config, needs), options),
         fn_constructor_kwargs=arguments,
-    )
+    )  # fmt: skip

@@ -66,14 +66,9 @@ def all_parts(e: Explanation) -> list[Part]:
     """Return every view and table of a pair, in the order of the report."""
     tables = (pair_tables.chunks, pair_tables.matches, pair_tables.steps)
     drawn = (
-        views.scores,
-        views.las,
-        views.similarity,
-        views.windows,
-        views.regularizer,
-        views.nas_d,
+        views.scores, views.las, views.similarity, views.windows, views.regularizer, views.nas_d,
         views.nas_l,
-    )
+    )  # fmt: skip
     parts: list[Part] = [view(e) for view in drawn]
     listed = [pair_tables.replaced(e)]
     listed += [table(e, name) for table in tables for name in ("generated", "reference")]

@@ -133,14 +133,9 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
         best = keys.index(max(keys))
     reported = Scores._make(exact_means(scores)) if options.aggregate == "mean" else scores[best]
     return Result(
-        reported,
-        len(pair.chunks[best]),
-        len(pair.chunks[-1]),
-        signature,
-        best,
-        len(pair.texts) - 1,
+        reported, len(pair.chunks[best]), len(pair.chunks[-1]), signature, best, len(pair.texts) - 1,
         segmenter=pair.segmenter,
-    )
+    )  # fmt: skip
 
 
 def _cosines(

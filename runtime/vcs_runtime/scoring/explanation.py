@@ -217,17 +217,12 @@ def explain(
     """
     alignment = align(evidence.similarity, params)
     return Explanation(
-        result=result,
-        scores=alignment.scores(evidence.gas),
+        result=result, scores=alignment.scores(evidence.gas),
         reference=reference_chunks(evidence, alignment, thresholds),
-        generated=generated_chunks(evidence, alignment, thresholds),
-        similarity=evidence.similarity,
-        alignment=alignment,
-        params=params,
-        thresholds=thresholds,
-        by_reference=evidence.by_reference,
+        generated=generated_chunks(evidence, alignment, thresholds), similarity=evidence.similarity,
+        alignment=alignment, params=params, thresholds=thresholds, by_reference=evidence.by_reference,
         words=evidence.words,
-    )
+    )  # fmt: skip
 
 
 def shares(scores: Scores) -> dict[str, float]:

@@ -158,17 +158,11 @@ def _described(
         contrast = "excludes"
     (chunk, place), (other_chunk, other_place) = _place(words.generated, own), _place(words.reference, other)
     return ReplacedWord(
-        reference=reference[other_chunk][slice(*other_place)],
-        generated=generated[chunk][slice(*place)],
-        word_class=WORD_CLASSES[found.word_class[own]],
-        similarity=similarity,
-        contrast=contrast,
-        weight=float(found.weight[own]),
-        reference_chunk=other_chunk,
-        generated_chunk=chunk,
-        reference_place=other_place,
-        generated_place=place,
-    )
+        reference=reference[other_chunk][slice(*other_place)], generated=generated[chunk][slice(*place)],
+        word_class=WORD_CLASSES[found.word_class[own]], similarity=similarity, contrast=contrast,
+        weight=float(found.weight[own]), reference_chunk=other_chunk, generated_chunk=chunk,
+        reference_place=other_place, generated_place=place,
+    )  # fmt: skip
 
 
 def _place(words: TextWords, at: int) -> tuple[int, Place]:

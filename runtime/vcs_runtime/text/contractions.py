@@ -13,28 +13,12 @@ from collections.abc import Iterator
 
 # Forms whose expansion is not stem + suffix.
 _IRREGULAR = {
-    "ain't": "are not",
-    "can't": "cannot",
-    "won't": "will not",
-    "shan't": "shall not",
-    "let's": "let us",
-    "y'all": "you all",
-    "ma'am": "madam",
-    "o'clock": "of the clock",
-    "ne'er": "never",
-    "e'er": "ever",
-    "o'er": "over",
-    "'tis": "it is",
-    "'twas": "it was",
-    "'cause": "because",
-    "'em": "them",
-    "how'd": "how did",
-    "what'd": "what did",
-    "where'd": "where did",
-    "why'd": "why did",
-    "amn't": "am not",
+    "ain't": "are not", "can't": "cannot", "won't": "will not", "shan't": "shall not", "let's": "let us",
+    "y'all": "you all", "ma'am": "madam", "o'clock": "of the clock", "ne'er": "never", "e'er": "ever",
+    "o'er": "over", "'tis": "it is", "'twas": "it was", "'cause": "because", "'em": "them",
+    "how'd": "how did", "what'd": "what did", "where'd": "where did", "why'd": "why did", "amn't": "am not",
     "daren't": "dare not",
-}
+}  # fmt: skip
 _NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"  # + n't
 # Words after which 's is "is"; after any other word it may be a possessive.
 _IS = (

@@ -58,16 +58,11 @@ def lexeme(word: str) -> Lexeme:
     is_content = not (small in FUNCTION_WORDS or form in FUNCTION_WORDS or negated_verb)
     word_stem = stem(form)
     return Lexeme(
-        form=form,
-        stem=word_stem,
-        exclusion=exclusion_code(word_stem),
-        is_content=is_content,
-        negates=negated_verb or small in NEGATORS,
-        is_capital=word[0].isupper(),
-        ending=form[-2:],
+        form=form, stem=word_stem, exclusion=exclusion_code(word_stem), is_content=is_content,
+        negates=negated_verb or small in NEGATORS, is_capital=word[0].isupper(), ending=form[-2:],
         seen_as="s" + form[-2:] if is_content else "p" + form,
         features=word_features(form, word_stem) if is_content else (),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

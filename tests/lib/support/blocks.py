@@ -68,14 +68,10 @@ def blocks(page: Path) -> Iterator[Block]:
         body = "".join(line[indent:] for line in (found["body"] or "").splitlines(keepends=True))
         at = found.start("body") if found["fence"] else found.start()
         yield Block(
-            page=page,
-            line=text[:at].count("\n") + 1,
-            language=info.split()[0] if info else "",
-            title=title[1] if title else "",
-            body=body,
-            not_run=found["words"] if mark == "not run" else "",
+            page=page, line=text[:at].count("\n") + 1, language=info.split()[0] if info else "",
+            title=title[1] if title else "", body=body, not_run=found["words"] if mark == "not run" else "",
             hidden=found["words"] if mark == "run" else "",
-        )
+        )  # fmt: skip
 
 
 def titled(page: str, title: str) -> Block:

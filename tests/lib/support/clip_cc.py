@@ -23,12 +23,9 @@ def hm_cf(
     coarse = float(np.dot(whole_reference, whole_generated))
     f1 = _harmonic(precision, recall)
     return {
-        "coarse": coarse,
-        "fine_precision": precision,
-        "fine_recall": recall,
-        "fine_f1": f1,
+        "coarse": coarse, "fine_precision": precision, "fine_recall": recall, "fine_f1": f1,
         "hm_cf": _harmonic(coarse, f1),
-    }
+    }  # fmt: skip
 
 
 def _harmonic(a: float, b: float) -> float:

@@ -89,30 +89,21 @@ def drawn_case(seed: int) -> Case:
         n_ref, n_gen = int(1 + a * 24), int(1 + b * 24)
     default_context = c < 0.6
     return Case(
-        seed=seed,
-        n_ref=n_ref,
-        n_gen=n_gen,
-        style=seed // 8 % len(STYLES),
-        lct=LCTS[int(d * len(LCTS))],
+        seed=seed, n_ref=n_ref, n_gen=n_gen, style=seed // 8 % len(STYLES), lct=LCTS[int(d * len(LCTS))],
         context_cutoff=0.6 if default_context else round(e, 2),
         context_window=4.0 if default_context else round(0.5 + 9.0 * f, 2),
         gas=round(2.0 * g - 1.0, 3) if h < 0.3 else round(0.5 + 0.5 * g, 3),
-    )
+    )  # fmt: skip
 
 
 def flat_alignment(alignment: Alignment) -> dict[str, npt.NDArray[np.float64]]:
     """Every intermediate result, by the name under which `support.core_oracle` gives the reference's."""
     flat: dict[str, object] = {
-        "window_area": alignment.window_area,
-        "grid_area": alignment.grid_area,
-        "min_coverage": alignment.min_coverage,
-        "regularizer": alignment.regularizer,
-        "las": alignment.las,
-        "nas_d": alignment.nas_d,
-        "nas_l": alignment.nas_l,
-        "nas_f1": alignment.nas_f1,
+        "window_area": alignment.window_area, "grid_area": alignment.grid_area,
+        "min_coverage": alignment.min_coverage, "regularizer": alignment.regularizer, "las": alignment.las,
+        "nas_d": alignment.nas_d, "nas_l": alignment.nas_l, "nas_f1": alignment.nas_f1,
         "nas": alignment.nas,
-    }
+    }  # fmt: skip
     for name, side in (("precision", alignment.precision), ("recall", alignment.recall)):
         flat |= {f"{name}.{key}": value for key, value in _flat_orientation(side).items()}
     return {key: np.asarray(value, dtype=np.float64) for key, value in flat.items()}

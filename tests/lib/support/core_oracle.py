@@ -70,15 +70,11 @@ def flat_reference(result: dict[str, Any]) -> dict[str, npt.NDArray[np.float64]]
     nas = internals["metrics"]["nas"]
     flat: dict[str, object] = {
         "window_area": nas["regularizer"]["total_mapping_window_area"],
-        "grid_area": nas["regularizer"]["timeline_area"],
-        "min_coverage": nas["regularizer"]["min_area"],
-        "regularizer": nas["regularizer"]["value"],
-        "las": internals["metrics"]["las"]["f1"],
-        "nas_d": nas["nas_d"]["f1"],
-        "nas_l": nas["nas_l"]["f1"],
-        "nas_f1": nas["nas_f1"],
+        "grid_area": nas["regularizer"]["timeline_area"], "min_coverage": nas["regularizer"]["min_area"],
+        "regularizer": nas["regularizer"]["value"], "las": internals["metrics"]["las"]["f1"],
+        "nas_d": nas["nas_d"]["f1"], "nas_l": nas["nas_l"]["f1"], "nas_f1": nas["nas_f1"],
         "nas": nas["regularized_nas"],
-    }
+    }  # fmt: skip
     for side in ("precision", "recall"):
         flat |= {f"{side}.{key}": value for key, value in _flat_side(internals, side).items()}
     return {key: np.asarray(value, dtype=np.float64) for key, value in flat.items()}

@@ -14,13 +14,10 @@ from vcs_runtime.scoring.verdicts import Thresholds
 
 #: Name -> a pair: equal, three reasons for a 0, and two that cannot be judged.
 PAIRS = {
-    "equal": (np.eye(5), 1.0),
-    "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
-    "backwards": (np.fliplr(np.eye(6)), 0.9),
-    "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
-    "unequal": (np.full((3, 2), 0.9), 0.9),
-    "single": (np.full((1, 1), 0.9), 0.9),
-}
+    "equal": (np.eye(5), 1.0), "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
+    "backwards": (np.fliplr(np.eye(6)), 0.9), "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
+    "unequal": (np.full((3, 2), 0.9), 0.9), "single": (np.full((1, 1), 0.9), 0.9),
+}  # fmt: skip
 
 
 def explained(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def _output(
             branch = attributes["then_branch" if arguments[0] else "else_branch"]
             values[node.output[0]] = _output(branch, values, stored, operators)
         else:
-            values[node.output[0]] = getattr(operators, node.op_type)(*arguments, **attributes)
+            values[node.output[0]] = operators.of(node.op_type)(*arguments, **attributes)
         for name in _read(node):  # a graph at full width would not fit into memory with all its values
             if last[name] == number:
                 values.pop(name, None)
@@ -99,6 +100,12 @@ class Operators:
     def _each(self, function: Callable[..., Array], *inputs: Array) -> Array:
         return self.rounded(function(*map(self._wide, inputs)), inputs[0].dtype)
 
+    def of(self, kind: str) -> Callable[..., Array]:
+        """Return the operator of this name."""
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        return partial(self._each, _SINGLE[kind]) if kind in _SINGLE else getattr(self, kind)
+
     # Shapes and indices
 
     def Shape(self, x: Array, start: int = 0, end: int | None = None) -> Array:
@@ -132,69 +139,12 @@ class Operators:
         [first], [end], [along] = start, stop, axis
         return x.take(range(x.shape[along])[first:end], along)
 
-    def Range(self, start: Array, limit: Array, step: Array) -> Array:
-        return np.arange(start, limit, step)
-
     def Cast(self, x: Array, to: int) -> Array:
         if to in _FLOATS:
             return x.astype(np.float64 if self._exact else _FLOATS[to])
         return x.astype(onnx.helper.tensor_dtype_to_np_dtype(to))
 
-    def Equal(self, x: Array, y: Array) -> Array:
-        return np.equal(x, y)
-
-    def Less(self, x: Array, y: Array) -> Array:
-        return np.less(x, y)
-
-    def LessOrEqual(self, x: Array, y: Array) -> Array:
-        return np.less_equal(x, y)
-
-    def Greater(self, x: Array, y: Array) -> Array:
-        return np.greater(x, y)
-
-    def GreaterOrEqual(self, x: Array, y: Array) -> Array:
-        return np.greater_equal(x, y)
-
-    def And(self, x: Array, y: Array) -> Array:
-        return np.logical_and(x, y)
-
-    def Or(self, x: Array, y: Array) -> Array:
-        return np.logical_or(x, y)
-
-    def Not(self, x: Array) -> Array:
-        return np.logical_not(x)
-
-    def Where(self, condition: Array, x: Array, y: Array) -> Array:
-        return np.where(condition, x, y)
-
     # Arithmetic of single numbers
-
-    def Add(self, x: Array, y: Array) -> Array:
-        return self._each(np.add, x, y)
-
-    def Sub(self, x: Array, y: Array) -> Array:
-        return self._each(np.subtract, x, y)
-
-    def Abs(self, x: Array) -> Array:
-        return self._each(np.abs, x)
-
-    def Mul(self, x: Array, y: Array) -> Array:
-        return self._each(np.multiply, x, y)
-
-    def Div(self, x: Array, y: Array) -> Array:
-        return self._each(np.divide, x, y)
-
-    def Max(self, x: Array, y: Array) -> Array:
-        return self._each(np.maximum, x, y)
-
-    def Mod(self, x: Array, y: Array) -> Array:
-        return np.mod(x, y)
-
-    def Sqrt(self, x: Array) -> Array:
-        return self._each(np.sqrt, x)
-
-    def Sigmoid(self, x: Array) -> Array:
-        return self._each(_sigmoid, x)
 
     def Gelu(self, x: Array, approximate: bytes = b"none") -> Array:
         if approximate == b"tanh":
@@ -244,9 +194,6 @@ class Operators:
         return self._each(lambda x, ones, addend: x + addend * ones, x, ones, addend)
 
     # Matrices: halves are multiplied and added in float32
-
-    def MatMul(self, x: Array, y: Array) -> Array:
-        return self._each(np.matmul, x, y)
 
     def Gemm(self, x: Array, y: Array, bias: Array | None = None, transB: int = 0) -> Array:
         product = self._wide(x) @ self._wide(y.T if transB else y)
@@ -397,6 +344,19 @@ def _softmax(x: Array) -> Array:
     weights = np.exp(x - x.max(axis=-1, keepdims=True))
     result: Array = weights / weights.sum(axis=-1, keepdims=True)
     return result
+
+
+# Operators that are functions of NumPy: those of indices and conditions, and those that compute in the wide type.
+_PLAIN: Mapping[str, Callable[..., Array]] = {
+    "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater, "Mod": np.mod,
+    "GreaterOrEqual": np.greater_equal, "And": np.logical_and, "Or": np.logical_or, "Not": np.logical_not,
+    "Where": np.where, "Range": np.arange,
+}  # fmt: skip
+_SINGLE: Mapping[str, Callable[..., Array]] = {
+    "Add": np.add, "Sub": np.subtract, "Abs": np.abs, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum,
+    "Sqrt": np.sqrt, "Sigmoid": _sigmoid,
+    "MatMul": np.matmul,  # halves are multiplied and added in float32
+}  # fmt: skip
 
 
 def names(model: Path) -> Sequence[str]:

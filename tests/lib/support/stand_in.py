@@ -110,15 +110,11 @@ def _onnxruntime(machine: Machine) -> ModuleType:
     for name in ("SessionOptions", "GraphOptimizationLevel", "ExecutionOrder", "set_default_logger_severity"):
         setattr(module, name, getattr(real, name))
     module.__dict__.update(
-        InferenceSession=_session_class(machine),
-        RunOptions=_RunOptions,
-        OrtValue=OrtValue,
-        __version__="1.31.1",
-        cuda_version="13.0",
-        get_available_providers=lambda: machine.available,
+        InferenceSession=_session_class(machine), RunOptions=_RunOptions, OrtValue=OrtValue,
+        __version__="1.31.1", cuda_version="13.0", get_available_providers=lambda: machine.available,
         set_default_logger_severity=lambda level: None,
         preload_dlls=lambda: print("Failed to load libnonsense.so"),
-    )
+    )  # fmt: skip
     return module
 
 

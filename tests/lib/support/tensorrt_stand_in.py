@@ -221,12 +221,9 @@ def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Built:
 
     module = ModuleType("tensorrt")
     module.__dict__.update(
-        __version__=built.version,
-        Builder=partial(_Builder, built),
-        OnnxParser=partial(_OnnxParser, built),
-        ILogger=ILogger,
-        BuilderFlag=BuilderFlag,
+        __version__=built.version, Builder=partial(_Builder, built), OnnxParser=partial(_OnnxParser, built),
+        ILogger=ILogger, BuilderFlag=BuilderFlag,
         NetworkDefinitionCreationFlag=NetworkDefinitionCreationFlag,
-    )
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, "tensorrt", module)
     return built

@@ -37,15 +37,8 @@ def with_tensorrt(gpu: DryGpu) -> DryGpu:
     for number, library in enumerate(LIBRARIES):
         source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
         command = [
-            "cc",
-            "-std=gnu11",
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-Wall",
-            "-Wno-unused",
-            f"-Wl,-soname,{library}",
-        ]
+            "cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wno-unused", f"-Wl,-soname,{library}",
+        ]  # fmt: skip
         subprocess.run([*command, "-o", str(folder / library), *source], check=True)
     return DryGpu(folder)
 

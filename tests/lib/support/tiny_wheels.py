@@ -43,11 +43,8 @@ def write_wheel(
     """Write a wheel. `files` are contents by path, `about` the same in its folder of metadata."""
     module = name.replace("-", "_")
     lines = [
-        "Metadata-Version: 2.4",
-        f"Name: {name}",
-        f"Version: {version}",
-        f"License-Expression: {licence}",
-    ]
+        "Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"License-Expression: {licence}",
+    ]  # fmt: skip
     lines += [f"Provides-Extra: {extra}" for extra in extras] + [
         f"Requires-Dist: {text}" for text in requires
     ]
