@@ -179,6 +179,8 @@ def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_
             report.finish(systems)
         text = visit(tmp_path / "r.html").text_content("main")
         assert ("weak lies below another film." in text) == (count > 0)
+        first = texts(next(iter(drawn_pages(overview_document(systems, "t"))))).replace("\n", " ")
+        assert ("weak lies below another film (margin -0.684)." in first) == (count > 0)
 
 
 def test_the_pdf_says_the_same(tmp_path: Path) -> None:

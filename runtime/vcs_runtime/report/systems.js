@@ -122,7 +122,7 @@ function notes(found, score) {
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
   const few = fewest < 0.05 ? "" : ` So few pairs cannot show a p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
   return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. `
-    + `p: the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. "vcs-runtime compare --score ${score.name}" prints the same.${sense}${few}`;
+    + `p: the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. ${found.family === "all" ? "" : `"vcs-runtime compare --score ${score.name}" prints the same.`}${sense}${few}`;
 }
 
 // Of one system, its pairs on an axis.
