@@ -211,13 +211,9 @@ def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path
     ],
 )  # fmt: skip
 def test_other_settings_beside_the_weights_are_refused(
-    build: Callable[..., Path],
-    checkpoint: Path,
-    tmp_path: Path,
-    file: str,
-    values: dict[str, Any],
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, file: str, values: dict[str, Any],
     message: str,
-) -> None:
+) -> None:  # fmt: skip
     copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
     settings = json.loads((copy / file).read_text("utf-8"))
     (copy / file).write_text(json.dumps(settings | values), "utf-8")

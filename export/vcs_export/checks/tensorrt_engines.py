@@ -59,14 +59,9 @@ Log = Callable[[str], None]
 
 
 def build_engines(
-    bundle: Bundle,
-    device: str = "tensorrt:0",
-    shapes: Sequence[tuple[int, int]] | None = None,
-    parts: Sequence[str] = (),
-    *,
-    spell_out: bool = False,
-    log: Log = lambda line: None,
-) -> list[Path]:
+    bundle: Bundle, device: str = "tensorrt:0", shapes: Sequence[tuple[int, int]] | None = None,
+    parts: Sequence[str] = (), *, spell_out: bool = False, log: Log = lambda line: None,
+) -> list[Path]:  # fmt: skip
     """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
 
     `shapes` has the largest batch `(rows, tokens)` of each engine of the embedder; None makes one engine for
@@ -174,14 +169,9 @@ def _gb(size: float) -> str:
 
 
 def _build(
-    bundle: Bundle,
-    part: Part,
-    device: Device,
-    gpu: nvidia.Gpu,
-    shape: tuple[int, int],
-    work: Path,
+    bundle: Bundle, part: Part, device: Device, gpu: nvidia.Gpu, shape: tuple[int, int], work: Path,
     spell_out: bool,
-) -> EngineSpec:
+) -> EngineSpec:  # fmt: skip
     """Build one engine below `work`, in the place that it will have in the bundle."""
     spec = part_of(bundle, part)
     version = nvidia.tensorrt_version() or ""

@@ -45,12 +45,8 @@ def engine() -> None:
 @click.option("--spell-out-attention", is_flag=True,
               help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
 def build(
-    bundle: str,
-    device: str,
-    shapes: tuple[str, ...],
-    parts: tuple[str, ...],
-    spell_out_attention: bool,
-) -> None:
+    bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...], spell_out_attention: bool,
+) -> None:  # fmt: skip
     """Build engines of a bundle's models. Experimental.
 
     The memory, disk and minutes that it needs are calculated and printed first. Engines for the same GPU are

@@ -182,14 +182,9 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
 
 
 def embed(
-    folder: Path,
-    ids: list[int],
-    *,
-    skip: int = 0,
-    pooling: str | None = None,
-    dimension: int | None = None,
-    **changed: Any,
-) -> Array:
+    folder: Path, ids: list[int], *, skip: int = 0, pooling: str | None = None,
+    dimension: int | None = None, **changed: Any,
+) -> Array:  # fmt: skip
     """The unit vector of one text.
 
     skip       how many tokens at the front are not pooled
