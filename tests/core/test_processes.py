@@ -203,11 +203,9 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     (copied_package / "cache").mkdir()
     make_unwritable(copied_package)
     place = {
-        "PYTHONPATH": str(copied_package),
-        "NUMBA_CACHE_DIR": str(copied_package / "cache"),
-        "HOME": "/nonexistent",
-        "XDG_CACHE_HOME": "/nonexistent",
-    }
+        "PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache"),
+        "HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent",
+    }  # fmt: skip
     skip_if_writable(copied_package / "cache")
     assert run_python(LOAD, privileged=False, **place).startswith("0 read 1 compiled")
 

@@ -64,11 +64,9 @@ def matrix(case: Case) -> npt.NDArray[np.float64]:
 
 def params(case: Case, **others: object) -> Params:
     given = {
-        "lct": case.lct,
-        "context_cutoff": case.context_cutoff,
-        "context_window": case.context_window,
+        "lct": case.lct, "context_cutoff": case.context_cutoff, "context_window": case.context_window,
         "small_text": "reference",
-    }
+    }  # fmt: skip
     return Params(**(given | others))  # type: ignore[arg-type]
 
 
