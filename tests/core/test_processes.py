@@ -35,11 +35,8 @@ def run_python(script: str, *, privileged: bool = True, **environment: str) -> s
     finished = subprocess.run(
         [sys.executable, "-P", "-c", *([script] if privileged else [UNPRIVILEGED, script])],
         env={k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")} | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()
 
