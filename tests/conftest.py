@@ -149,11 +149,9 @@ def mixed_bundle(sat_bundle: Path) -> Path:
     from vcs_runtime.bundle.manifest import RulesSpec
 
     build = Build(
-        sat_bundle.parent / "checkpoint",
-        sat_bundle.parent / "mixed",
-        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
-        rules=RulesSpec("sentencex", "en"),
-    )
+        sat_bundle.parent / "checkpoint", sat_bundle.parent / "mixed",
+        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"), rules=RulesSpec("sentencex", "en"),
+    )  # fmt: skip
     return build_sat_bundle(build, SatOptions(threshold=0.25))
 
 

@@ -20,12 +20,9 @@ _COMPONENTS: Final = 32
 
 
 def _dot_products(
-    left: npt.NDArray[np.float32],
-    right: npt.NDArray[np.float64],
-    first: int,
-    stop: int,
+    left: npt.NDArray[np.float32], right: npt.NDArray[np.float64], first: int, stop: int,
     out: npt.NDArray[np.float64],
-) -> None:
+) -> None:  # fmt: skip
     """Write the dot product of `left[i]` and `right[:, j]` to `out[i, j]` for the rows first..stop.
 
     Each is summed in float64 from the first component to the last. A BLAS divides its work by shapes and

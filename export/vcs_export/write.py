@@ -176,13 +176,9 @@ class BundleWriter:
             ) from None
 
     def commit(
-        self,
-        *,
-        embedder: EmbedderSpec | None = None,
-        segmenter: SegmenterSpec | None = None,
-        known: Mapping[str, str] | None = None,
-        progress: Progress = silent,
-    ) -> Path:
+        self, *, embedder: EmbedderSpec | None = None, segmenter: SegmenterSpec | None = None,
+        known: Mapping[str, str] | None = None, progress: Progress = silent,
+    ) -> Path:  # fmt: skip
         """Hash all files but those with `known` hashes, write `bundle.json`, flush, and rename into place."""
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)

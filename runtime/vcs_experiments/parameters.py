@@ -20,16 +20,10 @@ from vcs_runtime.scoring.scorer import Scorer
 
 
 def run(
-    cases: Sequence[Case],
-    published: ScoresById,
-    scorer: Scorer,
-    problems: Problems,
-    *,
-    chunk_sizes: Sequence[int],
-    lcts: Sequence[float],
-    threshold: float = 0.5,
+    cases: Sequence[Case], published: ScoresById, scorer: Scorer, problems: Problems, *,
+    chunk_sizes: Sequence[int], lcts: Sequence[float], threshold: float = 0.5,
     log: Callable[[str], None] = lambda message: None,
-) -> Results:
+) -> Results:  # fmt: skip
     """Repeat the corruption experiment for each chunk size and LCT."""
     started = time.perf_counter()
     embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))

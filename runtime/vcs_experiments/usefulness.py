@@ -53,16 +53,9 @@ def read_labelled(root: Path, problems: Problems) -> list[Case]:
 
 
 def run(
-    references: Texts,
-    models: Mapping[str, Mapping[str, str]],
-    labelled: Sequence[Case],
-    scorer: Scorer,
-    problems: Problems,
-    *,
-    ranking: Sequence[str] = (),
-    chunk_sizes: Sequence[int],
-    lcts: Sequence[float],
-) -> Results:
+    references: Texts, models: Mapping[str, Mapping[str, str]], labelled: Sequence[Case], scorer: Scorer,
+    problems: Problems, *, ranking: Sequence[str] = (), chunk_sizes: Sequence[int], lcts: Sequence[float],
+) -> Results:  # fmt: skip
     """Measure each score under each setting.
 
     Everything but the AUC is over the ids that every system has a score for. Of several references the best
@@ -147,12 +140,9 @@ def _count(rows: Rows, counts: npt.NDArray[np.int64]) -> FlagCounts:
 
 
 def _scores(
-    names: Sequence[str],
-    systems: Mapping[Setting, Rows],
-    flags: Mapping[Setting, Sequence[FlagCounts]],
-    ranking: Sequence[str],
-    rewrites: _Scored,
-) -> Table:
+    names: Sequence[str], systems: Mapping[Setting, Rows], flags: Mapping[Setting, Sequence[FlagCounts]],
+    ranking: Sequence[str], rewrites: _Scored,
+) -> Table:  # fmt: skip
     ranked, places = [names.index(name) for name in ranking], -np.arange(len(ranking), dtype=np.float64)
     valid = np.array([case.valid is True for case in rewrites.cases])
     columns: tuple[str, ...] = ("score", "chunk size", "LCT", "zero", "not judged", "told apart", "with Holm")

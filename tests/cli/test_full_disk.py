@@ -21,17 +21,13 @@ FULL = "No space left on device"
 CAPI = {f"lib/{name}": "old" for name in (SONAME, HEADER, "vcs_runtime.pc")}
 # What lies on the disk before and after, and the file that the error names.
 CASES: dict[str, tuple[dict[str, str], str]] = {
-    "html": ({"r.html": "old"}, f"r.html: {FULL}"),
-    "pdf": ({"r.pdf": "old"}, f"r.pdf: {FULL}"),
-    "pack": ({"b.tar": "bundle.json\0 of old"}, f"b.tar: {FULL}"),
-    "unpack": ({}, "are needed"),
-    "make": ({}, f"made: {FULL}"),
-    "triton": ({}, f"models/vcs: {FULL}"),
+    "html": ({"r.html": "old"}, f"r.html: {FULL}"), "pdf": ({"r.pdf": "old"}, f"r.pdf: {FULL}"),
+    "pack": ({"b.tar": "bundle.json\0 of old"}, f"b.tar: {FULL}"), "unpack": ({}, "are needed"),
+    "make": ({}, f"made: {FULL}"), "triton": ({}, f"models/vcs: {FULL}"),
     "results": ({"results.json": "old", "table.csv": "old"}, f"results.json: {FULL}"),
-    "table": ({"table.csv": "old"}, f"table.csv: {FULL}"),
-    "export": ({}, f"deep/exported: {FULL}"),
+    "table": ({"table.csv": "old"}, f"table.csv: {FULL}"), "export": ({}, f"deep/exported: {FULL}"),
     "capi": (CAPI, f"lib/{SONAME}: {FULL}"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

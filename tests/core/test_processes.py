@@ -35,11 +35,8 @@ def run_python(script: str, *, privileged: bool = True, **environment: str) -> s
     finished = subprocess.run(
         [sys.executable, "-P", "-c", *([script] if privileged else [UNPRIVILEGED, script])],
         env={k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")} | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()
 
@@ -203,11 +200,9 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     (copied_package / "cache").mkdir()
     make_unwritable(copied_package)
     place = {
-        "PYTHONPATH": str(copied_package),
-        "NUMBA_CACHE_DIR": str(copied_package / "cache"),
-        "HOME": "/nonexistent",
-        "XDG_CACHE_HOME": "/nonexistent",
-    }
+        "PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache"),
+        "HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent",
+    }  # fmt: skip
     skip_if_writable(copied_package / "cache")
     assert run_python(LOAD, privileged=False, **place).startswith("0 read 1 compiled")
 

@@ -123,11 +123,9 @@ def test_deepeval_evaluates_and_asserts(config: ScorerConfig, run_async: bool) -
     metric = _metric(config, threshold=0.9, score_name="las")
     cases = [_case(story(i), story(i)) for i in range(3)] + [_case("", story(3))]
     found = evaluate(
-        cases,
-        [metric],
-        async_config=AsyncConfig(run_async=run_async),
+        cases, [metric], async_config=AsyncConfig(run_async=run_async),
         display_config=DisplayConfig(print_results=False),
-    )
+    )  # fmt: skip
     results = {result.name: result.metrics_data[0] for result in found.test_results}
     assert [results[f"test_case_{i}"].success for i in range(4)] == [True, True, True, False]
     assert [results[f"test_case_{i}"].name for i in range(4)] == ["LAS"] * 4

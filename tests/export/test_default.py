@@ -41,16 +41,12 @@ def pinned(path: Path) -> PinnedFile:
 @pytest.fixture(scope="session")
 def recipe(checkpoint: Path) -> EncoderRecipe:
     return EncoderRecipe(
-        name="tiny",
-        licence="CC0-1.0",
-        source="nobody/tiny",
-        long_text="window_mean",
+        name="tiny", licence="CC0-1.0", source="nobody/tiny", long_text="window_mean",
         wheels=(Wheel("tiny-weights", "1.0", "0" * 64), Wheel("other.weights", "2.0", "0" * 64)),
         files={name: pinned(checkpoint / name) for name in ("model.safetensors", "tokenizer.json")},
         config={"hidden_size": 32, "num_attention_heads": 4, "max_seq_length": 32},
-        licence_text=b"do what you like\n",
-        rules=RulesSpec("sentencex", "en"),
-    )
+        licence_text=b"do what you like\n", rules=RulesSpec("sentencex", "en"),
+    )  # fmt: skip
 
 
 def members(checkpoint: Path, home: str) -> dict[str, bytes]:
@@ -211,13 +207,9 @@ def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path
     ],
 )  # fmt: skip
 def test_other_settings_beside_the_weights_are_refused(
-    build: Callable[..., Path],
-    checkpoint: Path,
-    tmp_path: Path,
-    file: str,
-    values: dict[str, Any],
+    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, file: str, values: dict[str, Any],
     message: str,
-) -> None:
+) -> None:  # fmt: skip
     copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
     settings = json.loads((copy / file).read_text("utf-8"))
     (copy / file).write_text(json.dumps(settings | values), "utf-8")

@@ -130,45 +130,6 @@ def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Bu
     assert line.endswith("about 1 min")
 
 
-def test_files_that_a_container_has_read_do_not_count_as_its_memory(
-    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    files = {
-        "meminfo": "MemAvailable: 90000000 kB\n",
-        "memory.max": "9000000000\n",
-        "memory.current": "8000000000\n",
-        "memory.stat": "anon 1000000000\nfile 7000000000\ninactive_file 5000000000\nactive_file 1000000000\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr("vcs_export.checks.tensorrt_engines._MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr("vcs_export.checks.tensorrt_engines._GROUP", tmp_path)
-    assert run("engine", "build", bundle).exit_code == 0
-    (tmp_path / "memory.current").write_text("13500000000\n")
-    assert "too little memory (1.5 GB here)" in str(run("engine", "build", bundle).exception)
-
-
-@pytest.mark.parametrize("short", ["memory", "disk beside", "memory of NVIDIA H200"])
-def test_too_little_memory_or_disk_is_refused_before_anything_is_built(
-    bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, short: str, tmp_path: Path
-) -> None:
-    shapes: list[Any] = []
-    if short == "memory":
-        (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    1000000 kB\n")
-        monkeypatch.setattr("vcs_export.checks.tensorrt_engines._MEMORY", tmp_path / "meminfo")
-    elif short == "disk beside":
-        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-        monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    else:
-        shapes = ["--shape", "9000000x64"]
-    done = run("engine", "build", bundle, *shapes)
-    assert isinstance(done.exception, ExportError)
-    assert f"too little {short}" in str(done.exception)
-    assert not tensorrt.networks
-    if not shapes:
-        assert run("engine", "build", bundle, "--ignore-needs").exit_code == 0
-
-
 @pytest.mark.parametrize(
     ("version", "says"),
     [

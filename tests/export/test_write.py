@@ -83,14 +83,12 @@ def put(target: Path, kind: str) -> None:
 
 
 FOREIGN = {
-    "file": "no folder",
-    "broken link": "a broken link",
-    "link to a folder": "a folder without bundle.json",
+    "file": "no folder", "broken link": "a broken link", "link to a folder": "a folder without bundle.json",
     "folder": "a folder without bundle.json",
     "another bundle.json": "a folder whose bundle.json is no bundle's",
     "link to a manifest": "a folder without bundle.json",
     "folder of that name": "a folder without bundle.json",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FOREIGN)

@@ -33,7 +33,7 @@ def build(bundle: str, device: str = "tensorrt:0", spell_out: bool = False) -> l
     use_nvidias_package()
     lines: list[str] = []
     opened = open_bundle(bundle)
-    paths = build_engines(opened, device, spell_out=spell_out, ignore_needs=True, log=lines.append)
+    paths = build_engines(opened, device, spell_out=spell_out, log=lines.append)
     return [*lines, *map(str, paths)]
 
 

@@ -439,12 +439,9 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
-    tiny_bundle: Path,
-    mixed_bundle: Path,
-    blocks: list[tuple[str, str]],
-    machine: stand_in.Machine,
+    tiny_bundle: Path, mixed_bundle: Path, blocks: list[tuple[str, str]], machine: stand_in.Machine,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     cut = threading.Semaphore(0)
     real = Segmenter.split_learned
 

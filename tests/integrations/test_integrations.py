@@ -63,11 +63,9 @@ def test_the_recipe_for_vlmevalkit_reads_the_file_of_predictions(
     monkeypatch.setitem(sys.modules, "vlmeval", ModuleType("vlmeval"))
     monkeypatch.setitem(sys.modules, "vlmeval.smp", smp)
     rows = [
-        (story(20), story(0)),
-        (story(21), story(1)),
-        ("", story(2)),
+        (story(20), story(0)), (story(21), story(1)), ("", story(2)),
         ("Failed to obtain answer via API.", story(3)),
-    ]
+    ]  # fmt: skip
     predictions = tmp_path / "model_captions.tsv"
     pandas.DataFrame(rows, columns=["prediction", "answer"]).to_csv(predictions, sep="\t")
 

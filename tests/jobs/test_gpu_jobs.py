@@ -52,13 +52,9 @@ def test_a_job_of_three_blocks_equals_the_cpus_bytes(
 
 @pytest.mark.parametrize("kept", [3, 760])
 def test_a_resumed_job_equals_an_undisturbed_one(
-    kept: int,
-    tiny_bundle: Path,
-    source: Path,
-    expected: bytes,
-    tmp_path: Path,
+    kept: int, tiny_bundle: Path, source: Path, expected: bytes, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     stand_in.put_in(monkeypatch)
     output = tmp_path / "gpu.jsonl"
     output.write_bytes(b"".join(expected.splitlines(keepends=True)[:kept]) + b'{"id": 7, "vc')

@@ -20,11 +20,9 @@ def write(path: Path, *lines: str | bytes) -> Path:
 
 def test_jsonl_gives_pairs_with_their_lines(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "p.jsonl",
-        json.dumps(GOOD),
-        "",
+        tmp_path / "p.jsonl", json.dumps(GOOD), "",
         json.dumps({"reference": ["x", "y"], "generated": None, "other": 1}),
-    )
+    )  # fmt: skip
     assert list(read_pairs(path)) == [
         InputPair("line 1", "a", "One. Two.", "Three."),
         InputPair("line 3", None, ["x", "y"], None),

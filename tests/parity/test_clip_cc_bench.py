@@ -26,11 +26,9 @@ pytestmark = pytest.mark.skipif(not CHECKOUT, reason="VCS_RUNTIME_CLIP_CC_BENCH 
 
 #: The class of each judge, by its module.
 JUDGES = {
-    "qwen_model": "QwenModel",
-    "gte_model": "GTEModel",
-    "kalm_model": "KaLMModel",
+    "qwen_model": "QwenModel", "gte_model": "GTEModel", "kalm_model": "KaLMModel",
     "nemo_model": "NemoModel",
-}
+}  # fmt: skip
 
 
 class Drawn:

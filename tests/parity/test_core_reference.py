@@ -45,11 +45,9 @@ def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> No
 
 # Few distinct values make ties; sixteenths are exact, hundredths are not.
 VALUES = st.one_of(
-    st.integers(-100, 100).map(lambda k: k / 100),
-    st.integers(-16, 16).map(lambda k: k / 16),
-    st.floats(-1, 1),
-    st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.6, 0.4, 5e-324, 1e-17, -1e-300]),
-)
+    st.integers(-100, 100).map(lambda k: k / 100), st.integers(-16, 16).map(lambda k: k / 16),
+    st.floats(-1, 1), st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.6, 0.4, 5e-324, 1e-17, -1e-300]),
+)  # fmt: skip
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 9), st.integers(1, 9)),
     st.tuples(st.integers(1, 3), st.integers(1, 40)),

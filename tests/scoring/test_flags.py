@@ -15,16 +15,14 @@ from vcs_runtime.scoring.flags import FlagCounts, describe, flags_of, reference_
 
 #: Names of flags -> a similarity matrix and a GAS with which a pair has exactly these.
 CASES = {
-    (): (np.eye(5), 1.0),
-    ("below_gate",): (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
-    ("zero_order",): (np.fliplr(np.eye(6)), 0.9),
-    ("zero_content",): (np.eye(6) * 0.3, 0.2),
+    (): (np.eye(5), 1.0), ("below_gate",): (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
+    ("zero_order",): (np.fliplr(np.eye(6)), 0.9), ("zero_content",): (np.eye(6) * 0.3, 0.2),
     ("zero_content", "zero_order"): (np.fliplr(np.eye(6)) * 0.3, 0.2),
     ("order_undefined",): (np.full((3, 2), 0.9), 0.9),
     ("order_undefined", "zero_content"): (np.full((1, 4), 0.1), 0.1),
     ("single_chunks",): (np.full((1, 1), 0.9), 0.9),
     ("single_chunks", "zero_content"): (np.full((1, 1), 0.4), 0.4),
-}
+}  # fmt: skip
 
 
 def scored(expected: tuple[str, ...]) -> tuple[Scores, int, int]:

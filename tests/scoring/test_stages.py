@@ -188,12 +188,9 @@ def broken_model(machine: stand_in.Machine) -> Iterator[tuple[str, str]]:
     ("items", "error", "least"), [(broken_items, OSError, 4), (broken_model, DeviceError, 1)]
 )
 def test_an_error_comes_after_the_blocks_before_it_and_ends_the_threads(
-    items: Callable[[stand_in.Machine], Iterator[tuple[str, str]]],
-    error: type[Exception],
-    least: int,
-    gpu: Scorer,
-    machine: stand_in.Machine,
-) -> None:
+    items: Callable[[stand_in.Machine], Iterator[tuple[str, str]]], error: type[Exception], least: int,
+    gpu: Scorer, machine: stand_in.Machine,
+) -> None:  # fmt: skip
     done = []
     with pytest.raises(error, match="at the fifth block"):
         done.extend(numbered(gpu, items(machine)))

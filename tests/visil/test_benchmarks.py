@@ -83,10 +83,8 @@ def test_longvideobench_becomes_items_with_subtitles(tmp_path: Path) -> None:
         "duration": 2.0, "view_count": 1,
     }  # fmt: skip
     entries = [
-        {**entry, "question_category": "S2E"},
-        entry,
-        {**entry, "id": "made_up_1", "correct_choice": 0},
-    ]
+        {**entry, "question_category": "S2E"}, entry, {**entry, "id": "made_up_1", "correct_choice": 0},
+    ]  # fmt: skip
     path = write(folder / "lvb_val.json", entries)
     write(folder / "subtitles" / "made_up_en.json", [
         {"start": "00:01:38.000", "end": "00:01:39.500", "line": "Before."},

@@ -342,10 +342,8 @@ def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) 
     summaries = [{"name": name, "visil": value, "tokens": 3} for name, value in (("x", 1.0), ("y", -2.0))]
     write_pairs(scores, [{"id": 7, "summaries": summaries, "signature": signature}])
     good = [
-        {"id": 7, "name": "y", "correct": 1},
-        {"id": 8, "error": "e"},
-        {"id": 7, "name": "x", "correct": 0},
-    ]
+        {"id": 7, "name": "y", "correct": 1}, {"id": 8, "error": "e"}, {"id": 7, "name": "x", "correct": 0},
+    ]  # fmt: skip
     write_pairs(answers, good)
     read = read_answers(answers, scores)
     assert (read.scores, read.correct, read.videos, read.skipped) == ([-2.0, 1.0], [1, 0], ["7", "7"], 1)

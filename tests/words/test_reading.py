@@ -13,11 +13,9 @@ from vcs_runtime.words.english import stem
 from vcs_runtime.words.reading import TextWords, read_words
 
 CHUNKS = [
-    "A man opens the red door slowly",
-    "He doesn’t walk to Sam's café 42 metres away",
-    "",
+    "A man opens the red door slowly", "He doesn’t walk to Sam's café 42 metres away", "",
     "Then Sam says hello with a knife",
-]
+]  # fmt: skip
 
 
 def shown(words: TextWords, chunks: list[str]) -> list[str]:

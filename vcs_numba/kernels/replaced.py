@@ -39,17 +39,9 @@ from vcs_numba.kernels.windows import Ints
 
 @helper
 def agreement(
-    lines: Floats,
-    i: int,
-    begin: int,
-    end: int,
-    column: int,
-    j: int,
-    start: int,
-    stop: int,
-    step: int,
+    lines: Floats, i: int, begin: int, end: int, column: int, j: int, start: int, stop: int, step: int,
     lenient: bool,
-) -> float:
+) -> float:  # fmt: skip
     """Return the largest similarity of the neighbours of two words on one side, inside their chunks.
 
     `step` is -1 for the left side, 1 for the right. Word i is one of begin..end, and its row in `lines` is
@@ -174,16 +166,9 @@ def class_of_pair(words: Ids, logs: Floats, i: int, others: Ids, other_logs: Flo
 
 @rare
 def add_by_class(
-    words: Ids,
-    logs: Floats,
-    others: Ids,
-    other_logs: Floats,
-    partners: Ids,
-    numbers: Floats,
-    classes: Ids,
-    sums: Floats,
-    counts: Floats,
-) -> None:
+    words: Ids, logs: Floats, others: Ids, other_logs: Floats, partners: Ids, numbers: Floats, classes: Ids,
+    sums: Floats, counts: Floats,
+) -> None:  # fmt: skip
     """Write each word's class, and add replaced weights and words by class, in the order of the words."""
     for i in range(words.shape[1]):
         group = np.int64(words[CLASS, i])
@@ -209,21 +194,10 @@ def combine_shares(
 
 
 def replace(
-    gen: Ids,
-    ref: Ids,
-    gen_logs: Floats,
-    ref_logs: Floats,
-    gen_match: Ints,
-    ref_match: Ints,
-    vectors: Vectors,
-    excluding: Bools,
-    params: Floats,
-    gen_numbers: Floats,
-    ref_numbers: Floats,
-    gen_ids: Ids,
-    ref_ids: Ids,
-    out: Floats,
-) -> None:
+    gen: Ids, ref: Ids, gen_logs: Floats, ref_logs: Floats, gen_match: Ints, ref_match: Ints,
+    vectors: Vectors, excluding: Bools, params: Floats, gen_numbers: Floats, ref_numbers: Floats,
+    gen_ids: Ids, ref_ids: Ids, out: Floats,
+) -> None:  # fmt: skip
     """Write the shares of replaced words to `out` (5,), and what became of each of n words.
 
     `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32 (2, n): each

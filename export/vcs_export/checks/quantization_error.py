@@ -60,13 +60,9 @@ def calibration_texts() -> list[str]:
 
 
 def calibrate(
-    exact: Path,
-    names: Sequence[str],
-    tokenizer: Path,
-    spec: EmbedderSpec,
-    texts: Sequence[str],
+    exact: Path, names: Sequence[str], tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str],
     device: str = "cpu",
-) -> Ranges:
+) -> Ranges:  # fmt: skip
     """Measure the ranges of the inputs of the matrices `names`, for formats with fixed ranges.
 
     `exact` is an unquantised graph that was written with `watch` for these names. Raises ExportError if an

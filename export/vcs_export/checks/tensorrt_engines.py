@@ -54,22 +54,14 @@ _PLACE = 32
 _SEGMENTER_WIDTH = 1024  # not in the manifest; of the largest learned segmenters
 # Minutes of an engine, and of each GB of weights: TensorRT reads, transforms and times them.
 _MINUTES, _MINUTES_PER_GB = 1.0, 0.5
-_MEMORY = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")
 
 Log = Callable[[str], None]
 
 
 def build_engines(
-    bundle: Bundle,
-    device: str = "tensorrt:0",
-    shapes: Sequence[tuple[int, int]] | None = None,
-    parts: Sequence[str] = (),
-    *,
-    spell_out: bool = False,
-    ignore_needs: bool = False,
-    log: Log = lambda line: None,
-) -> list[Path]:
+    bundle: Bundle, device: str = "tensorrt:0", shapes: Sequence[tuple[int, int]] | None = None,
+    parts: Sequence[str] = (), *, spell_out: bool = False, log: Log = lambda line: None,
+) -> list[Path]:  # fmt: skip
     """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
 
     `shapes` has the largest batch `(rows, tokens)` of each engine of the embedder; None makes one engine for
@@ -91,10 +83,7 @@ def build_engines(
     log("building engines is experimental: nobody has run it on a GPU yet")
     runtime = import_onnxruntime().__version__
     log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
-    needs = needs_of(bundle, batches)
-    log(f"calculated needs: {needs}")
-    if not ignore_needs:
-        _refuse_too_little(bundle, needs, gpu)
+    log(f"calculated needs: {needs_of(bundle, batches)}")
     engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
         for part, (rows, tokens) in batches:
@@ -175,55 +164,14 @@ def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) ->
     return Needs(memory, disk, gpu_memory, minutes)
 
 
-def _refuse_too_little(bundle: Bundle, needs: Needs, gpu: nvidia.Gpu) -> None:
-    """Raise ExportError if this machine has less than building needs."""
-    host, disk = free_host_memory(), shutil.disk_usage(bundle.root.parent).free
-    short = [
-        f"{what} ({_gb(there)} here)"
-        for what, need, there in (
-            ("memory", needs.memory, host),
-            (f"disk beside {bundle.root}", needs.disk, disk),
-            (f"memory of {gpu.name}", needs.gpu_memory, gpu.memory),
-        )
-        if there is not None and there < need
-    ]
-    if short:
-        raise ExportError(
-            f"{bundle.root}: too little {', '.join(short)} to build engines, which need {needs}. Fewer or "
-            "smaller engines (--shape) need less; --ignore-needs starts all the same"
-        )
-
-
-def free_host_memory() -> int | None:
-    """Return the bytes of memory that this process may still take; None if the system does not say."""
-    try:
-        fields = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
-        free = int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-    try:  # the limit of a container
-        limit, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        numbers = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
-        # What was read of files counts as used, and makes room: a bundle just exported fills many GB with it.
-        used -= int(numbers["inactive_file"]) + int(numbers["active_file"])
-    except (OSError, KeyError, ValueError):
-        return free
-    return min(free, max(0, limit - used))
-
-
 def _gb(size: float) -> str:
     return f"{size / 1e9:.1f} GB"
 
 
 def _build(
-    bundle: Bundle,
-    part: Part,
-    device: Device,
-    gpu: nvidia.Gpu,
-    shape: tuple[int, int],
-    work: Path,
+    bundle: Bundle, part: Part, device: Device, gpu: nvidia.Gpu, shape: tuple[int, int], work: Path,
     spell_out: bool,
-) -> EngineSpec:
+) -> EngineSpec:  # fmt: skip
     """Build one engine below `work`, in the place that it will have in the bundle."""
     spec = part_of(bundle, part)
     version = nvidia.tensorrt_version() or ""

@@ -44,29 +44,26 @@ def engine() -> None:
               help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
 @click.option("--spell-out-attention", is_flag=True,
               help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
-@click.option("--ignore-needs", is_flag=True,
-              help="Start although the calculated memory or disk is not there.")  # fmt: skip
 def build(
-    bundle: str,
-    device: str,
-    shapes: tuple[str, ...],
-    parts: tuple[str, ...],
-    spell_out_attention: bool,
-    ignore_needs: bool,
-) -> None:
+    bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...], spell_out_attention: bool,
+) -> None:  # fmt: skip
     """Build engines of a bundle's models. Experimental.
 
-    Memory, disk and minutes are calculated first, and the command refuses to start where they do not suffice.
-    Engines for the same GPU are replaced. The bundle must be writable; on read-only media, copy it first.
+    The memory, disk and minutes that it needs are calculated and printed first. Engines for the same GPU are
+    replaced. The bundle must be writable; on read-only media, copy it first.
     """
     _require()
     from vcs_export.checks.tensorrt_engines import build_engines
 
     largest = [_shape(shape) for shape in shapes] or None
     paths = build_engines(
-        open_bundle(bundle), device, largest, parts, spell_out=spell_out_attention,
-        ignore_needs=ignore_needs, log=log,
-    )  # fmt: skip
+        open_bundle(bundle),
+        device,
+        largest,
+        parts,
+        spell_out=spell_out_attention,
+        log=log,
+    )
     for path in paths:
         click.echo(path)
 

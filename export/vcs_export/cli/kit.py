@@ -31,13 +31,9 @@ from vcs_runtime.util.extras import require
               help="Wheel of this version of vcs-runtime. [default: from the checkout or the package index]"
               )  # fmt: skip
 def kit(
-    output: Path,
-    extras: tuple[str, ...],
-    bundle: str,
-    python: str | None,
-    platform: str | None,
+    output: Path, extras: tuple[str, ...], bundle: str, python: str | None, platform: str | None,
     wheel: Path | None,
-) -> None:
+) -> None:  # fmt: skip
     """Gather all that a machine without a network needs.
 
     The folder holds this version of vcs-runtime, the packages of its extras, a bundle, licences, a bill of

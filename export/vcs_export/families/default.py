@@ -37,13 +37,9 @@ NOTICE = "NOTICE"
 
 
 def fetch_default(
-    source: Path | None = None,
-    replace: bool = False,
-    log: Callable[[str], None] = print,
-    *,
-    recipe: EncoderRecipe | None = None,
-    target: Path | None = None,
-) -> Path:
+    source: Path | None = None, replace: bool = False, log: Callable[[str], None] = print, *,
+    recipe: EncoderRecipe | None = None, target: Path | None = None,
+) -> Path:  # fmt: skip
     """Build the default bundle, unless it exists already as this version builds it."""
     recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
@@ -75,13 +71,9 @@ def fetch_default(
 
 
 def fetched(
-    target: Path,
-    source: Path | None,
-    replace: bool,
-    log: Callable[[str], None],
-    outdated: Callable[[Bundle | None], str],
-    build: Callable[[bool], object],
-) -> Path:
+    target: Path, source: Path | None, replace: bool, log: Callable[[str], None],
+    outdated: Callable[[Bundle | None], str], build: Callable[[bool], object],
+) -> Path:  # fmt: skip
     """Return a bundle of the cache, which is built unless it is there as this version builds it.
 
     `outdated` says why the bundle that is there is not, or "". It gets None for one of another schema.

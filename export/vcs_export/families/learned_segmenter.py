@@ -58,12 +58,9 @@ def build_learned_segmenter_bundle(checkpoint: Path, recipe: SegmenterRecipe, ta
 
 
 def add_learned_segmenter(
-    bundle: BundleWriter,
-    checkpoint: EncoderCheckpoint,
-    recipe: SegmenterRecipe,
-    tokenizer: str,
+    bundle: BundleWriter, checkpoint: EncoderCheckpoint, recipe: SegmenterRecipe, tokenizer: str,
     shared: StoredWeights | None = None,
-) -> LearnedSegmenterSpec:
+) -> LearnedSegmenterSpec:  # fmt: skip
     """Write the learned segmenter into a bundle that is being built.
 
     Training left the word and position vectors as they are. With an embedder from the same checkpoint, the
@@ -103,12 +100,9 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
 
 
 def write_learned_segmenter(
-    checkpoint: EncoderCheckpoint,
-    updates: Updates,
-    model: Path,
-    weights: Path,
+    checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path,
     shared: StoredWeights | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write the graph of the learned segmenter, and its weights beside it.
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`

@@ -43,13 +43,9 @@ GRAPHS: dict[str, tuple[Open, Write]] = {
 
 
 def build_sentence_bundle(
-    build: Build,
-    options: EmbedderOptions = EmbedderOptions(),
-    recipe: SentenceRecipe | None = None,
-    *,
-    optimum_python: Path | None = None,
-    learned: SegmenterRecipe | None = None,
-) -> Path:
+    build: Build, options: EmbedderOptions = EmbedderOptions(), recipe: SentenceRecipe | None = None, *,
+    optimum_python: Path | None = None, learned: SegmenterRecipe | None = None,
+) -> Path:  # fmt: skip
     """Build a bundle from the folder of any sentence-transformers encoder.
 
     The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe needs a

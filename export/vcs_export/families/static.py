@@ -48,13 +48,9 @@ NOTICE = "NOTICE"
 
 
 def fetch_fast(
-    replace: bool = False,
-    log: Callable[[str], None] = print,
-    *,
-    source: str | os.PathLike[str] = "default",
-    training: Path | None = None,
-    target: Path | None = None,
-) -> Path:
+    replace: bool = False, log: Callable[[str], None] = print, *,
+    source: str | os.PathLike[str] = "default", training: Path | None = None, target: Path | None = None,
+) -> Path:  # fmt: skip
     """Build the bundle `fast` from the default bundle, unless it exists already as this version builds it."""
     training = training or recipes_folder() / "fast.safetensors"
     target = target or fast_bundle_path()

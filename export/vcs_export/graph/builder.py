@@ -156,13 +156,9 @@ class GraphBuilder(Graph):
         return self.op("Add", product, self.weight(f"{name}.bias", bias))
 
     def layer_norm(
-        self,
-        name: str,
-        x: ir.Value,
-        weight: NDArray[np.float32],
-        bias: NDArray[np.float32] | None,
+        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32] | None,
         epsilon: float,
-    ) -> ir.Value:
+    ) -> ir.Value:  # fmt: skip
         """Add a layer normalisation over the last axis, with a bias or without."""
         inputs = [self.weight(f"{name}.weight", weight)]
         if bias is not None:

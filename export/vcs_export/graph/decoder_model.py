@@ -72,17 +72,9 @@ def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
 
 
 def write_decoder_model(
-    opened: DecoderModel,
-    model: Path,
-    precision: str,
-    layout: str,
-    link: bool,
-    progress: Progress = silent,
-    *,
-    cuda: Path | None = None,
-    ranges: fp8.Ranges | None = None,
-    watch: bool = False,
-) -> Written:
+    opened: DecoderModel, model: Path, precision: str, layout: str, link: bool, progress: Progress = silent,
+    *, cuda: Path | None = None, ranges: fp8.Ranges | None = None, watch: bool = False,
+) -> Written:  # fmt: skip
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
     With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph, for CUDA,

@@ -43,13 +43,9 @@ def write_encoder(
 
 
 def save_sentence(
-    graph: GraphBuilder,
-    tokens: ir.Value,
-    mask: ir.Value,
-    sentence: SentenceFolder,
-    model: Path,
+    graph: GraphBuilder, tokens: ir.Value, mask: ir.Value, sentence: SentenceFolder, model: Path,
     weights: Path,
-) -> StoredWeights:
+) -> StoredWeights:  # fmt: skip
     """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
 
     Token vectors `(batch, tokens, width)` and the mask `(batch, tokens)`, ones and zeros, are float32.

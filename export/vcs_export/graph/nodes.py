@@ -86,14 +86,9 @@ class Graph:
         return self._constant(f"scalar_{value!r}", np.array(value, self._float))
 
     def _write(
-        self,
-        output: ir.Value,
-        name: str,
-        shape: Sequence[str | int],
-        model: Path,
-        weights: Sequence[ir.Value],
-        more: Mapping[str, ir.Value] | None = None,
-    ) -> None:
+        self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path,
+        weights: Sequence[ir.Value], more: Mapping[str, ir.Value] | None = None,
+    ) -> None:  # fmt: skip
         """Write the graph with its float32 output `name`, and further float32 vectors `more` as outputs."""
         outputs = {name: (output, shape)} | {key: (value, (None,)) for key, value in (more or {}).items()}
         for key, (value, sizes) in outputs.items():

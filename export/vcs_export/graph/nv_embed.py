@@ -64,12 +64,9 @@ def nv_embed_model(opened: NvEmbedCheckpoint) -> DecoderModel:
 
 
 def latent_pooling(
-    layout: Layout,
-    config: LatentConfig,
-    tensors: Mapping[str, StoredTensor],
-    folded: tuple[Array, Array],
+    layout: Layout, config: LatentConfig, tensors: Mapping[str, StoredTensor], folded: tuple[Array, Array],
     hidden: ir.Value,
-) -> ir.Value:
+) -> ir.Value:  # fmt: skip
     """Return the vectors of texts, float32 `(batch, hidden)`, for the decoder's output `(tokens, hidden)`."""
     graph = layout.graph
     heads, latents = config.num_cross_heads, config.num_latents_value

@@ -83,14 +83,9 @@ def attention(
 
 
 def attended(
-    graph: GraphBuilder,
-    query: ir.Value,
-    key: ir.Value,
-    value: ir.Value,
-    bias: ir.Value,
-    heads: int,
+    graph: GraphBuilder, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value, heads: int,
     size: int,
-) -> ir.Value:
+) -> ir.Value:  # fmt: skip
     """Add the attention of heads, and join what they saw: `(batch, tokens, heads * size)`.
 
     Query and value are `(batch, heads, tokens, size)`, the key is transposed: `(batch, heads, size, tokens)`.

@@ -23,14 +23,9 @@ SUMS = "SHA256SUMS"
 
 
 def make_kit(
-    output: Path,
-    *,
-    extras: Sequence[str],
-    bundle: str,
-    target: Target,
-    wheel: Path | None,
+    output: Path, *, extras: Sequence[str], bundle: str, target: Target, wheel: Path | None,
     log: Callable[[str], None],
-) -> str:
+) -> str:  # fmt: skip
     """Write a kit, which is there whole or not at all, and return the sha256 of its file of checksums.
 
     `wheel` is that of vcs-runtime, None to find it (`own_wheel`). Raises ValueError for an unknown extra,
@@ -71,13 +66,9 @@ def choose_extras(named: Sequence[str], own: Path) -> list[str]:
 
 
 def _describe(
-    folder: Path,
-    packages: Sequence[Package],
-    bundle: Bundle,
-    extras: Sequence[str],
-    target: Target,
+    folder: Path, packages: Sequence[Package], bundle: Bundle, extras: Sequence[str], target: Target,
     name: str,
-) -> None:
+) -> None:  # fmt: skip
     """Write all files of a kit beside wheels and bundle, except for the checksums."""
     site, manifest = files("vcs_export.kit").joinpath("site"), bundle.manifest
     size = sum(unpacked_size(package.wheel) for package in packages)

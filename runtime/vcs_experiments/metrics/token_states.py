@@ -35,13 +35,9 @@ class TokenStates:
     """
 
     def __init__(
-        self,
-        bundle: Bundle,
-        device: Device,
-        threads: int | None = None,
-        layer: int | None = None,
+        self, bundle: Bundle, device: Device, threads: int | None = None, layer: int | None = None,
         embedder: Embedder | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         spec = embedder_spec(bundle)
         tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
         # bert-score reads the first word of a text as any other where a word begins with its space.

@@ -32,12 +32,9 @@ _Spec = TypeVar("_Spec", EmbedderSpec, LearnedSegmenterSpec)
 
 
 def merge(
-    embedder: str | os.PathLike[str],
-    segmenter: str | os.PathLike[str],
-    target: Path,
-    *,
+    embedder: str | os.PathLike[str], segmenter: str | os.PathLike[str], target: Path, *,
     name: str | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Build a bundle from the embedder of one bundle and the segmenter of another.
 
     Files are hard links where the file system allows, otherwise copies. Files that belong to neither model of

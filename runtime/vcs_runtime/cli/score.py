@@ -91,23 +91,10 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 @served_embedder
 @click.pass_context
 def score(
-    context: click.Context,
-    /,
-    files: tuple[Path, ...],
-    output: str | None,
-    resume: bool,
-    overwrite: bool,
-    as_json: bool,
-    every: bool,
-    worst: int | None,
-    on_error: str,
-    source: InputOptions,
-    runner: str,
-    actors: int | None,
-    address: str | None,
-    config: ScorerConfig,
-    options: Options,
-) -> None:
+    context: click.Context, /, files: tuple[Path, ...], output: str | None, resume: bool, overwrite: bool,
+    as_json: bool, every: bool, worst: int | None, on_error: str, source: InputOptions, runner: str,
+    actors: int | None, address: str | None, config: ScorerConfig, options: Options,
+) -> None:  # fmt: skip
     """Score a file of pairs, or one pair of text files.
 
     PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has a

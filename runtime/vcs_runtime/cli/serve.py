@@ -43,16 +43,9 @@ from vcs_runtime.util.extras import require
 @scorer_options
 @served_embedder
 def serve(
-    host: str,
-    port: int,
-    token_file: Path | None,
-    max_body_mb: float,
-    max_pairs: int,
-    timeout_s: float,
-    queue: int,
-    options: Options,
-    config: ScorerConfig,
-) -> None:
+    host: str, port: int, token_file: Path | None, max_body_mb: float, max_pairs: int, timeout_s: float,
+    queue: int, options: Options, config: ScorerConfig,
+) -> None:  # fmt: skip
     """Serve scores over HTTP.
 
     The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish the

@@ -32,16 +32,9 @@ def triton() -> None:
 @scoring_options
 @scorer_options
 def export(
-    folder: Path,
-    name: str,
-    copy_bundle: bool,
-    max_batch_size: int,
-    queue_delay_us: int,
-    instances: int,
-    address: str,
-    options: Options,
-    config: ScorerConfig,
-) -> None:
+    folder: Path, name: str, copy_bundle: bool, max_batch_size: int, queue_delay_us: int, instances: int,
+    address: str, options: Options, config: ScorerConfig,
+) -> None:  # fmt: skip
     """Write a model repository for Triton into DIR.
 
     DIR must be empty, or must not exist yet. Its README.md says how to start the server. The device is the

@@ -17,12 +17,9 @@ KEYS: Final = (
 
 
 def internals_of(
-    chunks: tuple[Sequence[str], Sequence[str]],
-    similarity: npt.NDArray[Any],
-    alignment: Alignment,
-    scores: Scores,
-    config: Mapping[str, Any],
-) -> dict[str, Any]:
+    chunks: tuple[Sequence[str], Sequence[str]], similarity: npt.NDArray[Any], alignment: Alignment,
+    scores: Scores, config: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     """Return what the reference package calls `internals`; `similarity` is (n_ref, n_gen).
 
     Chunks of a line count from 1, everything else from 0, as there.

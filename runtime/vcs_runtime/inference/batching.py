@@ -127,16 +127,10 @@ def mixed_groups(
 
 
 def batches(
-    sequences: Sequence[Sequence[int]],
-    token_budget: int,
-    layout: str = "padded",
-    skip: int = 0,
-    *,
-    mixed: bool = False,
-    most_rows: RowLimit = _no_limit,
-    step: int = PADDING_STEP,
+    sequences: Sequence[Sequence[int]], token_budget: int, layout: str = "padded", skip: int = 0, *,
+    mixed: bool = False, most_rows: RowLimit = _no_limit, step: int = PADDING_STEP,
     shape_of: ShapeOf | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[Batch]:  # fmt: skip
     """Cut sequences of token ids into batches with the inputs of a graph.
 
     The first `skip` tokens are not pooled. `mixed` batches hold several lengths. `shape_of` returns the fixed

@@ -210,13 +210,9 @@ def _shapes(inputs: dict[str, Any]) -> str:
 
 
 def run_bound(
-    session: ort.InferenceSession,
-    outputs: Sequence[str],
-    inputs: dict[str, Any],
-    options: Any,
-    kind: str,
+    session: ort.InferenceSession, outputs: Sequence[str], inputs: dict[str, Any], options: Any, kind: str,
     index: int,
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """Run with inputs and outputs in the memory of a device: number `index` of the kind "cuda" or "cpu"."""
     ort = import_onnxruntime()
     binding = session.io_binding()

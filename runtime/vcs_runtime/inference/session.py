@@ -189,14 +189,9 @@ class Budget:
     """
 
     def __init__(
-        self,
-        device: Device,
-        width: int,
-        weights: int = 0,
-        layout: str = "padded",
-        others: Sequence[Device] = (),
-        precision: str = "",
-    ) -> None:
+        self, device: Device, width: int, weights: int = 0, layout: str = "padded",
+        others: Sequence[Device] = (), precision: str = "",
+    ) -> None:  # fmt: skip
         self._device = device
         self._others = others
         self._most = TOKEN_BUDGET[device.provider_name]

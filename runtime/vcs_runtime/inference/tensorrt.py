@@ -236,14 +236,9 @@ def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, devic
 
 
 def open_part(
-    bundle: Bundle,
-    part: str,
-    device: Device,
-    threads: int | None = None,
-    *,
-    spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
-    what: str,
-) -> Session | EngineSession:
+    bundle: Bundle, part: str, device: Device, threads: int | None = None, *,
+    spec: EmbedderSpec | LearnedSegmenterSpec | None = None, what: str,
+) -> Session | EngineSession:  # fmt: skip
     """Open a model of a bundle on a device that `choose_for` chose; raises BundleError, DeviceError.
 
     `threads` are of the CPU, None for every core. `spec` None: the settings are the bundle's. `what` names

@@ -147,13 +147,9 @@ class CollectedStates:
     """The states of some texts' tokens, gathered batch by batch."""
 
     def __init__(
-        self,
-        request: TokenRequest,
-        texts: Sequence[str],
-        sequences: Sequences,
-        kind: npt.DTypeLike,
+        self, request: TokenRequest, texts: Sequence[str], sequences: Sequences, kind: npt.DTypeLike,
         name: str,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.layer = request.layer
         self._sequences = sequences
         self._kind = np.dtype(kind)

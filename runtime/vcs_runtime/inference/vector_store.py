@@ -80,14 +80,9 @@ class VectorStore:
     """
 
     def __init__(
-        self,
-        embedder: ScoringEmbedder,
-        cache: VectorCache | None,
-        memory_bytes: int,
-        *,
-        may_fail: bool = False,
-        failure: str = "",
-    ) -> None:
+        self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int, *,
+        may_fail: bool = False, failure: str = "",
+    ) -> None:  # fmt: skip
         self._embedder = embedder
         self._cache = cache
         self._may_fail = may_fail

@@ -78,15 +78,9 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
 
     # DeepEval copies a metric by calling its class with the attributes that are named as arguments.
     def __init__(
-        self,
-        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
-        *,
-        threshold: float = 0.5,
-        score_name: str = "vcs",
-        chunk_size: int = 1,
-        params: Params = Params(),
-        short: bool = False,
-    ) -> None:
+        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), *, threshold: float = 0.5,
+        score_name: str = "vcs", chunk_size: int = 1, params: Params = Params(), short: bool = False,
+    ) -> None:  # fmt: skip
         if score_name not in _SCORES:
             raise unknown_choice("score_name", score_name, _SCORES)
         Options(chunk_size, params, short=short)

@@ -50,16 +50,10 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
     """
 
     def __init__(
-        self,
-        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
-        *,
-        chunk_size: int = 1,
-        params: Params = Params(),
-        aggregate: str = "max",
-        short: bool = False,
-        deadline_s: float | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), *, chunk_size: int = 1,
+        params: Params = Params(), aggregate: str = "max", short: bool = False,
+        deadline_s: float | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         kwargs.setdefault("keep_in_memory", kwargs.get("num_process", 1) == 1)
         super().__init__(**kwargs)
         self._texts = TextMetric(

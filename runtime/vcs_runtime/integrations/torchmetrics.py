@@ -63,16 +63,10 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
     counts: Any
 
     def __init__(
-        self,
-        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
-        *,
-        chunk_size: int = 1,
-        params: Params = Params(),
-        aggregate: str = "max",
-        short: bool = False,
-        deadline_s: float | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), *, chunk_size: int = 1,
+        params: Params = Params(), aggregate: str = "max", short: bool = False,
+        deadline_s: float | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self._texts = TextMetric(
             config,

@@ -88,16 +88,11 @@ class Items(Generic[T]):
 
 
 def run_resumable(
-    files: JobFiles,
-    through: Items[T],
-    work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
-    each: Callable[[T, Record, bool], None],
-    *,
-    begins: str = '{"id": ',
-    several_lines: bool = False,
+    files: JobFiles, through: Items[T], work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
+    each: Callable[[T, Record, bool], None], *, begins: str = '{"id": ', several_lines: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
     finish: Callable[[OutputFile], None] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Do a job item by item, append its lines to an output, and continue an output that was begun.
 
     `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each` receives

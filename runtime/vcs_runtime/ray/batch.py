@@ -41,13 +41,9 @@ class ScoreBatch:
     """
 
     def __init__(
-        self,
-        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
-        options: Options = Options(),
-        *,
-        reference: str = "reference",
-        generated: str = "generated",
-    ) -> None:
+        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), options: Options = Options(),
+        *, reference: str = "reference", generated: str = "generated",
+    ) -> None:  # fmt: skip
         config = ScorerConfig.of(config)
         self._scorer = Scorer.from_config(replace(config, threads=config.threads or _assigned_cpus()))
         self._options = options

@@ -43,12 +43,9 @@ def write_pdf(
 
 
 def pair_document(
-    e: Explanation,
-    title: str,
-    names: tuple[str, str] = ("", ""),
-    dated: str = "",
+    e: Explanation, title: str, names: tuple[str, str] = ("", ""), dated: str = "",
     body: Sequence[Part] | None = None,
-) -> Document:
+) -> Document:  # fmt: skip
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature),

@@ -26,13 +26,9 @@ GROUP = 1 << 24
 
 
 def score_in_groups(
-    block: Block[T],
-    vectors: dict[str, Vector],
-    refused: dict[str, TextError],
-    options: Options,
-    signature: str,
-    words: WordComparison,
-) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
+    block: Block[T], vectors: dict[str, Vector], refused: dict[str, TextError], options: Options,
+    signature: str, words: WordComparison,
+) -> Iterator[list[tuple[T, Result, Evidence | None]]]:  # fmt: skip
     """Score the pairs of a block, in groups whose similarities fit into memory together.
 
     `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all others.

@@ -34,14 +34,9 @@ class Segmenter:
     """
 
     def __init__(
-        self,
-        bundle: Bundle,
-        device: str = "auto",
-        threads: int | None = None,
-        use: str = "auto",
-        gpu_memory_gb: float | None = None,
-        batch_invariant: bool = False,
-    ) -> None:
+        self, bundle: Bundle, device: str = "auto", threads: int | None = None, use: str = "auto",
+        gpu_memory_gb: float | None = None, batch_invariant: bool = False,
+    ) -> None:  # fmt: skip
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
         self.spec = choose_segmenter(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None

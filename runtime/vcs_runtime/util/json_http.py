@@ -34,13 +34,9 @@ class Client:
     """A client of one server."""
 
     def __init__(
-        self,
-        url: str,
-        timeout: float,
-        header: str = "Authorization: Bearer ",
-        *,
+        self, url: str, timeout: float, header: str = "Authorization: Bearer ", *,
         pauses: Sequence[float] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Check the arguments (ValueError); nothing is sent yet. `header` ends where the key begins.
 
         `pauses` are the seconds before a server that is busy or does not answer is asked again.

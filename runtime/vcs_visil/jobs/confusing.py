@@ -55,13 +55,9 @@ def read_donors(path: Path) -> list[Donor]:
 
 
 def confuse(
-    item: Item,
-    donors: Sequence[Donor],
-    kinds: Sequence[str],
-    seed: int,
-    writer: Writer | None,
+    item: Item, donors: Sequence[Donor], kinds: Sequence[str], seed: int, writer: Writer | None,
     prompts: Prompts,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Confuse the summaries of a video, in each kind; raise TextError if nothing can be confused."""
     made = []
     item.summaries()  # all are checked before a model is asked

@@ -39,11 +39,9 @@ def cases(usual: int, *, repeatable: bool = True) -> settings:
     percent = settings().max_examples
     phases = set(Phase) - (set() if repeatable else {Phase.shrink, Phase.explain})
     return settings(
-        max_examples=max(1, usual * percent // 100),
-        derandomize=percent <= 100,
-        suppress_health_check=list(HealthCheck),
-        phases=list(phases),
-    )
+        max_examples=max(1, usual * percent // 100), derandomize=percent <= 100,
+        suppress_health_check=list(HealthCheck), phases=list(phases),
+    )  # fmt: skip
 
 
 def mostly(usual: Anything, *rare: Anything, times: int = 4) -> Anything:
@@ -70,11 +68,9 @@ VALUES = st.recursive(
 #: Arguments of any type.
 ANYTHING = VALUES | st.sampled_from((b"bytes", object(), (), [[]], 1j, float, "cpu", ["a"], ("a", "b")))
 _RIGHT = {
-    "lct": (0, 0.5, 3),
-    "lct_penalty": ("full", "excess"),
-    "small_text": ("paper", "reference"),
+    "lct": (0, 0.5, 3), "lct_penalty": ("full", "excess"), "small_text": ("paper", "reference"),
     "regularizer": ("window", "length"),
-}
+}  # fmt: skip
 _RIGHT |= dict.fromkeys(
     ("context_cutoff", "context_window", "nas_blend_factor", "nas_coverage_cutoff"), (0.1, 0.5, 1)
 )

@@ -48,12 +48,9 @@ class Command:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *arguments: object,
-        pause_s: float = 0.0,
+        self, folder: Path, *arguments: object, pause_s: float = 0.0,
         work: Callable[[list[str]], int | None] = main,
-    ) -> None:
+    ) -> None:  # fmt: skip
         number = next(_NUMBERS)  # not `id`, which another process may have had before
         self._said = [folder / f"said-{os.getpid()}-{number}-{name}" for name in ("stdout", "stderr")]
         self._arguments = [str(argument) for argument in arguments]

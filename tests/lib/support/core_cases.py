@@ -64,11 +64,9 @@ def matrix(case: Case) -> npt.NDArray[np.float64]:
 
 def params(case: Case, **others: object) -> Params:
     given = {
-        "lct": case.lct,
-        "context_cutoff": case.context_cutoff,
-        "context_window": case.context_window,
+        "lct": case.lct, "context_cutoff": case.context_cutoff, "context_window": case.context_window,
         "small_text": "reference",
-    }
+    }  # fmt: skip
     return Params(**(given | others))  # type: ignore[arg-type]
 
 
@@ -115,40 +113,23 @@ def _flat_orientation(side: Orientation) -> dict[str, object]:
     chunk = np.repeat(np.arange(side.x), counts)
     index = side.candidates.index
     return {
-        "window_start": side.window_start,
-        "window_end": side.window_end,
-        "match": side.match,
-        "similarity": side.similarity,
-        "max_index": side.max_index,
-        "max_similarity": side.max_similarity,
-        "context_window": side.context_window,
-        "context_applied": side.context_window > 0.0,
+        "window_start": side.window_start, "window_end": side.window_end, "match": side.match,
+        "similarity": side.similarity, "max_index": side.max_index, "max_similarity": side.max_similarity,
+        "context_window": side.context_window, "context_applied": side.context_window > 0.0,
         "context_threshold": side.context_threshold,
-        "reason": [REASONS.index(reason) for reason in side.reason],
-        "candidate_chunk": chunk[several],
-        "candidate_index": index[several],
-        "candidate_similarity": side.candidates.similarity[several],
+        "reason": [REASONS.index(reason) for reason in side.reason], "candidate_chunk": chunk[several],
+        "candidate_index": index[several], "candidate_similarity": side.candidates.similarity[several],
         "candidate_distance": side.candidates.distance[several],
         "candidate_in_window": side.candidates.distance[several] == 0,
-        "candidate_selected": (index == side.match[chunk])[several],
-        "penalty": side.penalty,
-        "in_window": side.in_window,
-        "in_lct_zone": side.in_lct_zone,
-        "tolerance_height": side.tolerance_height,
-        "total_penalty": side.total_penalty,
-        "max_penalty": side.max_penalty,
-        "segment_dy": side.segment_dy,
+        "candidate_selected": (index == side.match[chunk])[several], "penalty": side.penalty,
+        "in_window": side.in_window, "in_lct_zone": side.in_lct_zone,
+        "tolerance_height": side.tolerance_height, "total_penalty": side.total_penalty,
+        "max_penalty": side.max_penalty, "segment_dy": side.segment_dy,
         "segment_length": side.segment_length,
         "segment_method": [METHODS.index(method) for method in side.segment_method],
         "segment_limit": np.full(max(side.x - 1, 0), side.segment_limit),
         "segment_limit_lct": np.full(max(side.x - 1, 0), side.segment_limit_lct),
-        "floor_path": side.floor_path,
-        "ceiling_path": side.ceiling_path,
-        "actual_path": side.actual_path,
-        "floor_length": side.floor_length,
-        "ceiling_length": side.ceiling_length,
-        "actual_length": side.actual_length,
-        "las": side.las,
-        "nas_d": side.nas_d,
-        "nas_l": side.nas_l,
-    }
+        "floor_path": side.floor_path, "ceiling_path": side.ceiling_path, "actual_path": side.actual_path,
+        "floor_length": side.floor_length, "ceiling_length": side.ceiling_length,
+        "actual_length": side.actual_length, "las": side.las, "nas_d": side.nas_d, "nas_l": side.nas_l,
+    }  # fmt: skip

@@ -15,14 +15,9 @@ from support.core_cases import METHODS, REASONS
 
 
 def reference_result(
-    similarity: npt.NDArray[np.float64],
-    gas: float,
-    *,
-    lct: float = 0.0,
-    context_cutoff: float = 0.6,
-    context_window: float = 4.0,
-    internals: bool = True,
-) -> dict[str, Any]:
+    similarity: npt.NDArray[np.float64], gas: float, *, lct: float = 0.0, context_cutoff: float = 0.6,
+    context_window: float = 4.0, internals: bool = True,
+) -> dict[str, Any]:  # fmt: skip
     """`compute_vcs_score` with all metrics, as if the chunks had this similarity matrix."""
     n_ref, n_gen = similarity.shape
     segments = {"reference": [f"r{i}" for i in range(n_ref)], "generated": [f"g{j}" for j in range(n_gen)]}

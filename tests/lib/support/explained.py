@@ -21,13 +21,10 @@ PAIRS = {
 
 
 def explained(
-    similarity: object,
-    gas: float = 0.8,
-    texts: tuple[Sequence[str], Sequence[str]] | None = None,
-    thresholds: Thresholds = Thresholds(),
-    params: Params = Params(),
+    similarity: object, gas: float = 0.8, texts: tuple[Sequence[str], Sequence[str]] | None = None,
+    thresholds: Thresholds = Thresholds(), params: Params = Params(),
     vectors: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
-) -> Explanation:
+) -> Explanation:  # fmt: skip
     """The explanation of a similarity matrix; chunks are called r1, ... and g1, ..."""
     matrix = np.asarray(similarity, dtype=np.float64)
     n_ref, n_gen = matrix.shape

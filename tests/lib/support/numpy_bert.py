@@ -33,13 +33,9 @@ def load(folder: Path, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def transform(
-    tensors: Mapping[str, Array],
-    config: Mapping[str, Any],
-    ids: list[int],
-    positions: list[int],
-    visible: NDArray[np.bool_],
-    added: Array | float = 0.0,
-) -> Array:
+    tensors: Mapping[str, Array], config: Mapping[str, Any], ids: list[int], positions: list[int],
+    visible: NDArray[np.bool_], added: Array | float = 0.0,
+) -> Array:  # fmt: skip
     """The last hidden states `(tokens, hidden)`; `visible[i, j]`: does token i see key j.
 
     added: `(tokens, hidden)`, onto the normalised embeddings

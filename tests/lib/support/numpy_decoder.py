@@ -58,17 +58,11 @@ def settings(folder: Path) -> Settings:
     theta = rotations.get("rope_theta", config.get("rope_theta"))
     turns = rotation_frequencies(size, theta, rotations or config.get("rope_scaling") or {})
     return Settings(
-        heads=heads,
-        groups=config["num_key_value_heads"],
-        head_size=size,
-        epsilon=config["rms_norm_eps"],
+        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
         causal=config.get("is_causal", kind in ("qwen2", "qwen3", "llama", "mistral")),
-        windows=(math.inf,) * layers,
-        frequencies=(turns,) * layers,
-        attention_scale=size**-0.5,
-        biases=kind == "qwen2",
-        qk_norms=kind == "qwen3",
-    )
+        windows=(math.inf,) * layers, frequencies=(turns,) * layers, attention_scale=size**-0.5,
+        biases=kind == "qwen2", qk_norms=kind == "qwen3",
+    )  # fmt: skip
 
 
 def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[str, Any]) -> Settings:
@@ -86,20 +80,13 @@ def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[
     near_theta = near.get("rope_theta", config.get("rope_local_base_freq", 1e4))
     both = rotation_frequencies(size, far_theta, far), rotation_frequencies(size, near_theta, near)
     return Settings(
-        heads=heads,
-        groups=config["num_key_value_heads"],
-        head_size=size,
-        epsilon=config["rms_norm_eps"],
-        causal=causal,
-        windows=tuple(window if is_local else math.inf for is_local in local),
+        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
+        causal=causal, windows=tuple(window if is_local else math.inf for is_local in local),
         frequencies=tuple(both[is_local] for is_local in local),
         attention_scale=config["query_pre_attn_scalar"] ** -0.5,
-        embedding_scale=config["hidden_size"] ** 0.5,
-        norm_offset=1.0,
-        activation="gelu_tanh",
-        qk_norms=True,
-        sandwich=True,
-    )
+        embedding_scale=config["hidden_size"] ** 0.5, norm_offset=1.0, activation="gelu_tanh",
+        qk_norms=True, sandwich=True,
+    )  # fmt: skip
 
 
 def rotation_frequencies(size: int, theta: float, scaling: Mapping[str, Any]) -> Array:
@@ -182,14 +169,9 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
 
 
 def embed(
-    folder: Path,
-    ids: list[int],
-    *,
-    skip: int = 0,
-    pooling: str | None = None,
-    dimension: int | None = None,
-    **changed: Any,
-) -> Array:
+    folder: Path, ids: list[int], *, skip: int = 0, pooling: str | None = None,
+    dimension: int | None = None, **changed: Any,
+) -> Array:  # fmt: skip
     """The unit vector of one text.
 
     skip       how many tokens at the front are not pooled

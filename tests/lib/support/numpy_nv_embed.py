@@ -34,15 +34,11 @@ def _settings(config: Mapping[str, Any], causal: bool) -> Settings:
     heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     return Settings(
-        heads=heads,
-        groups=config["num_key_value_heads"],
-        head_size=size,
-        epsilon=config["rms_norm_eps"],
-        causal=causal,
-        windows=(math.inf,) * layers,
+        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
+        causal=causal, windows=(math.inf,) * layers,
         frequencies=(config["rope_theta"] ** -(np.arange(0, size, 2) / size),) * layers,
         attention_scale=size**-0.5,
-    )
+    )  # fmt: skip
 
 
 def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Array) -> Array:

@@ -244,17 +244,9 @@ class Operators:
         return np.concatenate(parts, axis=-1).reshape(x.shape)
 
     def Attention(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        bias: Array | None = None,
-        *rest: Array | None,
-        is_causal: int,
-        q_num_heads: int = 0,
-        kv_num_heads: int = 0,
-        scale: float | None = None,
-    ) -> Array:
+        self, query: Array, key: Array, value: Array, bias: Array | None = None, *rest: Array | None,
+        is_causal: int, q_num_heads: int = 0, kv_num_heads: int = 0, scale: float | None = None,
+    ) -> Array:  # fmt: skip
         """Texts padded to one length; the last input, if there is one, has the lengths.
 
         With lengths a causal mask would be aligned at the last token of each text.
@@ -280,16 +272,9 @@ class Operators:
         return out
 
     def PackedMultiHeadAttention(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        bias: Array | None,
-        places: Array,
-        starts: Array,
-        num_heads: int,
-        scale: float | None = None,
-    ) -> Array:
+        self, query: Array, key: Array, value: Array, bias: Array | None, places: Array, starts: Array,
+        num_heads: int, scale: float | None = None,
+    ) -> Array:  # fmt: skip
         """Texts one after the other; `places` must be as the operator's documentation says."""
         assert bias is None
         assert query.dtype in (np.float16, np.float64)
@@ -306,15 +291,9 @@ class Operators:
         return out
 
     def _attend(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        heads: int,
-        groups: int,
-        scale: float | None,
+        self, query: Array, key: Array, value: Array, heads: int, groups: int, scale: float | None,
         seen: Array | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Flash attention: scores are float32, weights are rounded before the product and divided by their sum after.
 
         `seen` are the keys that each query may see: at least one, as there are kernels for which none is NaN.

@@ -29,17 +29,10 @@ def main():
 
 
 def write_wheel(
-    folder: Path,
-    name: str,
-    version: str = "1.0",
-    *,
-    requires: Sequence[str] = (),
-    extras: Sequence[str] = (),
-    tag: str = "py3-none-any",
-    files: Mapping[str, str] | None = None,
-    about: Mapping[str, str] | None = None,
-    licence: str = "MIT",
-) -> Path:
+    folder: Path, name: str, version: str = "1.0", *, requires: Sequence[str] = (),
+    extras: Sequence[str] = (), tag: str = "py3-none-any", files: Mapping[str, str] | None = None,
+    about: Mapping[str, str] | None = None, licence: str = "MIT",
+) -> Path:  # fmt: skip
     """Write a wheel. `files` are contents by path, `about` the same in its folder of metadata."""
     module = name.replace("-", "_")
     lines = [

@@ -142,14 +142,11 @@ def drawn_words(draw: np.random.Generator, count: int, chunks: int, types: int =
     vector = draw.integers(0, types, count, dtype=np.int32)
     stem = vector // 2 + 100
     return Words(
-        stem=stem,
-        vector=vector,
-        chunk=np.sort(draw.integers(0, chunks, count)),
-        log_class=np.log(draw.integers(1, 4, (count, 3)) / 8),
-        name=draw.random(count) < 0.15,
+        stem=stem, vector=vector, chunk=np.sort(draw.integers(0, chunks, count)),
+        log_class=np.log(draw.integers(1, 4, (count, 3)) / 8), name=draw.random(count) < 0.15,
         negated=draw.random(count) < 0.15,
         exclusion=np.where(stem % 4 == 0, 5, np.where(stem % 2 == 0, 1 + stem // 4 % 4, 0)),
-    )
+    )  # fmt: skip
 
 
 def drawn_pair(
