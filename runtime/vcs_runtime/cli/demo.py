@@ -52,7 +52,7 @@ def demo(device: str) -> None:
         (version["name"], *(f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN))
         for version, result in versions
     ]
-    print_table(headings, scores, drop=(), prose_at=0)
+    print_table(headings, scores, drop=(7, 6), prose_at=0)
     out.print()
     readings = [(version["name"], version["reading"]) for version, _ in versions]
     print_table(("generated text", "what the numbers say"), readings, prose_at=1)
