@@ -32,6 +32,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = Path(page.file.abs_src_path).parent
     if page.file.src_uri == "README.md":
         markdown = home()
+    # Where figures come from is folded: few readers need it.
+    origin = r"^(\*.+\*(?:\n<br>.+)*)(?=\n+<!-- end of figures -->)"
+    folded = '<details markdown="1"><summary>Origin</summary>\n\n\\1\n\n</details>'
+    markdown = re.sub(origin, folded, markdown, flags=re.M)
 
     def named(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(folder / match[2]))
@@ -75,8 +79,25 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
             return match[0]
         return f'<autoref optional identifier="{identifier}{match[2]}">{match[0]}</autoref>'
 
+    content = re.sub(r'<div class="highlight">(?=(.*?)</code>)', copied, content, flags=re.S)
     content = re.sub(r"(?<![\w/>])(docs/[\w/-]+\.md)(?:, section (\d+))?(?![^<]*</a>)", page_link, content)
     return re.sub(r"<code>([A-Z]\w+)((?:\.\w+)?)</code>", name_link, content)
+
+
+def copied(block: re.Match[str]) -> str:
+    """Name what the copy button takes from a block with prompts: the commands, without their output."""
+    text = block[1].rpartition("<code>")[2]
+    found = []
+    for part in re.split(r"^\$ ", html.unescape(re.sub(r"<[^>]+>", "", text)), flags=re.M)[1:]:
+        command, *rest = part.splitlines()
+        # A backslash at the end, or an open quotation, continues a command on the next line.
+        while rest and (command.endswith("\\") or command.count("'") % 2):
+            command += "\n" + rest.pop(0)
+        found.append(command)
+    if not found:
+        return block[0]
+    value = html.escape("\n".join(found)).replace("\n", "&#10;")
+    return f'<div class="highlight" data-copy="{value}">'
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from support.blocks import ROOT
+from support.blocks import ROOT, blocks, commands
 from vcs_runtime.cli import cli
 
 
@@ -61,19 +61,75 @@ def test_what_is_missing_or_elsewhere_ends_the_build(tmp_path: Path, line: str, 
     assert all(missing in text for text in warnings)
 
 
-@pytest.mark.parametrize("page", ["index.html", "reference/python.html"])
-def test_the_search_works_from_a_disk_without_a_network(site: Path, browser: Any, page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "words", "place", "target"),
+    [
+        ("index.html", "below_gate", "", "reference/vcs.html#13-flags"),
+        ("reference/python.html", "below_gate", "", "reference/vcs.html#13-flags"),
+        ("index.html", "which score", ":first-child", "guide/reading-scores.html"),
+        ("index.html", "DataFrame", ":first-child", "quickstart.html#a-dataframe-of-scores"),
+    ],
+)
+def test_the_search_works_from_a_disk_without_a_network(
+    site: Path, browser: Any, page: str, words: str, place: str, target: str
+) -> None:
     requests: list[str] = []
     opened = browser.new_page()
     opened.on("request", lambda request: requests.append(request.url))
     opened.goto((site / page).as_uri())
     opened.keyboard.press("/")
-    opened.keyboard.type("below_gate")
-    opened.wait_for_selector(".md-search-result__link")
-    links = [link.get_attribute("href") for link in opened.query_selector_all(".md-search-result__link")]
+    opened.keyboard.type(words)
+    opened.wait_for_selector(f".md-search-result__item{place} a[href*='{target}']", timeout=5000)
     opened.close()
-    assert any("reference/vcs.html#13-flags" in link for link in links)
     assert [url for url in requests if not url.startswith((site.as_uri(), "data:", "blob:"))] == []
+
+
+def test_the_copy_button_takes_commands_alone(site: Path, browser: Any) -> None:
+    opened = browser.new_page()
+    seen = []
+    for page in ("quickstart", "guide/serve"):
+        opened.goto((site / f"{page}.html").as_uri())
+        opened.evaluate(
+            "document.addEventListener('copy', () => window.taken = document.getSelection().toString())"
+        )
+        shown = [block for block in blocks(ROOT / f"docs/{page}.md") if block.language == "console"]
+        buttons = opened.locator(
+            ".highlight:has(.gp) .md-code__button[title*=Copy], .highlight:has(.gp) .md-clipboard"
+        )
+        assert buttons.count() == len(shown) > 0
+        for button, block in zip(buttons.all(), shown, strict=True):
+            button.click()
+            expected = "".join(command for command, _ in commands(block)).rstrip("\n")
+            seen.append((opened.evaluate("window.taken").strip(), expected))
+    opened.close()
+    assert [taken for taken, _ in seen] == [expected for _, expected in seen]
+
+
+def test_the_home_page_scores_within_one_screen_below_tabs_of_tasks(site: Path, browser: Any) -> None:
+    opened = browser.new_page(viewport={"width": 1366, "height": 768})
+    opened.goto((site / "index.html").as_uri())
+    block = opened.locator(".highlight:has(.gp)").first
+    box, colour = block.bounding_box(), "node => getComputedStyle(node).color"
+    size = block.locator("code").evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+    assert "vcs-runtime score" in block.inner_text()
+    assert box["y"] + box["height"] < 768
+    assert size > 13
+    assert block.locator(".go").first.evaluate(colour) == block.locator("code").evaluate(colour)
+    tabs = opened.locator(".md-tabs__item").all_inner_texts()
+    assert [tab.strip() for tab in tabs] == [
+        "Start",
+        "Score",
+        "Compare",
+        "Explain",
+        "Train",
+        "Serve",
+        "Models",
+        "Reference",
+    ]
+    opened.goto((site / "guide/reading-scores.html").as_uri())
+    origin = opened.locator("details", has_text="ours default:cpu")
+    assert not origin.locator("em").first.is_visible()
+    opened.close()
 
 
 def test_a_phone_shows_every_page_without_scrolling_sideways(site: Path, browser: Any) -> None:
@@ -87,20 +143,20 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(site: Path, browser
     assert wide == []
 
 
-def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for inner in command.list_commands(context):
             found = command.get_command(context, inner)
             assert found is not None
-            yield from commands(f"{name} {inner}", found)
+            yield from commands_of(f"{name} {inner}", found)
 
 
 def test_every_command_and_option_is_in_the_manual(site: Path) -> None:
     page = (site / "reference/cli.html").read_text("utf-8")
     parts = dict(re.findall(r'<h[23] id="[\w-]+">([\w -]+)<(.*?)(?=<h[23] |</article>)', page, re.S))
-    for name, command in commands("vcs-runtime", cli):
+    for name, command in commands_of("vcs-runtime", cli):
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert re.search(rf"<code>[^<]*{parameter.opts[-1]}\b", parts[name]), (name, parameter.opts)

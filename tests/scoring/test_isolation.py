@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-    import socket, sys
+    import contextlib, io, socket, sys
 
     class Refuse:
         def find_spec(self, name, path=None, target=None):
             if name.split(".")[0] in {"torch", "transformers", "optimum", "sentence_transformers", "trl", "verl",
-                                      "torchmetrics", "lightning", "vcs_export"}:
+                                      "torchmetrics", "lightning", "vcs_export",
+                                      # What tokenizers brings along for downloads, and Starlette for the server.
+                                      "huggingface_hub", "hf_xet", "httpx", "httpx2", "httpcore", "httpcore2", "anyio",
+                                      "filelock", "fsspec", "h11", "idna", "requests", "tqdm", "truststore", "urllib3", "yaml"}:
                 raise ImportError(f"{name} must not be imported")
 
     sys.meta_path.insert(0, Refuse())
@@ -31,6 +34,7 @@ SCRIPT = """
     sys.addaudithook(audit)  # sees every socket that Python opens
 
     from vcs_runtime import Scorer, ScorerConfig
+    from vcs_runtime.cli import cli
     from vcs_runtime.training import TextMetric
 
     story = "A man walks into the kitchen. He cuts an onion. A dog looks at him."
@@ -41,11 +45,15 @@ SCRIPT = """
     metric = TextMetric(ScorerConfig(sys.argv[1], "cpu"), asynchronous=True)
     metric.update([story], [story])
     print(metric.compute()["vcs"])
+    with contextlib.redirect_stdout(io.StringIO()):
+        cli.main(["score", *sys.argv[2:], "--bundle", sys.argv[1], "--device", "cpu"], standalone_mode=False)
 """
 
 
 def test_scoring_and_training_need_neither_a_network_nor_pytorch(tiny_bundle: Path) -> None:
+    examples = Path(__file__).parents[2] / "docs/examples"
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tiny_bundle)]
+    command += [str(examples / "reference.txt"), str(examples / "generated.txt")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *scored, in_training = done.stdout.split()
