@@ -30,11 +30,7 @@ def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
         predictions = json.loads(path.read_text("utf-8"))
         for video in sorted(references):
             if video in predictions:
-                yield {
-                    "id": f"{path.stem}/{video}",
-                    "reference": references[video],
-                    "generated": predictions[video],
-                }
+                yield _pair(f"{path.stem}/{video}", references[video], predictions[video])
 
 
 def comparison(folder: Path) -> Iterator[dict[str, Any]]:
@@ -42,11 +38,11 @@ def comparison(folder: Path) -> Iterator[dict[str, Any]]:
         scene = json.loads(path.read_text("utf-8"))
         for category in scene["categories"]:
             for case in category["test_cases"]:
-                yield {
-                    "id": f"{path.stem}/{case['name']}",
-                    "reference": scene["ground_truth"],
-                    "generated": case["description"],
-                }
+                yield _pair(f"{path.stem}/{case['name']}", scene["ground_truth"], case["description"])
+
+
+def _pair(name: str, reference: str, generated: str) -> dict[str, Any]:
+    return {"id": name, "reference": reference, "generated": generated}
 
 
 def ranks(values: list[float]) -> np.ndarray:
@@ -73,22 +69,14 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
     rho = np.corrcoef(ranks(ours), ranks(theirs))[0, 1]
     print(f"{len(ours)} pairs, Spearman's rho with the published VCS_LCT0: {rho:.4f}\n")
     print(f"{'rewrite':45} {'n':>3} {'ours':>6} {'published':>9}")
+    rows = [("Spearman's rho of all pairs", {"embedded default": f"{rho:.3f}", "pairs": f"{len(ours):,}"})]
     for rewrite, values in by_rewrite.items():
-        mean = np.mean(values, axis=0)
-        print(f"{rewrite:45} {len(values):3} {mean[0]:6.3f} {mean[1]:9.3f}")
+        mine, published_mean = (f"{mean:.3f}" for mean in np.mean(values, axis=0))
+        print(f"{rewrite:45} {len(values):3} {mine:>6} {published_mean:>9}")
+        cells = {"embedded default": mine, "published": published_mean, "pairs": f"{len(values)}"}
+        rows.append((f"mean: {rewrite}", cells))
     if kept:
         signatures = {"ours default:cpu": record["signature"]}
-        rows = [
-            ("Spearman's rho of all pairs", {"embedded default": f"{rho:.3f}", "pairs": f"{len(ours):,}"})
-        ]
-        for rewrite, values in by_rewrite.items():
-            mean = np.mean(values, axis=0)
-            cells = {
-                "embedded default": f"{mean[0]:.3f}",
-                "published": f"{mean[1]:.3f}",
-                "pairs": f"{len(values)}",
-            }
-            rows.append((f"mean: {rewrite}", cells))
         print(keep("correlation", [
             {"head": "figure", "workload": name, "cells": cells, "signatures": signatures} for name, cells in rows
         ], place=ANY))  # fmt: skip

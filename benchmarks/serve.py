@@ -1,7 +1,8 @@
-"""What `vcs-runtime serve` costs beside `Scorer.score_many`, and whether its memory stays flat.
+"""What `vcs-runtime serve` costs beside `Scorer.score_many`, whether its memory stays flat, and what a reward costs.
 
     python benchmarks/serve.py pairs.jsonl [--bundle B] [--pairs 64] [--clients 32] [--rounds 3] [--characters 400]
                                            [--requests 10000] [--distinct 500]
+    python benchmarks/serve.py pairs.jsonl --completions 512 [--words 250]
 
 The server is a process of its own on the CPU. The sides take turns, and must agree to the bit:
     one by one     clients that ask for one pair at a time, each on a connection that stays open
@@ -11,12 +12,16 @@ The server is a process of its own on the CPU. The sides take turns, and must ag
 Every round and side adds its own sentence to both texts, so that the whole texts and one chunk are new to it. Then the
 clients send `--requests` short pairs, drawn from `--distinct` ones; the resident memory of the server is printed ten
 times. Vectors of further texts would take up to 256 MB, which is no leak.
+
+With `--completions` it prints the processor time of a training's step: eight completions a prompt, of sentences that are
+all new, against references that were embedded before; by the default, the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -47,9 +52,16 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=400, help="longer texts are cut after a sentence")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--distinct", type=int, default=500)
+    parser.add_argument("--completions", type=int, default=0)
+    parser.add_argument("--words", type=int, default=250)
     arguments = parser.parse_args()
     lines = arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]
     rows = [json.loads(line) for line in lines]
+    if arguments.completions:
+        training(
+            [(row["reference"], row["generated"]) for row in rows], arguments.completions, arguments.words
+        )
+        return
     texts = [
         (_short(row["reference"], arguments.characters), _short(row["generated"], arguments.characters))
         for row in rows
@@ -79,6 +91,37 @@ def throughput(port: int, scorer: Scorer, texts: Pairs, clients: int, rounds: in
         ratio = np.median(np.array(seconds["score_many"]) / np.array(took))
         print(f"{name:15}{len(texts) / np.median(took):9.2f}{ratio:15.2f}")
     print(f"{len(texts)} pairs, {clients} clients, {rounds} rounds; all scores equal to the bit")
+
+
+def training(pairs: Pairs, count: int, words: int) -> None:
+    pairs = [tuple(text if isinstance(text, str) else text[0] for text in pair) for pair in pairs]
+    step = [(pairs[i // 8 % len(pairs)][0], _completion(pairs, i, words)) for i in range(count)]
+    warm = [(reference, "A man walks. A dog runs.") for reference in dict.fromkeys(pair[0] for pair in step)]
+    for bundle in ("default", "fast"):
+        with Scorer.open(bundle, "cpu") as scorer:
+            scorer.score_many(warm)
+            started = time.process_time()
+            scorer.score_many(step)
+            took = time.process_time() - started
+        print(f"{bundle:10}{took:8.2f} s{count / took:8.1f} completions a second and core")
+    with server("default") as (port, process):
+        ask_for(port, warm, 1, 64)
+        before, started = _cpu_s(process.pid), time.process_time()
+        ask_for(port, step, 1, 64)
+        ours = time.process_time() - started
+        print(f"{'server':10}{_cpu_s(process.pid) - before:8.2f} s, and the training side {ours:.2f} s")
+
+
+def _completion(pairs: Pairs, number: int, words: int) -> str:
+    """A text of new sentences, cut after some words: those of a pair's, each with a number."""
+    sentences = re.split(r"(?<=\.) ", pairs[number % len(pairs)][1]) * words
+    numbered = (f"{sentence.rstrip('.')} {number} {i}." for i, sentence in enumerate(sentences[:words]))
+    return " ".join(" ".join(numbered).split()[:words])
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.blocks import ROOT, Page, blocks
+from support.blocks import Page, commands, titled
 from support.snippets import run_snippet
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_sentence import write_tiny_family
@@ -32,10 +32,19 @@ def page(tmp_path: Path) -> Page:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation"])
+@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation", "rehearsal"])
 def test_commands(page: Page, title: str) -> None:
-    [block] = [block for block in blocks(ROOT / PAGE) if block.title == title]
-    page.run(block)
+    page.run(titled(PAGE, title))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation"])
+def test_the_same_commands_without_any_files(tmp_path: Path, title: str) -> None:
+    block = titled(PAGE, title)
+    exports = block.body.replace(" --from ", " --rehearse --from ")
+    assert exports != block.body
+    body = "".join(command for command, _ in commands(block._replace(body=exports)))
+    Page(tmp_path / "page").run(block._replace(body=body, language="sh"))
 
 
 @pytest.mark.slow

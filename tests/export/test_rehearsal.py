@@ -1,4 +1,4 @@
-"""`vcs-runtime export NAME --rehearse`: every command with every recipe, on made-up checkpoints."""
+"""`--rehearse` of every export command, with every recipe, on made-up checkpoints."""
 
 from __future__ import annotations
 

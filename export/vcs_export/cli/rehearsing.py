@@ -1,4 +1,4 @@
-"""`vcs-runtime export NAME --rehearse`: a tiny random checkpoint that the same command exports."""
+"""What `--rehearse` of the export commands does: it writes a tiny random checkpoint for the same command."""
 
 from __future__ import annotations
 
