@@ -175,6 +175,15 @@ def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
 
 
 @pytest.fixture
+def score(tiny_bundle: Path) -> Callable[..., Any]:
+    """Run `vcs-runtime score` with `tiny_bundle` on the CPU."""
+    from support.command_line import vcs
+
+    options = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
+    return lambda *arguments: vcs("score", *arguments, *options)
+
+
+@pytest.fixture
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[Any]]:
     """Record the positional arguments of every call of a function, `owner.name`, from now on."""
 
