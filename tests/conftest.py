@@ -10,7 +10,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -172,6 +172,30 @@ def scorer(tiny_bundle: Path) -> Iterator[Scorer]:
 
     with Scorer.open(tiny_bundle, device="cpu", words=tiny_bundle) as opened:
         yield opened
+
+
+@pytest.fixture
+def score(tiny_bundle: Path) -> Callable[..., Any]:
+    """Run `vcs-runtime score` with `tiny_bundle` on the CPU."""
+    from support.command_line import vcs
+
+    options = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
+    return lambda *arguments: vcs("score", *arguments, *options)
+
+
+@pytest.fixture
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[Any]]:
+    """Record the positional arguments of every call of a function, `owner.name`, from now on."""
+
+    def watch(owner: Any, name: str) -> list[Any]:
+        calls: list[Any] = []
+        real = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *given, **named: (calls.append(given), real(*given, **named))[1]
+        )
+        return calls
+
+    return watch
 
 
 @pytest.fixture

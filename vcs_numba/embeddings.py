@@ -41,13 +41,9 @@ def _dot_products(
 
 
 _DOT_PRODUCTS: Final = Kernel(
-    _dot_products,
-    array(types.float32, 2, readonly=True),
-    array(types.float64, 2, readonly=True),
-    types.int64,
-    types.int64,
-    array(types.float64, 2),
-)
+    _dot_products, array(types.float32, 2, readonly=True), array(types.float64, 2, readonly=True),
+    types.int64, types.int64, array(types.float64, 2),
+)  # fmt: skip
 
 
 def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:

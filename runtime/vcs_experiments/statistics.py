@@ -71,14 +71,11 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
     both = bool(valid.any() and not valid.all())
     u = float(mannwhitneyu(scores[valid], scores[~valid]).statistic) if both else float("nan")
     return {
-        "valid": int(valid.sum()),
-        "invalid": int((~valid).sum()),
-        "accuracy": float((positive == valid).mean()),
-        "precision": precision,
-        "recall": recall,
+        "valid": int(valid.sum()), "invalid": int((~valid).sum()),
+        "accuracy": float((positive == valid).mean()), "precision": precision, "recall": recall,
         "F1": 2 * precision * recall / (precision + recall) if hits else 0.0,
         "AUC": u / (int(valid.sum()) * int((~valid).sum())) if both else float("nan"),
-    }
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

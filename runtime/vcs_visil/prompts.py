@@ -20,12 +20,9 @@ from vcs_visil.summaries import Summary, Video
 VERSION = "1"
 # The fields of every prompt: each must occur once, and no others.
 _GIVEN: Mapping[str, set[str]] = {
-    "given-video": {"images"},
-    "given-text": {"summary"},
-    "given-keyframe": {"images", "summary"},
-    "given-keyframes": {"images", "summary"},
-    "given-images": {"images"},
-}
+    "given-video": {"images"}, "given-text": {"summary"}, "given-keyframe": {"images", "summary"},
+    "given-keyframes": {"images", "summary"}, "given-images": {"images"},
+}  # fmt: skip
 _FIELDS: Mapping[str, set[str]] = {
     "caption": {"images"}, "keywords": {"caption"}, "keyframes": {"images"}, "summarize": {"images"},
     "summarize-keyframes": {"images", "keyframes"}, "score": {"given", "masked_caption"},

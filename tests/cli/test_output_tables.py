@@ -18,11 +18,6 @@ NAMES = score_table.NAMES
 
 
 @pytest.fixture
-def score(tiny_bundle: Path) -> Callable[..., Finished]:
-    return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
-
-
-@pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """Four pairs, the third of which cannot be scored."""
     rows = [{"id": f"p{i}", "reference": story(i, 3), "generated": story(i + 9, 2), "n": i} for i in range(4)]

@@ -63,12 +63,10 @@ def test_dynamic_int8_is_refused(tmp_path: Path) -> None:
 
 def _save(path: Path, nodes: list[onnx.NodeProto], opset: int = 17, **initializers: np.ndarray) -> Path:
     graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in initializers.items()],
-    )
+    )  # fmt: skip
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
     return path
 

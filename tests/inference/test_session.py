@@ -344,20 +344,6 @@ def test_a_model_that_does_not_fit_is_not_opened_again_and_again(
             embedder.embed(TEXTS)
 
 
-def test_what_rules_cut_is_remembered(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Scorer.open(tiny_bundle, "cpu") as scorer:
-        cut: list[str] = []
-        sentences = scorer.segmenter.sentences
-        monkeypatch.setattr(
-            scorer.segmenter, "sentences", lambda text, what: (cut.append(text), sentences(text, what))[1]
-        )
-        first = [scorer.score(story(1), story(i)) for i in (2, 3)]
-        assert len(cut) == 3
-        assert [scorer.score(story(1), story(i)).to_dict() for i in (2, 3)] == [r.to_dict() for r in first]
-        assert scorer.score(story(1), story(2), chunk_size=3).n_ref == 2
-        assert len(cut) == 3
-
-
 class _FixedBudget(Budget):
     def __init__(self, tokens: int) -> None:
         super().__init__(Device("ort-cpu", "CPUExecutionProvider", "test"), 1)

@@ -17,11 +17,6 @@ LONG = 70_000_000  # characters, more than a line may have
 
 
 @pytest.fixture
-def score(tiny_bundle: Path) -> Callable[..., Finished]:
-    return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
-
-
-@pytest.fixture
 def scores(score: Callable[..., Finished], pairs_file: Path, tmp_path: Path) -> Path:
     assert score(pairs_file, "-o", tmp_path / "scores.jsonl").code == 0
     return tmp_path / "scores.jsonl"

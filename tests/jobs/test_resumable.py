@@ -29,11 +29,9 @@ def two_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]
 
 def letters(text: str, total: int | None = None, signature: str = "s") -> Items[str]:
     return Items(
-        text,
-        len(text) if total is None else total,
-        str,
+        text, len(text) if total is None else total, str,
         lambda place, _, record: check_signature(place, record.get("signature"), signature),
-    )
+    )  # fmt: skip
 
 
 def run(

@@ -18,11 +18,9 @@ TOLERANCE = 1e-5
 TEXTS = (
     "A young woman slices a lemon on a wooden board.",
     "In a dim kitchen somebody cuts fruit; then she leaves.",
-    "“Naïve façade” — THE SIGN SAYS: DO NOT ENTER! 😀",
-    "a",
-    "Der Bäcker grüßt, 一个男人在厨房里切洋葱。",
+    "“Naïve façade” — THE SIGN SAYS: DO NOT ENTER! 😀", "a", "Der Bäcker grüßt, 一个男人在厨房里切洋葱。",
     "The robot lifts a heavy box, hesitates, and sets it down again beside the harbour. " * 13,
-)
+)  # fmt: skip
 
 
 def test_precision_recall_and_f1_are_those_of_bert_score(

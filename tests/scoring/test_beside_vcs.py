@@ -61,12 +61,6 @@ def test_columns_hold_it(metric: str, scorer: Scorer) -> None:
     assert tuple(to_columns(results[1:], options)) == tuple(columns)
 
 
-@pytest.fixture
-def score(tiny_bundle: Path) -> Callable[..., Finished]:
-    options = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
-    return lambda *arguments: vcs("score", *arguments, *options)
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", PARQUET])
 def test_files_summaries_and_comparisons_have_it(
     metric: str, suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path

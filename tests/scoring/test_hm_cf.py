@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from support import clip_cc
-from support.command_line import Finished, vcs
+from support.command_line import Finished
 from support.stories import story, write_pairs
 from vcs_numba import HmCf
 from vcs_runtime import BundleError, MissingExtraError, Options, Scorer, ScorerConfig, TextError
@@ -107,11 +107,6 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
         Options(also=["bleu"])
     with pytest.raises(ValueError, match="not the string 'hm-cf'"):
         Options(also="hm-cf")
-
-
-@pytest.fixture
-def score(tiny_bundle: Path) -> Callable[..., Finished]:
-    return lambda *arguments: vcs("score", *arguments, "--bundle", tiny_bundle, "--device", "cpu")
 
 
 def test_pairs_that_count_as_nothing_count_in_its_mean(

@@ -8,12 +8,13 @@ import random
 import re
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, permutations
 from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from vcs_numba import Params, score_embeddings
 from vcs_runtime import BundleError, DeviceError, MissingExtraError, Options, Scorer, Segmenter, TextError
 from vcs_runtime.scoring import preparation
 
+Watch = Callable[[Any, str], list[Any]]
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(40)]
 
 
@@ -128,61 +130,39 @@ def test_a_text_and_its_copy_without_punctuation_are_cut_alike(mixed: Scorer) ->
         assert result.scores.las == pytest.approx(1.0, abs=1e-6)
 
 
-def test_contractions_are_written_out_before_the_model_sees_them(
-    learned: Scorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    split = Segmenter.split_learned
-    monkeypatch.setattr(
-        Segmenter,
-        "split_learned",
-        lambda self, texts, *rest: (seen.extend(texts), split(self, texts, *rest))[1],
-    )
+def test_contractions_are_written_out_before_the_model_sees_them(learned: Scorer, calls_of: Watch) -> None:
+    calls = calls_of(Segmenter, "split_learned")
     learned.score("He can't stop: he's there!", "a man sits")
-    assert seen == ["He cannot stop he is there", "a man sits"]
+    assert [text for _, texts, *_ in calls for text in texts] == ["He cannot stop he is there", "a man sits"]
 
 
 def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
-    tiny_bundle: Path, mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, mixed_bundle: Path, calls_of: Watch
 ) -> None:
-    calls: list[int] = []
-    split = Segmenter.split_learned
-    monkeypatch.setattr(
-        Segmenter,
-        "split_learned",
-        lambda self, texts, *rest: (calls.append(len(texts)), split(self, texts, *rest))[1],
-    )
+    calls = calls_of(Segmenter, "split_learned")
     with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as fresh:
         first = fresh.score_many([*LOOSE, *PAIRS])
-        assert calls == [len({text for pair in LOOSE for text in pair})]
+        assert [len(texts) for _, texts, *_ in calls] == [len({text for pair in LOOSE for text in pair})]
         assert fresh.score_many([*LOOSE, *PAIRS]) == first
-        assert not any(calls[1:])  # what was cut is kept
+        assert not any(texts for _, texts, *_ in calls[1:])  # what was cut is kept
 
 
-@pytest.fixture
-def split_by_rules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that rules have been asked to split."""
-    texts: list[str] = []
-    sentences = Segmenter.sentences
-    monkeypatch.setattr(
-        Segmenter, "sentences", lambda self, text, name: (texts.append(text), sentences(self, text, name))[1]
-    )
-    return texts
-
-
-def test_rules_split_a_repeated_text_once(tiny_bundle: Path, split_by_rules: list[str]) -> None:
+def test_rules_split_a_repeated_text_once(tiny_bundle: Path, calls_of: Watch) -> None:
+    calls = calls_of(Segmenter, "sentences")
     pairs = [(PAIRS[0][0], generated) for _, generated in PAIRS[:5]]
     with Scorer.open(tiny_bundle, device="cpu") as fresh:
         first = fresh.score_many(pairs)
         assert fresh.score_many(pairs) == first
-    assert sorted(split_by_rules) == sorted({text for pair in pairs for text in pair})
+        assert fresh.score(*pairs[0], chunk_size=3).n_ref < first[0].n_ref
+    assert sorted(text for _, text, _ in calls) == sorted({text for pair in pairs for text in pair})
 
 
-def test_without_memory_rules_split_a_text_every_time(tiny_bundle: Path, split_by_rules: list[str]) -> None:
+def test_without_memory_rules_split_a_text_every_time(tiny_bundle: Path, calls_of: Watch) -> None:
+    calls = calls_of(Segmenter, "sentences")
     with Scorer.open(tiny_bundle, device="cpu", cache_mb=0) as fresh:
         for _ in range(3):
             fresh.score(*PAIRS[0])
-    assert split_by_rules == [*PAIRS[0]] * 3
+    assert [text for _, text, _ in calls] == [*PAIRS[0]] * 3
 
 
 def test_a_block_ends_at_so_many_pairs_or_characters(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,18 +464,12 @@ def test_the_signature_names_everything_a_score_depends_on(scorer: Scorer) -> No
         assert field in result.signature.split("|")
 
 
-def test_each_distinct_text_is_embedded_once(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    prepare = type(scorer.embedder).prepare
-
-    def spy(self: object, texts: list[str]) -> object:
-        seen.extend(texts)
-        return prepare(self, texts)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(type(scorer.embedder), "prepare", spy)
+def test_each_distinct_text_is_embedded_once(scorer: Scorer, calls_of: Watch) -> None:
+    calls = calls_of(type(scorer.embedder), "prepare")
     shared = story(900, 8)
     scorer.score_many([(shared, story(901 + i)) for i in range(5)])
     scorer.score(shared, story(901))
+    seen = [text for _, texts in calls for text in texts]
     assert seen.count(shared) == 1
     assert len(seen) == len(set(seen))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.command_line import Finished, vcs
+from support.command_line import Finished
 from support.letters import BLUE, RED, Bars, Letters
 from support.stories import story, write_pairs
 from vcs_runtime import BundleError, Options, Scorer, ScorerConfig
@@ -156,12 +156,6 @@ def test_means_of_an_evaluation_have_it(tiny_bundle: Path, scorer: Scorer) -> No
         assert means[name] == pytest.approx(np.mean(expected), abs=1e-15)
     assert means["unscorable"] == 1
     assert "substitution" not in TextMetric(ScorerConfig(tiny_bundle, "cpu")).compute()
-
-
-@pytest.fixture
-def score(tiny_bundle: Path) -> Callable[..., Finished]:
-    options = ("--bundle", tiny_bundle, "--words", tiny_bundle, "--device", "cpu")
-    return lambda *arguments: vcs("score", *arguments, *options)
 
 
 def test_pairs_that_count_as_nothing_have_the_lowest_margin(

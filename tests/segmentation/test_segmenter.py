@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,9 @@ def test_sentences_for_scoring(rules: Segmenter, learned: Segmenter, mixed: Segm
 
 
 def test_beside_rules_the_model_is_loaded_when_a_text_needs_it(
-    mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    mixed_bundle: Path, calls_of: Callable[[Any, str], list[Any]]
 ) -> None:
-    loaded: list[Any] = []
-    model = segmenter.BoundaryModel
-    monkeypatch.setattr(
-        segmenter, "BoundaryModel", lambda *arguments: (loaded.append(arguments), model(*arguments))[1]
-    )
+    loaded = calls_of(segmenter, "BoundaryModel")
     with Segmenter.open(mixed_bundle, "cpu") as opened:
         opened.split([PUNCTUATED])
         assert not loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,15 +69,13 @@ def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> 
 
 
 def test_a_worker_uses_one_cpu_unless_the_config_says_otherwise(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path, calls_of: Callable[[Any, str], list[Any]]
 ) -> None:
-    opened: list[ScorerConfig] = []
-    open_scorer = Scorer.from_config
-    monkeypatch.setattr(Scorer, "from_config", lambda config: (opened.append(config), open_scorer(config))[1])
+    opened = calls_of(Scorer, "from_config")
     make_predict_fn(tiny_bundle)
     make_predict_fn(ScorerConfig(tiny_bundle, "auto"))
     make_predict_fn(ScorerConfig(tiny_bundle, "cpu", threads=2))
-    assert [(config.device, config.threads) for config in opened] == [("cpu", 1), ("auto", 1), ("cpu", 2)]
+    assert [(config.device, config.threads) for (config,) in opened] == [("cpu", 1), ("auto", 1), ("cpu", 2)]
 
 
 def test_an_unknown_column_is_refused(tiny_bundle: Path) -> None:

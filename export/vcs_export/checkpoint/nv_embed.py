@@ -22,12 +22,9 @@ GATED_WIDTH = 4
 
 # Settings of the latent part where config.json has none, as the published one.
 _LATENT_DEFAULTS = {
-    "num_latents_value": 512,
-    "num_cross_heads": 8,
-    "cross_dim_head": 4096,
-    "hidden_dim": 4096,
+    "num_latents_value": 512, "num_cross_heads": 8, "cross_dim_head": 4096, "hidden_dim": 4096,
     "latent_dim": 4096,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

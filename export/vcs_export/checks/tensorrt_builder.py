@@ -142,14 +142,10 @@ def write_context(model: Path, engine: Path, architecture: str) -> Path:
         for items in (source.inputs, source.outputs)
     )
     attributes: dict[str, int | str] = {
-        "embed_mode": 0,
-        "ep_cache_context": engine.name,
-        "hardware_architecture": architecture.removeprefix("sm"),
-        "main_context": 1,
-        "max_size": 0,
-        "onnx_model_filename": model.name,
-        "source": "TensorrtExecutionProvider",
-    }
+        "embed_mode": 0, "ep_cache_context": engine.name,
+        "hardware_architecture": architecture.removeprefix("sm"), "main_context": 1, "max_size": 0,
+        "onnx_model_filename": model.name, "source": "TensorrtExecutionProvider",
+    }  # fmt: skip
     converted = ir.convenience.convert_attributes(attributes)
     node = ir.Node(_MICROSOFT, "EPContext", inputs, converted, outputs=outputs)
     graph = ir.Graph(inputs, outputs, nodes=[node], name="engine", opset_imports={"": 23, _MICROSOFT: 1})

@@ -57,13 +57,8 @@ def build(
 
     largest = [_shape(shape) for shape in shapes] or None
     paths = build_engines(
-        open_bundle(bundle),
-        device,
-        largest,
-        parts,
-        spell_out=spell_out_attention,
-        log=log,
-    )
+        open_bundle(bundle), device, largest, parts, spell_out=spell_out_attention, log=log,
+    )  # fmt: skip
     for path in paths:
         click.echo(path)
 

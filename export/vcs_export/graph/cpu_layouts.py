@@ -91,12 +91,9 @@ class CpuPacked(Packed):
             # A row of padding may see nothing: it must not become NaN before it is taken away.
             lengths = graph.op("Max", graph.op("Sub", ends, start), graph.ints(1))
         seen = graph.op(
-            "Attention",
-            self._by_head(graph.op("Gather", query, block, axis=1), heads),
-            *(keys, values, bias),
-            *(() if lengths is None else (None, None, lengths)),
-            **self._scale(),
-        )
+            "Attention", self._by_head(graph.op("Gather", query, block, axis=1), heads),
+            *(keys, values, bias), *(() if lengths is None else (None, None, lengths)), **self._scale(),
+        )  # fmt: skip
         joined = graph.op("Transpose", seen, perm=[0, 2, 1, 3])
         return graph.op("Reshape", joined, graph.ints(0, 0, heads * config.head_dim))
 

@@ -39,12 +39,8 @@ from vcs_export.graph.streamed import FLOAT
 _EPSILON = 1e-5
 _ROWS = 256
 _FOLDED = (
-    "norm_context.weight",
-    "norm_context.bias",
-    "fn.to_q.weight",
-    "fn.to_kv.weight",
-    "fn.to_out.weight",
-)
+    "norm_context.weight", "norm_context.bias", "fn.to_q.weight", "fn.to_kv.weight", "fn.to_out.weight",
+)  # fmt: skip
 
 Array = NDArray[np.float32]
 

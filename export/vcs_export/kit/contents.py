@@ -70,13 +70,10 @@ def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
     components = {package.name: _component(package) for package in packages}
     manifest = bundle.manifest
     model = Component(
-        name=manifest.name,
-        type=ComponentType.MACHINE_LEARNING_MODEL,
-        bom_ref=f"bundle:{manifest.name}",
-        description=manifest.source,
-        hashes=[_sha256(sha256_of(bundle.root / MANIFEST))],
+        name=manifest.name, type=ComponentType.MACHINE_LEARNING_MODEL, bom_ref=f"bundle:{manifest.name}",
+        description=manifest.source, hashes=[_sha256(sha256_of(bundle.root / MANIFEST))],
         licenses=[LicenseFactory().make_from_string(manifest.licence)],
-    )
+    )  # fmt: skip
     bom = Bom(components=[*(component for name, component in components.items() if name != NAME), model])
     bom.metadata.component = components[NAME]
     bom.metadata.tools.components.add(Component(name=f"{NAME} kit", version=__version__))
@@ -91,15 +88,12 @@ def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
 def _component(package: Package) -> Component:
     purl = PackageURL("pypi", None, package.name, package.version)
     return Component(
-        name=package.name,
-        version=package.version,
+        name=package.name, version=package.version,
         type=ComponentType.APPLICATION if package.name == NAME else ComponentType.LIBRARY,
-        bom_ref=purl.to_string(),
-        purl=purl,
-        description=package.metadata.get("summary"),
+        bom_ref=purl.to_string(), purl=purl, description=package.metadata.get("summary"),
         hashes=[_sha256(package.sha256)],
         licenses=[LicenseFactory().make_from_string(licence_of(package.wheel))],
-    )
+    )  # fmt: skip
 
 
 def _sha256(digest: str) -> HashType:

@@ -103,12 +103,9 @@ def write_submission(path: Path, judge: str, system: str, records: Sequence[Reco
     """Write the results of a system by one judge in the benchmark's schema, with the time of `scored`."""
     good = [record for record in records if "error" not in record]
     value: dict[str, Any] = {
-        "decoder_name": judge,
-        "model_name": system,
-        "total_evaluations": len(records),
-        "successful_evaluations": len(good),
-        "error_rate": (len(records) - len(good)) / len(records),
-    }
+        "decoder_name": judge, "model_name": system, "total_evaluations": len(records),
+        "successful_evaluations": len(good), "error_rate": (len(records) - len(good)) / len(records),
+    }  # fmt: skip
     if good:
         value["coarse_grained_stats"] = _statistics(good, "coarse")
         value["timestamp"] = datetime.fromtimestamp(scored.stat().st_mtime, UTC).isoformat()

@@ -83,14 +83,11 @@ def _windows(side: Orientation) -> list[tuple[int, int]]:
 
 def _distance(side: Orientation) -> dict[str, Any]:
     return {
-        "value": side.nas_d,
-        "mapping_window_height": side.tolerance_height,
-        "max_penalty": side.max_penalty,
-        "total_penalty": side.total_penalty,
-        "penalties": side.penalty.tolist(),
-        "in_window": side.in_window.tolist(),
+        "value": side.nas_d, "mapping_window_height": side.tolerance_height,
+        "max_penalty": side.max_penalty, "total_penalty": side.total_penalty,
+        "penalties": side.penalty.tolist(), "in_window": side.in_window.tolist(),
         "in_lct_zone": side.in_lct_zone.tolist(),
-    }
+    }  # fmt: skip
 
 
 def _line(side: Orientation) -> dict[str, Any]:
@@ -127,14 +124,11 @@ def _match(chunk: int, side: Orientation, context_cutoff: float) -> dict[str, An
     match = int(side.match[chunk])
     candidates = side.candidates.of(chunk)
     selection: dict[str, Any] = {
-        "max_value": float(side.max_similarity[chunk]),
-        "max_index": int(side.max_index[chunk]),
-        "context_range": 1 - context_cutoff,
-        "context_window": float(side.context_window[chunk]),
+        "max_value": float(side.max_similarity[chunk]), "max_index": int(side.max_index[chunk]),
+        "context_range": 1 - context_cutoff, "context_window": float(side.context_window[chunk]),
         "context_threshold": float(side.context_threshold[chunk]),
-        "context_window_applied": bool(side.context_window[chunk] > 0.0),
-        "candidates": [],
-    }
+        "context_window_applied": bool(side.context_window[chunk] > 0.0), "candidates": [],
+    }  # fmt: skip
     if len(candidates) > 1:  # a candidate is listed only beside others
         selection["mapping_window"] = dict(window)
         selection["candidates"] = [

@@ -232,8 +232,5 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
 
 
 _LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, IntArray, bool], Inputs]] = {
-    "padded": _padded,
-    "packed": _packed,
-    "masked": _masked,
-    "varlen": _varlen,
-}
+    "padded": _padded, "packed": _packed, "masked": _masked, "varlen": _varlen,
+}  # fmt: skip

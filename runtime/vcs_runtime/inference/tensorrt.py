@@ -130,12 +130,9 @@ def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ..
         return (), f"bundle {bundle.root} has no TensorRT engine of its {part}: {build}"
     gpu = nvidia.gpu(index)
     required = {
-        "made_of": bundle.graph_hash(spec),
-        "gpu": gpu.name,
-        "architecture": gpu.architecture,
-        "tensorrt": nvidia.tensorrt_version() or "none",
-        "onnxruntime": import_onnxruntime().__version__,
-    }
+        "made_of": bundle.graph_hash(spec), "gpu": gpu.name, "architecture": gpu.architecture,
+        "tensorrt": nvidia.tensorrt_version() or "none", "onnxruntime": import_onnxruntime().__version__,
+    }  # fmt: skip
     fits, whys = [], []
     for engine in ours:
         differing = [key for key, value in required.items() if getattr(engine, key) != value]

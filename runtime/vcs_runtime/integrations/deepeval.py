@@ -122,12 +122,9 @@ class VCSMetric(_BaseMetric):  # type: ignore[misc]  # DeepEval is not there whe
             if missing := [name for name, text in texts.items() if text is None]:
                 raise missing_params(f"{self.__name__} needs {' and '.join(missing)} of the test case")
             explanation = _scorer(self.config).explain(
-                texts["expected_output"],
-                texts["actual_output"],
-                chunk_size=self.chunk_size,
-                params=self.params,
-                short=self.short,
-            )
+                texts["expected_output"], texts["actual_output"], chunk_size=self.chunk_size,
+                params=self.params, short=self.short,
+            )  # fmt: skip
         except (missing_params, TextError) as error:
             if not str(error).startswith("generated:"):
                 self.error = str(error)

@@ -57,13 +57,9 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
         kwargs.setdefault("keep_in_memory", kwargs.get("num_process", 1) == 1)
         super().__init__(**kwargs)
         self._texts = TextMetric(
-            config,
-            chunk_size=chunk_size,
-            params=params,
-            aggregate=aggregate,
-            short=short,
+            config, chunk_size=chunk_size, params=params, aggregate=aggregate, short=short,
             deadline_s=deadline_s,
-        )
+        )  # fmt: skip
 
     @property
     def signature(self) -> str:

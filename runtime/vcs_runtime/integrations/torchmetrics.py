@@ -69,13 +69,9 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self._texts = TextMetric(
-            config,
-            chunk_size=chunk_size,
-            params=params,
-            aggregate=aggregate,
-            short=short,
+            config, chunk_size=chunk_size, params=params, aggregate=aggregate, short=short,
             deadline_s=deadline_s,
-        )
+        )  # fmt: skip
         torch = require("torch", (), _PURPOSE)
         self.add_state("sums", torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(COUNTS), dtype=torch.int64), dist_reduce_fx="sum")

@@ -117,18 +117,13 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
         result: dict[str, Any] = {
-            "scored": self.scored,
-            "failed": self.failed,
-            "failed_as": self.failed_as,
-            "means_over": self.counted,
-            "resumed": self.resumed,
-            "seconds": round(self.seconds, 3),
+            "scored": self.scored, "failed": self.failed, "failed_as": self.failed_as,
+            "means_over": self.counted, "resumed": self.resumed, "seconds": round(self.seconds, 3),
             "scores": _plain(self.statistics()),
             "zeros": {"pairs": self.counts.zeros, **{name: self.counts.flags[name] for name in ZEROS}},
-            "not_judged": self._not_judged(),
-            "signature": self.signature,
+            "not_judged": self._not_judged(), "signature": self.signature,
             "signature_long": long_form(self.signature),
-        }
+        }  # fmt: skip
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result

@@ -136,13 +136,9 @@ def score_shards(
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
     arguments = {
-        "reference": reference,
-        "generated": generated,
-        "folder": folder,
-        "id": id,
-        "finished": import_ray().put(finished),
-        "expected": summary.signature,
-    }
+        "reference": reference, "generated": generated, "folder": folder, "id": id,
+        "finished": import_ray().put(finished), "expected": summary.signature,
+    }  # fmt: skip
     scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
     names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):

@@ -155,24 +155,15 @@ def pair_data(
     if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
         about += f" No more than {MAX_CHARACTERS:,} characters of a chunk are shown."
     return {
-        "id": name,
-        "system": system,
-        "scores": e.values,
-        "costs": e.costs,
-        "conclusion": e.conclusion,
-        "noun": e.noun,
-        "sentences": e.sentences,
-        "texts": _texts(e, pair),
-        "kept": _kept(pair) if pair else {},
-        "reference": _side(e.reference, a.recall),
-        "generated": _side(e.generated, a.precision),
-        "replaced": _replaced(e),
+        "id": name, "system": system, "scores": e.values, "costs": e.costs, "conclusion": e.conclusion,
+        "noun": e.noun, "sentences": e.sentences, "texts": _texts(e, pair),
+        "kept": _kept(pair) if pair else {}, "reference": _side(e.reference, a.recall),
+        "generated": _side(e.generated, a.precision), "replaced": _replaced(e),
         "strict": None if e.strict is None else _strict(e.strict.substitution),
         "matrix": _matrix(e.similarity),
         "regularizer": {"area": a.window_area, "grid": a.grid_area, "least": a.min_coverage},
-        "signature": r.signature,
-        "about": about,
-    }
+        "signature": r.signature, "about": about,
+    }  # fmt: skip
 
 
 def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
@@ -236,26 +227,17 @@ def _kept(pair: InputPair) -> dict[str, str]:
 
 def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
     return {
-        "text": [shortened(chunk.text) for chunk in chunks],
-        "verdict": [chunk.verdict for chunk in chunks],
-        "counts": verdict_counts(chunks),
-        "repeats": [chunk.repeats for chunk in chunks],
-        "match": side.match.tolist(),
-        "similarity": [round(chunk.similarity, 4) for chunk in chunks],
-        "start": side.window_start.tolist(),
-        "end": side.window_end.tolist(),
+        "text": [shortened(chunk.text) for chunk in chunks], "verdict": [chunk.verdict for chunk in chunks],
+        "counts": verdict_counts(chunks), "repeats": [chunk.repeats for chunk in chunks],
+        "match": side.match.tolist(), "similarity": [round(chunk.similarity, 4) for chunk in chunks],
+        "start": side.window_start.tolist(), "end": side.window_end.tolist(),
         "offset": [chunk.offset for chunk in chunks],
-        "penalty": [round(chunk.penalty, 6) for chunk in chunks],
-        "floor": side.floor_path.tolist(),
-        "ceiling": side.ceiling_path.tolist(),
-        "floor_length": side.floor_length,
-        "ceiling_length": side.ceiling_length,
-        "actual_length": side.actual_length,
-        "total_penalty": side.total_penalty,
-        "max_penalty": side.max_penalty,
-        "nas_d": side.nas_d,
+        "penalty": [round(chunk.penalty, 6) for chunk in chunks], "floor": side.floor_path.tolist(),
+        "ceiling": side.ceiling_path.tolist(), "floor_length": side.floor_length,
+        "ceiling_length": side.ceiling_length, "actual_length": side.actual_length,
+        "total_penalty": side.total_penalty, "max_penalty": side.max_penalty, "nas_d": side.nas_d,
         "nas_l": side.nas_l,
-    }
+    }  # fmt: skip
 
 
 def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:

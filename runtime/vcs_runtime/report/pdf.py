@@ -48,12 +48,9 @@ def pair_document(
 ) -> Document:  # fmt: skip
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
-        heading(title, _about(e, names), dated, e.result.signature),
-        sentences("", [e.conclusion], mark=""),
-        views.key_figures(e),
-        views.costs(e),
-        sentences("What pulled it down", _reasons(e)),
-    ]
+        heading(title, _about(e, names), dated, e.result.signature), sentences("", [e.conclusion], mark=""),
+        views.key_figures(e), views.costs(e), sentences("What pulled it down", _reasons(e)),
+    ]  # fmt: skip
     if note := _replaced(e):
         front.append(sentences("", [note], mark=""))
     return compose(title, front, all_parts(e) if body is None else body)

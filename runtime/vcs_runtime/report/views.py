@@ -143,13 +143,9 @@ def similarity(e: Explanation) -> View:
                 axes.text(j + 1, i + 1, f"{value:z.2f}", ha="center", va="center", fontsize=6, color=colour)
         mark = float(np.clip(400 / max(n_ref, n_gen), 2, 14))
         axes.scatter(
-            x - 0.38 * numbered,
-            e.alignment.precision.match + 1,
-            s=mark,
-            c="w",
-            edgecolors="k",
+            x - 0.38 * numbered, e.alignment.precision.match + 1, s=mark, c="w", edgecolors="k",
             linewidths=0.5,
-        )
+        )  # fmt: skip
         if numbered:
             for i, j in enumerate(e.alignment.recall.match.tolist()):
                 axes.add_patch(Rectangle((j + 0.53, i + 0.55), 0.94, 0.9, fill=False, ec=RED, lw=0.9))

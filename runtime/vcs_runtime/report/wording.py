@@ -25,15 +25,11 @@ _DEVICES: Final = {
 }
 #: The name in words of each field of a signature that is shown as it is.
 _FIELDS: Final = {
-    "penalty": "Penalty of the tolerance",
-    "reg": "Regulariser",
-    "small": "Small texts",
-    "refs": "Several references",
-    "clean": "Removed from all texts",
-    "instr": "Instruction of the embedding model",
-    "cut": "Splitting: threshold, stride",
+    "penalty": "Penalty of the tolerance", "reg": "Regulariser", "small": "Small texts",
+    "refs": "Several references", "clean": "Removed from all texts",
+    "instr": "Instruction of the embedding model", "cut": "Splitting: threshold, stride",
     "def": "Definition of the scores",
-}
+}  # fmt: skip
 
 
 def title_of(systems: Sequence[str], videos: int) -> str:

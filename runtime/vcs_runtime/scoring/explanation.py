@@ -179,19 +179,13 @@ class Explanation:
         """
         replaced = {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
         return {
-            "scores": self.values,
-            "flags": list(self.flags),
-            "costs": self.costs,
-            "sentences": self.sentences,
-            "thresholds": asdict(self.thresholds),
+            "scores": self.values, "flags": list(self.flags), "costs": self.costs,
+            "sentences": self.sentences, "thresholds": asdict(self.thresholds),
             "generated": [asdict(chunk) for chunk in self.generated],
-            "reference": [asdict(chunk) for chunk in self.reference],
-            **replaced,
-            "segmenter": self.result.segmenter,
-            "reference_index": self.result.reference_index,
-            "n_references": self.result.n_references,
-            "signature": self.result.signature,
-        }
+            "reference": [asdict(chunk) for chunk in self.reference], **replaced,
+            "segmenter": self.result.segmenter, "reference_index": self.result.reference_index,
+            "n_references": self.result.n_references, "signature": self.result.signature,
+        }  # fmt: skip
 
 
 def explain(

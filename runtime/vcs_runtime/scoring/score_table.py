@@ -98,14 +98,10 @@ LABELS: Final = {name: info.label for name, info in ALL.items()}
 
 #: What each abbreviation among the labels stands for.
 FULL_NAMES: Final = {
-    "vcs": "Video Comprehension Score",
-    "gas": "Global Alignment Score",
-    "las": "Local Alignment Score",
-    "sas": "Semantic Alignment Score",
-    "nas": "Narrative Alignment Score",
-    "nas_d": "distance-based Narrative Alignment Score",
-    "nas_l": "line-based Narrative Alignment Score",
-}
+    "vcs": "Video Comprehension Score", "gas": "Global Alignment Score", "las": "Local Alignment Score",
+    "sas": "Semantic Alignment Score", "nas": "Narrative Alignment Score",
+    "nas_d": "distance-based Narrative Alignment Score", "nas_l": "line-based Narrative Alignment Score",
+}  # fmt: skip
 
 
 def names_with(also: Iterable[str]) -> tuple[str, ...]:

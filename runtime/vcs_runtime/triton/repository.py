@@ -187,15 +187,10 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     kind = split_device(deployment.config.device)[0].partition(":")[0]
     extra = {"cuda": "gpu", "tensorrt": "gpu", "openvino": "openvino"}.get(kind, "cpu")
     return _README.format(
-        name=name,
-        bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
-        device=deployment.config.device,
-        address=address,
-        extra=extra,
+        name=name, bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
+        device=deployment.config.device, address=address, extra=extra,
         ready=f"http://{host}:8000/v2/models/{name}/ready",
-        infer=f"http://{host}:8000/v2/models/{name}/infer",
-        most=deployment.max_batch_size,
-        folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())),
-        **_WARM_UP,
+        infer=f"http://{host}:8000/v2/models/{name}/infer", most=deployment.max_batch_size,
+        folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())), **_WARM_UP,
         scores=textwrap.fill(", ".join(SCORES), 110),
-    )
+    )  # fmt: skip

@@ -35,12 +35,9 @@ class Numbering:
         return Words(
             stem=np.array([stems.setdefault(word.stem, len(stems)) for word in lexemes], np.int32),
             vector=np.array([forms.setdefault(word.form, len(forms)) for word in lexemes], np.int32),
-            chunk=text.chunk,
-            log_class=text.class_scores,
-            name=text.is_name,
-            negated=text.is_negated,
+            chunk=text.chunk, log_class=text.class_scores, name=text.is_name, negated=text.is_negated,
             exclusion=np.array([word.exclusion for word in lexemes], np.int32),
-        )
+        )  # fmt: skip
 
     def vocabulary(self, vectors: WordVectors) -> Vocabulary:
         """Return the vectors of all forms so far, and the words that exclude each other."""
@@ -50,13 +47,9 @@ class Numbering:
 def words_hash() -> str:
     """Return the sha256 of all that the comparison depends on: rules, lists, table of classes, constants."""
     rules = [
-        _RULES,
-        sorted(english.FUNCTION_WORDS),
-        sorted(english.NEGATORS),
-        sorted(english.IRREGULAR.items()),
-        sorted(exclusion_codes().items()),
-        np.argwhere(excluding_table()).tolist(),
+        _RULES, sorted(english.FUNCTION_WORDS), sorted(english.NEGATORS), sorted(english.IRREGULAR.items()),
+        sorted(exclusion_codes().items()), np.argwhere(excluding_table()).tolist(),
         astuple(DEFAULT_SUBSTITUTION),
-    ]
+    ]  # fmt: skip
     table: npt.NDArray[np.float16] = class_table()
     return hashlib.sha256(repr(rules).encode() + table.astype("<f2").tobytes()).hexdigest()

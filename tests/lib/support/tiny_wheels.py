@@ -43,12 +43,10 @@ def write_wheel(
     ]
     info = f"{module}-{version}.dist-info"
     contents = {
-        f"{module}/__init__.py": "",
-        **(files or {}),
-        f"{info}/METADATA": "\n".join(lines) + "\n",
+        f"{module}/__init__.py": "", **(files or {}), f"{info}/METADATA": "\n".join(lines) + "\n",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
         **{f"{info}/{path}": text for path, text in (about or {}).items()},
-    }
+    }  # fmt: skip
     rows = []
     for path, text in contents.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()

@@ -24,12 +24,9 @@ It raises CheckpointError, whose message names the file and the setting.
 """
 
 FAMILIES: Mapping[str, Reader] = {
-    "qwen3": qwen3.read,
-    "qwen2": qwen2.read,
-    "llama": llama.read,
-    llama.BIDIRECTIONAL: llama.read,
+    "qwen3": qwen3.read, "qwen2": qwen2.read, "llama": llama.read, llama.BIDIRECTIONAL: llama.read,
     "gemma3_text": gemma3.read,
-}
+}  # fmt: skip
 """The families by the `model_type` in `config.json`."""
 
 # The commands for models of other kinds.
