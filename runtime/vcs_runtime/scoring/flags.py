@@ -72,8 +72,8 @@ def reference_points(signature: str) -> str:
         return ""
     film, retold = (f"{points[name]['margin']:.3f}" for name in points)
     return (
-        f"For comparison: the mean margin of texts about another film is {film}, of language models' retellings "
-        f"of the same scene {retold}."
+        f"For comparison: the mean margin of texts about another film is {film}, of language models' "
+        f"retellings of the same scene {retold}."
     )
 
 
