@@ -25,10 +25,7 @@ _LONGEST_NAME = 80
 
 
 def licence_of(wheel: Path) -> str:
-    """Return the licence that a wheel's metadata name: an SPDX expression if there is one, or "unknown".
-
-    What pip reports about a wheel is not enough: an older pip leaves the expression out.
-    """
+    """Return the licence that a wheel's metadata name, an SPDX expression if there is one; or "unknown"."""
     metadata = metadata_of(wheel).metadata
     if expressions := metadata.get_all("License-Expression"):
         return str(expressions[0])
@@ -62,11 +59,7 @@ def unpacked_size(wheel: Path) -> int:
 
 
 def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
-    """Describe a kit as a CycloneDX 1.6 document.
-
-    The bundle is a machine-learning model, whose hash is that of its `bundle.json`, which has the hashes of
-    all its files.
-    """
+    """Describe a kit as a CycloneDX 1.6 document; the hash of the bundle is that of its `bundle.json`."""
     components = {package.name: _component(package) for package in packages}
     manifest = bundle.manifest
     model = Component(

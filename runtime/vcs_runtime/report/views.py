@@ -131,7 +131,7 @@ def similarity(e: Explanation) -> View:
         low, high = np.floor(low * 10) / 10, np.ceil(high * 10 + 1e-9) / 10
         image = axes.imshow(
             e.similarity, cmap="cividis", vmin=low, vmax=max(high, low + 0.1), aspect="auto",
-            extent=(0.5, n_gen + 0.5, n_ref + 0.5, 0.5), interpolation="nearest",
+            extent=(0.5, n_gen + 0.5, n_ref + 0.5, 0.5), interpolation="nearest"
         )  # fmt: skip
         bar = area.axes(_LEFT + width + 0.15, 0, 0.12, height)
         area.figure.colorbar(image, cax=bar, label="similarity")
@@ -286,7 +286,7 @@ def _sides(e: Explanation) -> list[tuple[str, str, tuple[Chunk, ...], Orientatio
 
 def _two_sides(
     e: Explanation, title: str, caption: str, high: float,
-    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None], lines: Sequence[Entry],
+    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None], lines: Sequence[Entry]
 ) -> View:  # fmt: skip
     def draw(area: Area) -> None:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):

@@ -31,9 +31,7 @@ class Refused(Exception):
 
 def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
     """Check the kit and this machine, install, and score a pair."""
-    parser = argparse.ArgumentParser(
-        prog="install", description="Install vcs-runtime from this kit, offline."
-    )
+    parser = argparse.ArgumentParser(prog="install", description="Install vcs-runtime from this kit.")
     parser.add_argument("folder", nargs="?", help="folder to create for the installation")
     parser.add_argument("--check", action="store_true", help="check kit and machine, and install nothing")
     given = parser.parse_args(arguments)
@@ -98,16 +96,12 @@ def check_files() -> None:
 def files_here() -> "List[str]":  # noqa: UP006
     """Return the files and links below this folder, with slashes."""
     found = []
-    for folder, folders, files in os.walk(HERE, onerror=_raise):
+    for folder, folders, files in os.walk(HERE):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         found += [
             os.path.relpath(os.path.join(folder, name), HERE).replace(os.sep, "/") for name in files + links
         ]
     return sorted(found)
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
 
 
 def sha256(path: str) -> str:
@@ -201,11 +195,7 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
 
 def program(folder: str, name: str) -> str:
     """Return the path of a program in an environment."""
-    return (
-        os.path.join(folder, "Scripts", name + ".exe")
-        if os.name == "nt"
-        else os.path.join(folder, "bin", name)
-    )
+    return os.path.join(folder, *(["Scripts", name + ".exe"] if os.name == "nt" else ["bin", name]))
 
 
 def run(command: "List[str]") -> None:  # noqa: UP006
