@@ -20,7 +20,7 @@ from support.capi_programs import Compile, Run, run
 from support.stories import story
 from vcs_numba import Scores
 from vcs_runtime import Scorer, __version__
-from vcs_runtime.capi import PROTOTYPES, Status, build, vcs_params, vcs_result
+from vcs_runtime.capi import PROTOTYPES, Flag, Status, build, vcs_params, vcs_result
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BuildError, MissingExtraError
 
@@ -279,3 +279,11 @@ def test_what_building_lacks_is_said(
         refused("no Python.h")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
     refused("no C compiler 'no-such-compiler -m64'")
+
+
+def test_a_child_that_was_forked_after_the_first_call_is_told_so(
+    compile_program: Compile, tiny_bundle: Path
+) -> None:
+    child, parent = run(compile_program("forked.c"), tiny_bundle).splitlines()
+    assert child == "7 this process was forked after the first call: fork before it"
+    assert parent == "0"

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import FLAGS
 
 VCS_ABI_VERSION: Final = 1
 
@@ -27,8 +37,14 @@ class Status(IntEnum):
     VCS_INTERNAL = 7
 
 
-Flag = IntFlag("Flag", [f"VCS_{name.upper()}" for name in FLAGS])
-"""`vcs_flag`: the bits of `vcs_result.flags`. The values never change."""
+class Flag(IntFlag):
+    """`vcs_flag`, the bits of `vcs_result.flags`, in the order of `scoring.flags.FLAGS`. They never change."""
+
+    VCS_ORDER_UNDEFINED = 1
+    VCS_SINGLE_CHUNKS = 2
+    VCS_ZERO_CONTENT = 4
+    VCS_ZERO_ORDER = 8
+    VCS_BELOW_GATE = 16
 
 
 class vcs_params(ctypes.Structure):
@@ -46,7 +62,7 @@ class vcs_params(ctypes.Structure):
 
 
 class vcs_result(ctypes.Structure):
-    """The scores of a pair, in the order of `score_table.NAMES`, and its flags. The caller sets `struct_size`."""
+    """The scores of a pair, in the order of `score_table.NAMES`, and its flags. Set `struct_size` first."""
 
     _fields_ = (
         ("struct_size", c_uint32),

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Params
-from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Status, vcs_params, vcs_result
+from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Flag, Status, vcs_params, vcs_result
 from vcs_runtime.capi.failures import status_of
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import FLAGS, flags_of
+from vcs_runtime.scoring.flags import flags_of
 from vcs_runtime.text.cleaning import MAX_CHARACTERS
 
 _MOST_BYTES: Final = 4 * MAX_CHARACTERS  # of the longest text that can be scored, in UTF-8
@@ -32,7 +32,6 @@ _MOST_CHUNKS: Final = 2**31 - 1
 #: The members of a result after `struct_size`: status, n_ref, n_gen, scores, flags.
 _RESULT: Final = struct.Struct(f"=3i{len(score_table.NAMES)}dQ")
 _NO_SCORES: Final = (math.nan,) * len(score_table.NAMES)
-_FLAGS: Final = {name: 1 << bit for bit, name in enumerate(FLAGS)}
 _SIZE: Final = f"u{ctypes.sizeof(ctypes.c_size_t)}"
 _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 
@@ -64,7 +63,7 @@ class Results:
     ) -> None:
         """Fill in the next result."""
         names = flags_of(dict(zip(score_table.NAMES, scores, strict=True)), n_ref, n_gen) if n_ref else ()
-        flags = sum(_FLAGS[name] for name in names)
+        flags = sum(Flag[f"VCS_{name.upper()}"] for name in names)
         packed = _RESULT.pack(status, n_ref, n_gen, *scores, flags)
         ctypes.memmove(next(self._left) + 4, packed, self._written)
 
