@@ -38,7 +38,7 @@ class Status(IntEnum):
 
 
 class Flag(IntFlag):
-    """`vcs_flag`, the bits of `vcs_result.flags`, in the order of `scoring.flags.FLAGS`. They never change."""
+    """`vcs_flag`, the bits of `vcs_result.flags`. The values never change."""
 
     VCS_ORDER_UNDEFINED = 1
     VCS_SINGLE_CHUNKS = 2
