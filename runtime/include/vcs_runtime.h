@@ -33,7 +33,7 @@
  *
  * Python runs inside the library. It starts at the first call that needs it; a process that already runs Python
  * of the same version shares its interpreter. Python is never stopped, and does not survive fork(), so fork
- * before the first call. More: docs/guide/capi.md.
+ * before the first call: in a child forked later, every call fails with VCS_INTERNAL. More: docs/guide/capi.md.
  */
 #ifndef VCS_RUNTIME_H
 #define VCS_RUNTIME_H
@@ -77,14 +77,24 @@ typedef struct {
     double context_window; /* above 0: a larger value makes the band narrower */
 } vcs_params;
 
+/* Why a VCS is 0, and whether order could be judged (docs/reference/vcs.md, section 13). The values never change. */
+typedef enum {
+    VCS_ORDER_UNDEFINED = 1, /* too few or too unequal chunks: VCS is 0 by definition */
+    VCS_SINGLE_CHUNKS = 2,   /* one chunk against one: VCS restates the cosine of the texts */
+    VCS_ZERO_CONTENT = 4,    /* VCS is 0 because the texts share too little */
+    VCS_ZERO_ORDER = 8,      /* VCS is 0 because the order is no better than chance */
+    VCS_BELOW_GATE = 16      /* VCS is 0 because content and order together stay below 1 */
+} vcs_flag;
+
 /* The scores of a pair, as docs/reference/vcs.md defines them. `status` is the vcs_status of this pair. New members stand at
- * the end; `margin` is the first of them. */
+ * the end: `margin`, then `flags`. */
 typedef struct {
     uint32_t struct_size;
     int32_t status;
     int32_t n_ref, n_gen; /* chunks of the two texts; 0 without scores */
     double vcs, gas, las, las_precision, las_recall, sas, nas, nas_f1, nas_d, nas_d_precision, nas_d_recall,
         nas_l, nas_l_precision, nas_l_recall, window_regularizer, margin;
+    uint64_t flags; /* values of vcs_flag, added up; 0 without scores */
 } vcs_result;
 
 /* Fills in the defaults and struct_size; struct_size is 0 if Python cannot be started. */

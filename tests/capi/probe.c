@@ -72,6 +72,7 @@ static void layout(void) {
     PRINT(vcs_result, nas_l_recall);
     PRINT(vcs_result, window_regularizer);
     PRINT(vcs_result, margin);
+    PRINT(vcs_result, flags);
 }
 
 /* Scores the pairs of the file `path`, one by one and all at once, and writes both arrays of results.

@@ -20,7 +20,7 @@ from support.capi_programs import Compile, Run, run
 from support.stories import story
 from vcs_numba import Scores
 from vcs_runtime import Scorer, __version__
-from vcs_runtime.capi import PROTOTYPES, Status, build, vcs_params, vcs_result
+from vcs_runtime.capi import PROTOTYPES, Flag, Status, build, vcs_params, vcs_result
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import BuildError, MissingExtraError
 
@@ -58,9 +58,8 @@ def test_the_structs_of_ctypes_are_those_of_c(probe: Run) -> None:
 
 def test_every_status_is_that_of_the_header(built: build.Built) -> None:
     header = (built.file.parent / build.HEADER).read_text("utf-8")
-    assert {name: int(value) for name, value in re.findall(r"(VCS_[A-Z_]+) = (\d)", header)} == {
-        status.name: status.value for status in Status
-    }
+    values = {name: int(value) for name, value in re.findall(r"(VCS_[A-Z_]+) = (\d+)", header)}
+    assert values == {each.name: each.value for each in (*Status, *Flag)}
 
 
 def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path, tmp_path: Path) -> None:
@@ -76,6 +75,7 @@ def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path
     for result, by_python in zip(results, expected * 2, strict=True):  # one by one, then in a batch
         assert Scores(*(getattr(result, name) for name in Scores._fields)) == by_python.scores
         assert (result.status, result.n_ref, result.n_gen) == (0, by_python.n_ref, by_python.n_gen)
+        assert result.flags == sum(Flag[f"VCS_{name.upper()}"] for name in by_python.flags)
 
 
 def test_a_program_of_the_first_header_keeps_working(compile_program: Compile, tiny_bundle: Path) -> None:
@@ -279,3 +279,11 @@ def test_what_building_lacks_is_said(
         refused("no Python.h")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
     refused("no C compiler 'no-such-compiler -m64'")
+
+
+def test_a_child_that_was_forked_after_the_first_call_is_told_so(
+    compile_program: Compile, tiny_bundle: Path
+) -> None:
+    child, parent = run(compile_program("forked.c"), tiny_bundle).splitlines()
+    assert child == "7 this process was forked after the first call: fork before it"
+    assert parent == "0"

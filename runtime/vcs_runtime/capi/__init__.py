@@ -7,6 +7,7 @@ because the library calls them. `load` opens a built library and declares its fu
 from vcs_runtime.capi.binding import (
     PROTOTYPES,
     VCS_ABI_VERSION,
+    Flag,
     Status,
     load,
     vcs_log_fn,
@@ -33,6 +34,7 @@ from vcs_runtime.capi.calls import (
 __all__ = [
     "PROTOTYPES",
     "VCS_ABI_VERSION",
+    "Flag",
     "Status",
     "load",
     "vcs_abi_version",

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_void_p
-from enum import IntEnum
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 from vcs_runtime.scoring import score_table
@@ -26,6 +37,16 @@ class Status(IntEnum):
     VCS_INTERNAL = 7
 
 
+class Flag(IntFlag):
+    """`vcs_flag`, the bits of `vcs_result.flags`. The values never change."""
+
+    VCS_ORDER_UNDEFINED = 1
+    VCS_SINGLE_CHUNKS = 2
+    VCS_ZERO_CONTENT = 4
+    VCS_ZERO_ORDER = 8
+    VCS_BELOW_GATE = 16
+
+
 class vcs_params(ctypes.Structure):
     """How pairs are scored; `vcs_params_default` fills in the defaults."""
 
@@ -41,7 +62,7 @@ class vcs_params(ctypes.Structure):
 
 
 class vcs_result(ctypes.Structure):
-    """The scores of a pair, in the order of `score_table.NAMES`. The caller must set `struct_size`."""
+    """The scores of a pair, in the order of `score_table.NAMES`, and its flags. Set `struct_size` first."""
 
     _fields_ = (
         ("struct_size", c_uint32),
@@ -49,6 +70,7 @@ class vcs_result(ctypes.Structure):
         ("n_ref", c_int32),
         ("n_gen", c_int32),
         *((name, c_double) for name in score_table.NAMES),
+        ("flags", c_uint64),
     )
 
 

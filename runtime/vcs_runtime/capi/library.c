@@ -33,7 +33,7 @@ static size_t python_signature(uintptr_t, uintptr_t, size_t);
 static void python_set_log(uintptr_t, uintptr_t);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-enum { NOT_YET, STARTED, FAILED };
+enum { NOT_YET, STARTED, FAILED, FORKED };
 static atomic_int state = NOT_YET; /* atomic, because vcs_last_error does not wait for the start */
 static char start_error[2048];
 
@@ -147,7 +147,19 @@ static int start(void) {
     return imported;
 }
 
-static void start_once(void) { state = start() ? STARTED : FAILED; }
+/* Python's threads do not survive fork(), so a call in the child would wait for ever. A host that runs Python itself
+ * forks by Python's own means. */
+static void forbid(void) {
+    if (state == STARTED)
+        state = FORKED;
+}
+
+static void start_once(void) {
+    int owned = !Py_IsInitialized();
+    state = start() ? STARTED : FAILED;
+    if (owned)
+        pthread_atfork(NULL, NULL, forbid);
+}
 
 static int ready(void) {
     pthread_once(&once, start_once);
@@ -230,6 +242,8 @@ vcs_status vcs_align_f64(const double *similarity, size_t n_ref, size_t n_gen, d
 size_t vcs_last_error(char *buffer, size_t capacity) {
     if (state == STARTED)
         return python_last_error(NUMBER(buffer), capacity);
+    if (state == FORKED)
+        return copy_out("this process was forked after the first call: fork before it", buffer, capacity);
     return copy_out(state == FAILED ? start_error : "", buffer, capacity);
 }
 

@@ -20,16 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Params
-from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Status, vcs_params, vcs_result
+from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Flag, Status, vcs_params, vcs_result
 from vcs_runtime.capi.failures import status_of
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.flags import flags_of
 from vcs_runtime.text.cleaning import MAX_CHARACTERS
 
 _MOST_BYTES: Final = 4 * MAX_CHARACTERS  # of the longest text that can be scored, in UTF-8
 _MOST_CHUNKS: Final = 2**31 - 1
-#: The members of a result after `struct_size`: status, n_ref, n_gen, scores.
-_RESULT: Final = struct.Struct(f"=3i{len(score_table.NAMES)}d")
+#: The members of a result after `struct_size`: status, n_ref, n_gen, scores, flags.
+_RESULT: Final = struct.Struct(f"=3i{len(score_table.NAMES)}dQ")
 _NO_SCORES: Final = (math.nan,) * len(score_table.NAMES)
 _SIZE: Final = f"u{ctypes.sizeof(ctypes.c_size_t)}"
 _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
@@ -61,7 +62,10 @@ class Results:
         self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
     ) -> None:
         """Fill in the next result."""
-        ctypes.memmove(next(self._left) + 4, _RESULT.pack(status, n_ref, n_gen, *scores), self._written)
+        names = flags_of(dict(zip(score_table.NAMES, scores, strict=True)), n_ref, n_gen) if n_ref else ()
+        flags = sum(Flag[f"VCS_{name.upper()}"] for name in names)
+        packed = _RESULT.pack(status, n_ref, n_gen, *scores, flags)
+        ctypes.memmove(next(self._left) + 4, packed, self._written)
 
     def __enter__(self) -> Results:
         return self
