@@ -83,17 +83,9 @@ _GEMMA = {
     "rope_local_base_freq": 1e4,
     "rope_theta": 1e6,
 }
-_NEMOTRON = {
-    "max_position_embeddings": 131072,
-    "rope_theta": 5e5,
-    "rope_scaling": {
-        "factor": 8.0,
-        "high_freq_factor": 4.0,
-        "low_freq_factor": 1.0,
-        "original_max_position_embeddings": 8192,
-        "rope_type": "llama3",
-    },
-}
+_LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "rope_type": "llama3"}
+_NEMOTRON = {"max_position_embeddings": 131072, "rope_theta": 5e5,
+             "rope_scaling": _LLAMA3 | {"original_max_position_embeddings": 8192}}  # fmt: skip
 _KALM = _GEMMA | {"max_position_embeddings": 131072, "sliding_window": 1024}
 MODELS = {
     "qwen3-embedding-0.6b": Published("qwen3", _sizes(1024, 28, 16, 8, 128, 3072, 151669) | _QWEN),
@@ -135,9 +127,9 @@ def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]
         config["vocab_size"] = work["vocabulary"]
     if published.family.endswith(("gemma", "gemma3")):
         every = config["_sliding_window_pattern"]
+        count = config["num_hidden_layers"]
         config["layer_types"] = [
-            "sliding_attention" if (i + 1) % every else "full_attention"
-            for i in range(config["num_hidden_layers"])
+            f"{'sliding' if i % every else 'full'}_attention" for i in range(1, count + 1)
         ]
     if work["layers"]:  # the last ones, of which one is global in Gemma
         config["num_hidden_layers"] = work["layers"]
@@ -202,9 +194,8 @@ def _write_tensors(
                 is_norm = len(shape) == 1 and name.endswith("weight")
                 spread = 1.0 if name.endswith(("latents", "embed_tokens.weight")) else 0.02
                 if (spread, is_norm) not in blocks:
-                    blocks[spread, is_norm] = _as_stored(
-                        block * np.float32(spread) + np.float32(is_norm), stored
-                    )
+                    drawn = block * np.float32(spread) + np.float32(is_norm)
+                    blocks[spread, is_norm] = _as_stored(drawn, stored)
                 values = blocks[spread, is_norm]
                 left, start = math.prod(shape), int(rng.integers(_BLOCK))  # no two tensors are alike
                 while left:
@@ -212,9 +203,8 @@ def _write_tensors(
                     out.write(part.data)
                     left, start = left - part.size, 0
     if len(shards) > 1:
-        (folder / "model.safetensors.index.json").write_text(
-            json.dumps({"metadata": {}, "weight_map": places})
-        )
+        index = json.dumps({"metadata": {}, "weight_map": places})
+        (folder / "model.safetensors.index.json").write_text(index)
 
 
 def _as_stored(values: Any, stored: str) -> Any:

@@ -46,14 +46,8 @@ class Published:
 
 
 def _sizes(kind: str, hidden: int, layers: int, inner: int, words: int) -> dict[str, Any]:
-    return {
-        "model_type": kind,
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": max(12, hidden // 64),
-        "intermediate_size": inner,
-        "vocab_size": words,
-    }
+    config = {"model_type": kind, "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": words}
+    return config | {"num_attention_heads": max(12, hidden // 64), "intermediate_size": inner}
 
 
 _ROBERTA = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
@@ -100,14 +94,10 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
     tokenizer.add_tokens([f"<unused{i}>" for i in range(words)])
     tokenizer.save(str(checkpoint / "tokenizer.json"))
     write_modules(checkpoint, ["Transformer", "Pooling", "Normalize"])
-    write_json(
-        checkpoint / "1_Pooling/config.json",
-        {"word_embedding_dimension": config.hidden_size, "pooling_mode_cls_token": True},
-    )
-    write_json(
-        checkpoint / "sentence_bert_config.json",
-        {"max_seq_length": MODELS[name].window, "do_lower_case": False},
-    )
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_cls_token": True}
+    write_json(checkpoint / "1_Pooling/config.json", pooling)
+    lengths = {"max_seq_length": MODELS[name].window, "do_lower_case": False}
+    write_json(checkpoint / "sentence_bert_config.json", lengths)
     return {"disk": (checkpoint / "model.safetensors").stat().st_size / 1e9}
 
 

@@ -23,9 +23,8 @@ from records import ANY, keep, parser_of
 
 
 def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
-    references = {
-        row["id"]: row["summary"] for row in json.loads((folder / "references.json").read_text("utf-8"))
-    }
+    rows = json.loads((folder / "references.json").read_text("utf-8"))
+    references = {row["id"]: row["summary"] for row in rows}
     for path in sorted((folder / "predictions").glob("*.json")):
         predictions = json.loads(path.read_text("utf-8"))
         for video in sorted(references):

@@ -62,10 +62,8 @@ def main() -> None:
             [(row["reference"], row["generated"]) for row in rows], arguments.completions, arguments.words
         )
         return
-    texts = [
-        (_short(row["reference"], arguments.characters), _short(row["generated"], arguments.characters))
-        for row in rows
-    ]
+    sides, size = ("reference", "generated"), arguments.characters
+    texts = [tuple(_short(row[side], size) for side in sides) for row in rows]
     with server(arguments.bundle) as (port, process), Scorer.open(arguments.bundle, "cpu") as scorer:
         throughput(port, scorer, texts, arguments.clients, arguments.rounds)
         memory(port, process, texts, arguments.clients, arguments.requests, arguments.distinct)
