@@ -75,15 +75,8 @@ def overview_document(systems: Systems, title: str) -> Document:
     body.append(_listed(systems, "Worst pairs", order[:_LISTED]))
     body.append(_listed(systems, "Best pairs", order[::-1][:_LISTED]))
     marks: Rows = [(mark, FLAGS[flag]) for flag, mark in MARKS.items()]
-    body.append(
-        Table(
-            "Flags",
-            "Marks of pairs whose scores cannot tell everything.",
-            ("flag", "meaning"),
-            (0.0, 0.16),
-            marks,
-        )
-    )
+    caption = "Marks of pairs whose scores cannot tell everything."
+    body.append(Table("Flags", caption, ("flag", "meaning"), (0.0, 0.16), marks))
     if systems.failed:
         body.append(_failed(systems))
     named = [
