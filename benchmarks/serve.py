@@ -1,8 +1,7 @@
 """What `vcs-runtime serve` costs beside `Scorer.score_many`, whether its memory stays flat, and what a reward costs.
 
     python benchmarks/serve.py pairs.jsonl [--bundle B] [--pairs 64] [--clients 32] [--rounds 3] [--characters 400]
-                                           [--requests 10000] [--distinct 500]
-    python benchmarks/serve.py pairs.jsonl --completions 512 [--words 250]
+                                           [--requests 10000] [--distinct 500] [--completions 512]
 
 The server is a process of its own on the CPU. The sides take turns, and must agree to the bit:
     one by one     clients that ask for one pair at a time, each on a connection that stays open
@@ -10,11 +9,9 @@ The server is a process of its own on the CPU. The sides take turns, and must ag
     score_many     all pairs in one call, in this process
 
 Every round and side adds its own sentence to both texts, so that the whole texts and one chunk are new to it. Then the
-clients send `--requests` short pairs, drawn from `--distinct` ones; the resident memory of the server is printed ten
-times. Vectors of further texts would take up to 256 MB, which is no leak.
-
-With `--completions` it prints the processor time of a training's step: eight completions a prompt, of sentences that are
-all new, against references that were embedded before; by the default, the fast tier, and a server on this machine.
+clients send `--requests` short pairs, drawn from `--distinct` ones; the server's resident memory is printed ten times.
+With `--completions` it prints the processor time of a training's step instead: eight completions of new sentences for each
+reference, embedded before; by the default, the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations
@@ -52,18 +49,16 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=400, help="longer texts are cut after a sentence")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--distinct", type=int, default=500)
-    parser.add_argument("--completions", type=int, default=0)
-    parser.add_argument("--words", type=int, default=250)
+    parser.add_argument("--completions", type=int)
     arguments = parser.parse_args()
-    lines = arguments.pairs.read_text("utf-8").splitlines()[: arguments.count]
-    rows = [json.loads(line) for line in lines]
+    rows = map(json.loads, arguments.pairs.read_text("utf-8").splitlines()[: arguments.count])
+    whole = [(_text(row["reference"]), _text(row["generated"])) for row in rows]
     if arguments.completions:
-        training(
-            [(row["reference"], row["generated"]) for row in rows], arguments.completions, arguments.words
-        )
+        training(whole, arguments.completions)
         return
-    sides, size = ("reference", "generated"), arguments.characters
-    texts = [tuple(_short(row[side], size) for side in sides) for row in rows]
+    texts = [
+        tuple(text[: text.find(". ", arguments.characters) + 1] or text for text in pair) for pair in whole
+    ]
     with server(arguments.bundle) as (port, process), Scorer.open(arguments.bundle, "cpu") as scorer:
         throughput(port, scorer, texts, arguments.clients, arguments.rounds)
         memory(port, process, texts, arguments.clients, arguments.requests, arguments.distinct)
@@ -91,8 +86,7 @@ def throughput(port: int, scorer: Scorer, texts: Pairs, clients: int, rounds: in
     print(f"{len(texts)} pairs, {clients} clients, {rounds} rounds; all scores equal to the bit")
 
 
-def training(pairs: Pairs, count: int, words: int) -> None:
-    pairs = [tuple(text if isinstance(text, str) else text[0] for text in pair) for pair in pairs]
+def training(pairs: Pairs, count: int, words: int = 250) -> None:
     step = [(pairs[i // 8 % len(pairs)][0], _completion(pairs, i, words)) for i in range(count)]
     warm = [(reference, "A man walks. A dog runs.") for reference in dict.fromkeys(pair[0] for pair in step)]
     for bundle in ("default", "fast"):
@@ -113,7 +107,7 @@ def training(pairs: Pairs, count: int, words: int) -> None:
 def _completion(pairs: Pairs, number: int, words: int) -> str:
     """A text of new sentences, cut after some words: those of a pair's, each with a number."""
     sentences = re.split(r"(?<=\.) ", pairs[number % len(pairs)][1]) * words
-    numbered = (f"{sentence.rstrip('.')} {number} {i}." for i, sentence in enumerate(sentences[:words]))
+    numbered = [f"{sentence.rstrip('.')} {number} {i}." for i, sentence in enumerate(sentences)]
     return " ".join(" ".join(numbered).split()[:words])
 
 
@@ -188,10 +182,8 @@ def server(bundle: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             print(f"exit code of the server after SIGTERM: {process.wait(60)}")
 
 
-def _short(text: Any, characters: int) -> str:
-    """The first sentences of a text, or of the first text of a list."""
-    whole: str = text if isinstance(text, str) else text[0]
-    return whole[: whole.find(". ", characters) + 1] or whole
+def _text(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else text[0]
 
 
 if __name__ == "__main__":

@@ -125,22 +125,23 @@ def measured() -> dict[str, float]:
     }
 
 
-#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall; they
-#: rose twice and are owed: by 800 and 330 for the store of vectors, turns of requests and plainer words, and by 310 and
-#: 420, 117 words and 7 options for kinds of GPUs, kernels of CUDA graphs on a CPU, and embedders of a server.
+#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. They rose
+#: three times, which is owed: for the store of vectors; for kinds of GPUs and embedders of a server; and by 774 lines,
+#: 458 of code, 351 words and 9 options for `export --rehearse` (its checkpoints were 1,000 lines of tests), tables that
+#: fit a terminal and a paper, and refusals of what the second round of attacks found.
 BUDGETS = {
-    "lines of the packages": 47_413,
-    "code lines of the packages": 32_684,
+    "lines of the packages": 48_187,
+    "code lines of the packages": 33_142,
     "share of docstrings in the packages": 0.16,
     "lines of benchmarks": 5_000,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_984,
-    "words of the manual": 28_117,
+    "lines of tests": 48_700,
+    "words of the manual": 28_468,
     "words of pages of benchmarks": 4_500,
     "commands": 42,
-    "options, once a command": 507,
+    "options, once a command": 516,
     "targets of make": 14,
-    "environments that make builds": 6,
+    "environments that make builds": 4,
 }
 
 
