@@ -135,7 +135,7 @@ BUDGETS = {
     "share of docstrings in the packages": 0.16,
     "lines of benchmarks": 5_000,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_700,
+    "lines of tests": 48_984,
     "words of the manual": 28_468,
     "words of pages of benchmarks": 4_500,
     "commands": 42,

@@ -75,7 +75,8 @@ CHANGES = {
 OTHERS = {
     "files", "-o", "--json", "--all", "--worst", "--resume", "--overwrite", "--csv-safe", "--references",
     "--predictions", "--format", "--max-read-mb", "--runner", "--actors", "--address", "--params", "--bundle",
-    "--device", "--cache", "--gpu-memory-gb", "--max-pair-gb", "--batch-invariant", "--words",
+    "--device", "--cache", "--gpu-memory-gb", "--max-pair-gb", "--batch-invariant", "--words", "--embedder",
+    "--embedder-model",
 }  # fmt: skip
 Rows = list[dict[str, Any]]
 

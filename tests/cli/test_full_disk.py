@@ -18,7 +18,7 @@ from vcs_runtime.capi.build import HEADER, SONAME, find_tools
 from vcs_runtime.errors import BuildError
 
 FULL = "No space left on device"
-CAPI = {f"lib/{name}": "old" for name in (SONAME, HEADER, "vcs_runtime.pc")}
+CAPI = {f"lib/{name}": "old vcs_runtime" for name in (SONAME, HEADER, "vcs_runtime.pc")}
 # What lies on the disk before and after, and the file that the error names.
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "html": ({"r.html": "old"}, f"r.html: {FULL}"), "pdf": ({"r.pdf": "old"}, f"r.pdf: {FULL}"),
@@ -42,8 +42,8 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
     pairs.write_text('{"reference": "A man opens a door.", "generated": "A door opens."}\n')
     opened = ["--bundle", tiny_bundle, "--device", "cpu"]
     commands = {
-        "html": ["report", pairs, "-o", "DISK/r.html", *opened],
-        "pdf": ["report", pairs, "-o", "DISK/r.pdf", *opened],
+        "html": ["report", pairs, "-o", "DISK/r.html", "--overwrite", *opened],
+        "pdf": ["report", pairs, "-o", "DISK/r.pdf", "--overwrite", *opened],
         "pack": ["bundle", "pack", tiny_bundle, "-o", "DISK/b.tar", "--overwrite"],
         "unpack": ["bundle", "unpack", packed, "-o", "DISK/new/b"],
         "make": [

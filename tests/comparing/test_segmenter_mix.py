@@ -103,11 +103,11 @@ def test_a_report_names_them_and_warns(tmp_path: Path) -> None:
     mix, warning = sentences_of(report)[-2:]
     assert mix.endswith("rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1 / 2.")
     assert warning.startswith("2 pairs were not split alike in all systems")
-    assert vcs("report", b, "-o", report).code == 0
+    assert vcs("report", b, "-o", report, "--overwrite").code == 0
     mix, warning = sentences_of(report)[-2:]
     assert mix.endswith("2 by the learned segmenter (tiny-sat), 1 by rules (sentencex).")
     assert warning.startswith(ALIKE)
-    assert vcs("report", a, "-o", report).code == 0
+    assert vcs("report", a, "-o", report, "--overwrite").code == 0
     assert sentences_of(report)[-1] == "All texts were split by rules (sentencex)."
 
 

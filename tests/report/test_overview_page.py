@@ -75,10 +75,10 @@ def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Pat
     assert (page.title(), page.inner_text("h1")) == (title, title)
     assert page.inner_text(".about") == "24 pairs scored, 2 not scored · scores of 3 May 2026"
     before = html.read_bytes()
-    vcs("report", *files, "-o", html)
+    assert vcs("report", *files, "-o", html, "--overwrite").code == 1  # one text is empty
     assert html.read_bytes() == before
     vcs(
-        "report", *files, "-o", html, "--title", "Mine", "--date", "a day", "--name", "first", "--name",
+        "report", *files, "-o", html, "--overwrite", "--title", "Mine", "--date", "a day", "--name", "first", "--name",
         "other",
     )  # fmt: skip
     page = visit(html)
@@ -90,7 +90,7 @@ def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Pat
 def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: list[Path]) -> None:
     files.append(files[0].with_name("other system.jsonl"))  # a third one, so that p-values are corrected
     write_pairs(files[-1], lines(files[-1].stem))
-    vcs("report", *files, "-o", html)
+    assert vcs("report", *files, "-o", html, "--overwrite").code == 1  # one text is empty
     page = visit(html)
     for score in ("gas", "margin"):
         page.select_option("#score", score)
@@ -114,9 +114,9 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
     few = [file.with_name(f"{file.stem} of five.jsonl") for file in files]
     for file, short in zip(files, few, strict=True):
         short.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
-    vcs("report", *few, "-o", html)
+    assert vcs("report", *few, "-o", html, "--overwrite").code == 0
     assert "So few pairs cannot show a p below 0.1" in visit(html).inner_text("main")
-    vcs("report", *files, "-o", html, "--baseline", "beta")
+    assert vcs("report", *files, "-o", html, "--overwrite", "--baseline", "beta").code == 1
     assert "difference to beta" in visit(html).inner_text("#comparison thead")
 
 
