@@ -97,8 +97,12 @@ def test_an_open_embedder_shows_the_states_and_the_model_is_opened_once(
     assert all((a == b).all() for text in texts for a, b in zip(found[text], expected[text], strict=True))
 
 
-def test_an_embedder_whose_vectors_would_change_is_left_alone(states: TokenStates, tiny_bundle: Path) -> None:
+def test_an_embedder_whose_vectors_would_change_is_left_alone(
+    states: TokenStates, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("openvino")
+    # A processor without bf16 is refused there; what is left alone does not depend on the processor.
+    monkeypatch.setattr("vcs_runtime.inference.openvino._check", lambda compiled, precision: None)
     texts = [story(1), story(2)]
     with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
         embedder.device = replace(embedder.device, precision="bf16")
