@@ -223,7 +223,7 @@ def corruption(
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.")
 @click.option("--published", "source", type=PATH, metavar="FILE", help="CSV file of scores to compare with: "
-              "scene, Comparison, then metrics; or a folder of them. [default: that of a checkout]")  # fmt: skip
+              "scene, Comparison, then metrics; or a folder. [default: that of a checkout]")  # fmt: skip
 @_papers
 @_scored
 def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> None:
