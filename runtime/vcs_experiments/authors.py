@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import permutations
 
 from vcs_experiments.agreement import agreement
+from vcs_experiments.datasets.published import scenes_of
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.results import Results, means_latex, means_table
@@ -36,6 +37,8 @@ def run(
     for name, authors in both.items():
         groups.setdefault((authors,), []).append(scores[name])
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
+    if published:
+        counts["published scenes"] = len(texts.keys() & scenes_of(published))
     title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
     means = means_table("authors", title, groups, ("authors",), metrics)
     keys = [Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows]

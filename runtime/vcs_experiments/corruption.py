@@ -8,7 +8,8 @@ import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.agreement import agreement
-from vcs_experiments.datasets.texts import TABLE_1_INVALID, Case, Problems
+from vcs_experiments.datasets.published import scenes_of
+from vcs_experiments.datasets.texts import TABLE_1_INVALID, Case, Problems, scene_key
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.plots import plot_all
 from vcs_experiments.results import Results, means_latex, means_table
@@ -16,6 +17,7 @@ from vcs_experiments.running import Output, run_jobs
 from vcs_runtime.comparing.latex import Heading
 from vcs_runtime.comparing.tables import Cell, Table
 
+_NAMED = 5  # scenes that one line names
 _GROUPS = {"valid": "Valid test cases", "invalid": "Invalid test cases", "not said": "Other test cases"}
 
 
@@ -33,13 +35,21 @@ def run(
     jobs = [Job(case.id, (case.reference,), case.generated) for case in cases]
     scores = run_jobs(jobs, metrics, out, problems)
     scored = [case for case in cases if case.id in scores]
+    scenes = {case.scene for case in cases}
+    elsewhere = scenes_of(published) - scenes
+    if elsewhere:
+        named = ", ".join(sorted(elsewhere, key=scene_key)[:_NAMED]) + ", ..." * (len(elsewhere) > _NAMED)
+        problems.add(f"published scenes without texts here: {len(elsewhere)} ({named})")
     for name in sorted(published.keys() - {case.id for case in cases}):
-        problems.add(f"{name}: published, but there is no such text here")
+        if name.partition("/")[0] in scenes:
+            problems.add(f"{name}: published, but there is no such text here")
     for name in sorted(
         {case.id for case in scored if not case.series} - published.keys() if published else ()
     ):
         problems.add(f"{name}: no published score")
-    counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len({case.scene for case in cases})}
+    counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len(scenes)}
+    if published:
+        counts["published scenes"] = len(scenes & scenes_of(published))
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
     results.tables += tables(scored, scores, published, metrics, threshold)
     if results.tables and (cases_table := results.tables[0]).name == "cases":

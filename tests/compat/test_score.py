@@ -103,10 +103,10 @@ def test_one_chunk_may_have_one_axis() -> None:
         ({"lct": -1}, ValueError, "lct"),
         ({"segmenter_fn": lambda text: sentences(text) if text == REFERENCE else []}, TextError, "generated_text: segmenter_fn returned no segments"),
         ({"segmenter_fn": str.strip}, ModelError, "segmenter_fn returned something else than a list of strings"),
-        ({"embedding_fn_las": lambda texts: embed(texts)[1:]}, ModelError, r"embedding_fn_gas returned an array \(1, 64\) for 2"),
-        ({"embedding_fn_las": lambda texts: embed(texts)[1:], "embedding_fn_gas": embed}, ModelError, r"embedding_fn_las returned an array \(3, 64\) for 4"),
-        ({"embedding_fn_las": lambda texts: embed(texts) * np.nan, "embedding_fn_gas": embed}, ModelError, "embedding_fn_las returned NaN"),
-        ({"embedding_fn_las": lambda texts: embed(texts) * np.inf}, ModelError, "embedding_fn_gas returned NaN"),
+        ({"embedding_fn_las": lambda texts: embed(texts)[1:]}, ModelError, r"embedding_fn_gas: an array \(1, 64\), not \(2, d\)"),
+        ({"embedding_fn_las": lambda texts: embed(texts)[1:], "embedding_fn_gas": embed}, ModelError, r"embedding_fn_las: an array \(3, 64\), not \(4, d\)"),
+        ({"embedding_fn_las": lambda texts: embed(texts) * np.nan, "embedding_fn_gas": embed}, ModelError, "embedding_fn_las: NaN"),
+        ({"embedding_fn_las": lambda texts: embed(texts) * np.inf}, ModelError, "embedding_fn_gas: NaN"),
         ({"embedding_fn_las": lambda texts: [["a"]] * len(texts)}, ModelError, "no array of numbers"),
         (
             {"embedding_fn_las": lambda texts: embed(texts)[:, : 64 - ("It rains." in texts)], "embedding_fn_gas": embed},
@@ -119,6 +119,54 @@ def test_one_chunk_may_have_one_axis() -> None:
 def test_what_cannot_be_scored_is_named(options: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         score(**options)
+
+
+def from_vectors(**options: Any) -> dict[str, Any]:
+    whole = embed([REFERENCE, GENERATED])
+    chunks = {"reference_chunks": sentences(REFERENCE), "generated_chunks": sentences(GENERATED)}
+    vectors = {
+        "reference_doc_embedding": whole[0],
+        "generated_doc_embedding": whole[1:],
+        "reference_chunk_embeddings": embed(chunks["reference_chunks"]),
+        "generated_chunk_embeddings": embed(chunks["generated_chunks"]),
+    }
+    return compat.compute_vcs_from_embeddings(**{**vectors, **chunks, **options})
+
+
+def test_vectors_score_as_the_texts_that_they_were_made_of() -> None:
+    options = {"lct": 1, "context_cutoff_value": 0.4, "return_all_metrics": True, "return_internals": True}
+    ours, texts = from_vectors(**options), score(**options)
+    assert ours["internals"].pop("config").pop("chunk_size") is None
+    del texts["internals"]["config"]
+    assert ours == texts
+    assert from_vectors() == score()
+
+
+def test_chunks_of_vectors_have_numbers_in_place_of_texts() -> None:
+    internals = from_vectors(reference_chunks=None, return_internals=True)["internals"]
+    assert internals["texts"]["reference_chunks"] == [f"<chunk {i}>" for i in (1, 2, 3, 4)]
+    assert compat.explain_internals(internals).reference[3].text == "<chunk 4>"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"reference_chunks": ["A."]}, ValueError, "reference_chunks must be a list of 4 texts"),
+        ({"generated_chunks": "Abcd"}, ValueError, "generated_chunks must be a list of 4 texts"),
+        ({"lct": -1}, ValueError, "lct"),
+        ({"reference_doc_embedding": np.ones((2, 64))}, ModelError, r"reference_doc_embedding: an array \(2, 64\), not \(1, d\)"),
+        ({"generated_doc_embedding": np.ones(3)}, ModelError, "generated_doc_embedding: vectors of 64 and of 3"),
+        ({"reference_chunk_embeddings": np.ones((0, 64))}, ModelError, r"reference_chunk_embeddings: an array \(0, 64\), not \(n, d\)"),
+        ({"generated_chunk_embeddings": np.ones((4, 3))}, ModelError, "generated_chunk_embeddings: vectors of 64 and of 3"),
+        ({"generated_chunk_embeddings": np.full((4, 64), np.nan)}, ModelError, "generated_chunk_embeddings: NaN"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_vectors_that_cannot_be_scored_are_named(
+    options: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        from_vectors(**options)
 
 
 def test_internals_are_plain_values_from_which_the_pair_is_explained() -> None:

@@ -109,14 +109,15 @@ def test_what_is_left_out_is_counted_and_the_exit_code_is_1(experiment: Any, tmp
     done = experiment("corruption", "--data", data)
     assert done.exit_code == 1
     problems = json.loads((out / "results.json").read_text())["problems"]
-    assert len(problems) == 7
+    assert len(problems) == 4
     assert f"scene 1, {CASES[1]}: description: the text is empty: left out" in problems
     assert any(
         f"1/{CASES[0]}: generated: the text has no sentence punctuation" in problem for problem in problems
     )
-    assert f"2/{CASES[0]}: published, but there is no such text here" in problems
+    assert f"1/{CASES[1]}: published, but there is no such text here" in problems
+    assert "published scenes without texts here: 1 (2)" in problems
     assert all(problem in done.stderr for problem in problems)
-    assert "7 left out" in done.stderr
+    assert "4 left out" in done.stderr
     assert table(out, "cases")[0]["n"] == 1
 
 

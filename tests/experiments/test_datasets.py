@@ -34,13 +34,13 @@ def test_scenes_come_in_the_order_of_their_numbers_with_what_is_valid(tmp_path: 
 
 
 def test_the_authors_ids_say_which_rewrites_tell_the_same_story(tmp_path: Path) -> None:
-    ids = [f"{kind}.{i}" for kind, count in enumerate((2, 6, 6, 8, 1, 3), 1) for i in range(1, count + 1)]
+    ids = [f"{kind}.{i}" for kind, count in enumerate((3, 6, 6, 8, 1, 3), 1) for i in range(1, count + 1)]
     cases = [{"id": id_, "name": f"case {id_}", "description": "A text."} for id_ in ids]
     value = {"ground_truth": "A text.", "categories": [{"category": "all", "test_cases": cases}]}
     write_json(tmp_path / "comparison" / "1.json", value)
     valid = {case.name.removeprefix("case ") for case in read_cases(tmp_path, Problems()) if case.valid}
     # Words and voice, shorter and longer, finer and coarser actions, and inserted attributes; 3.2 repeats.
-    assert valid == {"1.1", "1.2", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1"}
+    assert valid == {"1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1"}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,10 @@ def test_the_authors_ids_say_which_rewrites_tell_the_same_story(tmp_path: Path) 
         ("comparison/aug_dataset", "results/mpii/comparison/individual_results"),
         ("data/mpii/comparison/aug_dataset_full", "results/mpii/comparison/individual_results"),
         ("exp/data/mpii/comparison/aug_dataset", "exp/results/mpii/comparison/individual_results"),
+        (
+            "exp/data/mpii/comparison/aug_dataset",
+            "exp/results/mpii/comparison_complete_results/individual_results",
+        ),
     ],
 )
 def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, results: str) -> None:
@@ -59,6 +63,19 @@ def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, re
     found = published.find_published(theirs, "comparison")
     assert found == theirs / results
     assert published.read_published(found, Problems())[f"2/{CASES[1]}"] == {"BLEU-1": 0.5, "VCS_LCT0": 0.5}
+
+
+def test_the_authors_complete_results_go_before_those_of_a_first_part(tmp_path: Path) -> None:
+    for name, value in (("authors", 0.1), ("authors_complete_results", 0.9)):
+        for author in ("A1", "A2"):
+            folder = tmp_path / "exp/results/mpii" / name / "individual_results" / author
+            folder.mkdir(parents=True)
+            other = {"A1": "A2", "A2": "A1"}[author]
+            (folder / f"{author}_35.csv").write_text(f"Comparison,LAS\n{author}-{other},{value}\n")
+    found = published.find_published(tmp_path, "authors")
+    assert found is not None
+    scores = {"35/A1-A2": {"LAS": 0.9}, "35/A2-A1": {"LAS": 0.9}}
+    assert published.read_published_authors(found, Problems()) == scores
 
 
 def test_a_folder_of_scenes_alone_is_accepted(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
     done = experiment("authors", "--data", tmp_path / "a.json", "--published", tmp_path / "p.csv")
     assert done.exit_code == 1
     assert "0/A1-A2, BLEU-1: '' is no number: left out" in done.stderr
+    assert "scenes: 2, published scenes: 2" in done.stdout
     published = {row["metric"]: row for row in table(out, "published")}
     assert (published["LAS"]["pairs"], published["BLEU-1"]["pairs"]) == (2, 1)
     means = {row["authors"]: row for row in table(out, "published_means")}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +20,7 @@ from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import ModelError, TextError
 from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil  # fmt: skip
 from vcs_visil.images import Part
+from vcs_visil.jobs.scores import unknown_words
 from vcs_visil.models.apis import Gemini, OpenAI
 from vcs_visil.models.genai import GenAI
 from vcs_visil.models.logprobs import check_forced
@@ -78,7 +81,7 @@ def generated(*tokens: tuple[str, float, dict[str, float]]) -> Generated:
 
 def by_word(answer: Generated, words: Sequence[str], **options: Any) -> list[tuple[float, str]]:
     """The numbers of the words of a caption of these words, given a summary that the model answers with `answer`."""
-    other = generated(("x", -1.0, {"y": -2.0, "z": -3.0, "w": -4.0}))
+    other = generated(*((f" {word}", -1.0, {"y": -2.0, "z": -3.0, "w": -4.0}) for word in words))
     [result] = visil(
         Video([Image(b"\xff\xd8\xff")]), " then ".join(words), list(words), [Summary("It.")], Table(other, answer),
         method="generate", **{"top": 2, **options},
@@ -137,6 +140,46 @@ def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) 
     [result] = visil(Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, method="generate", top=2, samples=3)  # fmt: skip
     assert result.video.known == ("none",)
     assert result.video.by_word == (pytest.approx((-0.5 - 10 - 0.5) / 3),)
+
+
+def test_without_a_known_word_of_the_video_there_is_no_score(pictures: list[Image]) -> None:
+    silent = generated(("It", -0.5, {"a": -3.0}), (" is", -0.25, {"b": -1.0}))
+    ask = partial(
+        visil, Video(pictures), "A man parks.", ["man", "parks"], [Summary("It.")], method="generate", top=2
+    )
+    with pytest.raises(TextError, match="none of the 2 keywords in the video itself"):
+        ask(Table(silent, silent))
+    half = generated(("man", -0.5, {"a": -3.0}), (" is", -0.25, {"b": -1.0}))
+    [result] = ask(Table(half, silent))
+    assert result.visil == 9.5
+    counts = {"words_video": 2, "unknown_video": 1, "words_summary": 2, "unknown_summary": 2}
+    assert unknown_words([[result.to_dict()]]) == counts
+
+
+class OtherWords(GeneratingHandler):
+    """A model that finds none of the words: every letter of its answers is another one."""
+
+    headers_seen: ClassVar = []
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        rotated: dict[str, Any] = self.rotated(super().answer(body))
+        return rotated
+
+    def rotated(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self.rotated(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.rotated(inner) for inner in value]
+        return codecs.encode(value, "rot13") if isinstance(value, str) else value
+
+
+def test_a_server_that_answers_with_other_words_gives_no_score(tmp_path: Path, pictures: list[Image]) -> None:
+    source, out = items(tmp_path, pictures[0]), tmp_path / "out.jsonl"
+    with fake.serve(OtherWords) as (url, _):
+        done = command.visil("score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate")
+    assert done.exit_code == 1
+    assert "0 scored, 1 failed" in done.stdout
+    assert "the model finds none of the 4 keywords in the video itself" in done.stderr
 
 
 @pytest.mark.parametrize("options", [{"top": 0}, {"top": True}, {"floor": 0.0}, {"floor": float("nan")}])

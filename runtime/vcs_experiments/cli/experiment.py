@@ -53,6 +53,7 @@ from vcs_runtime.scoring.options import PRESETS, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
+from vcs_runtime.util.presence import is_folder
 
 _data = partial(click.option, "--data", type=PATH, required=True)
 _threshold = click.option("--threshold", type=Number(), default=0.5, show_default=True, metavar="X",
@@ -222,7 +223,7 @@ def corruption(
 @experiment.command(cls=SectionedCommand)
 @_data(metavar="FILE", help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.")
 @click.option("--published", "source", type=PATH, metavar="FILE", help="CSV file of scores to compare with: "
-              "scene, Comparison, then metrics.")  # fmt: skip
+              "scene, Comparison, then metrics; or a folder. [default: that of a checkout]")  # fmt: skip
 @_papers
 @_scored
 def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> None:
@@ -236,6 +237,8 @@ def authors(data: Path, source: Path | None, settings: _Settings, run: _Run) -> 
     """
     problems = Problems(warn)
     texts = read_authors(data, problems)
+    if source is None and is_folder(data):
+        source = published_scores.find_published(data, "authors")
     published = published_scores.read_published_authors(source, problems) if source else {}
     references = ([text] for by_author in texts.values() for text in by_author.values())
     with run.opened(references, data, source) as (scorer, known):

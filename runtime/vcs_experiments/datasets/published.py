@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
 
 from vcs_experiments.datasets.texts import Problems, finite_number, scene_key
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.presence import is_folder
 from vcs_runtime.util.reading import read_whole
 
-_RESULTS = "results/mpii/{}/individual_results"
-_PUBLISHED = ("{}-published", _RESULTS, f"exp/{_RESULTS}")
+# In the authors' repository complete results stand beside those of a first part, which has the shorter name.
+_RESULTS = ("results/mpii/{}_complete_results/individual_results", "results/mpii/{}/individual_results")
+_PUBLISHED = ("{}-published", *_RESULTS, *(f"exp/{folder}" for folder in _RESULTS))
 
 
 def find_published(root: Path, kind: str) -> Path | None:
     """Find the folder of the published scores of a kind ("comparison") under a root, if there is one."""
     folders = (root / pattern.format(kind) for pattern in _PUBLISHED)
     return next((folder for folder in folders if any(folder.glob("**/*.csv"))), None)
+
+
+def scenes_of(published: Iterable[str]) -> set[str]:
+    """Return the scenes of ids "SCENE/CASE"."""
+    return {name.partition("/")[0] for name in published}
 
 
 def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, float]]:
@@ -38,17 +46,23 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
 
 
 def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the scores of pairs of authors, by "SCENE/A1-A2"; raise InputError if columns are missing."""
+    """Read the scores of pairs of authors, by "SCENE/A1-A2", from one file or a folder with A1/A1_SCENE.csv.
+
+    Missing columns are an InputError.
+    """
     scores: dict[str, dict[str, float]] = {}
-    for row in _read_csv(path):
-        if not {"scene", "Comparison"} <= row.keys():
-            raise InputError(f"{path}: unknown dataset format: no columns 'scene' and 'Comparison'")
-        name = f"{row.pop('scene')}/{row.pop('Comparison')}"
-        for metric, text in row.items():
-            if (value := finite_number(text)) is not None:
-                scores.setdefault(name, {})[metric] = value
-            else:
-                problems.add(f"{path}, {name}, {metric}: {text!r} is no number: left out")
+    for file in sorted(path.glob("**/*.csv")) if is_folder(path) else [path]:
+        for row in _read_csv(file):
+            if file != path:
+                row.setdefault("scene", file.stem.rpartition("_")[2])
+            if not {"scene", "Comparison"} <= row.keys():
+                raise InputError(f"{file}: unknown dataset format: no columns 'scene' and 'Comparison'")
+            name = f"{row.pop('scene')}/{row.pop('Comparison')}"
+            for metric, text in row.items():
+                if (value := finite_number(text)) is not None:
+                    scores.setdefault(name, {})[metric] = value
+                else:
+                    problems.add(f"{file}, {name}, {metric}: {text!r} is no number: left out")
     return scores
 
 

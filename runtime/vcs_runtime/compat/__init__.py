@@ -24,15 +24,16 @@ from vcs_runtime.compat.score import (
     DEFAULT_CONTEXT_CUTOFF_VALUE,
     DEFAULT_CONTEXT_WINDOW_CONTROL,
     DEFAULT_LCT,
+    compute_vcs_from_embeddings,
     compute_vcs_score,
     explain_internals,
 )
 
 __all__ = [
     "DEFAULT_CHUNK_SIZE", "DEFAULT_CONTEXT_CUTOFF_VALUE", "DEFAULT_CONTEXT_WINDOW_CONTROL", "DEFAULT_LCT",
-    "compute_vcs_score", "create_vcs_pdf_report", "explain_internals", "visualize_best_match",
-    "visualize_config", "visualize_distance_nas", "visualize_las", "visualize_line_nas",
-    "visualize_line_nas_precision_calculations", "visualize_line_nas_recall_calculations",
-    "visualize_mapping_windows", "visualize_metrics_summary", "visualize_similarity_matrix",
-    "visualize_text_chunks", "visualize_window_regularizer",
+    "compute_vcs_from_embeddings", "compute_vcs_score", "create_vcs_pdf_report", "explain_internals",
+    "visualize_best_match", "visualize_config", "visualize_distance_nas", "visualize_las",
+    "visualize_line_nas", "visualize_line_nas_precision_calculations",
+    "visualize_line_nas_recall_calculations", "visualize_mapping_windows", "visualize_metrics_summary",
+    "visualize_similarity_matrix", "visualize_text_chunks", "visualize_window_regularizer",
 ]  # fmt: skip

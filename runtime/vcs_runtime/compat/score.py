@@ -1,8 +1,8 @@
-"""`compute_vcs_score`: two texts, a segmenter and embedders as functions (docs/migration.md)."""
+"""`compute_vcs_score` and its twin for vectors (docs/migration.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -106,20 +106,95 @@ def compute_vcs_score(
     }
     options = _options(config)
     # In this order, each as one call: what an embedder returns may depend on what it is given at a time.
-    gas = _cosine(_rows(embed_texts([reference_text, generated_text]), 2, "embedding_fn_gas"))
+    whole = _rows(embed_texts([reference_text, generated_text]), 2, "embedding_fn_gas")
+    gas = _cosine(whole[:1], whole[1:], "embedding_fn_gas")
     reference = _chunks(reference_text, "reference_text", segmenter_fn, options.chunk_size)
     generated = _chunks(generated_text, "generated_text", segmenter_fn, options.chunk_size)
     similarity = _similarity(
         _rows(embed_chunks(reference), len(reference), "embedding_fn_las"),
         _rows(embed_chunks(generated), len(generated), "embedding_fn_las"),
+        "embedding_fn_las",
     )
-    if not return_internals:
-        scores = score_similarity(similarity, gas, options.params)
-        return _output(scores.to_reference_dict(), return_all_metrics)
-    alignment = align(similarity, options.params)
-    scores = alignment.scores(gas)
-    internals = internals_of((reference, generated), similarity, alignment, scores, config)
-    return {**_output(scores.to_reference_dict(), return_all_metrics), "internals": internals}
+    return _scored(
+        (reference, generated), similarity, gas, config, return_all_metrics, internals=return_internals
+    )
+
+
+def compute_vcs_from_embeddings(
+    reference_doc_embedding: Any,
+    generated_doc_embedding: Any,
+    reference_chunk_embeddings: Any,
+    generated_chunk_embeddings: Any,
+    *,
+    reference_chunks: Sequence[str] | None = None,
+    generated_chunks: Sequence[str] | None = None,
+    context_cutoff_value: float = DEFAULT_CONTEXT_CUTOFF_VALUE,
+    context_window_control: float = DEFAULT_CONTEXT_WINDOW_CONTROL,
+    lct: float = DEFAULT_LCT,
+    return_all_metrics: bool = False,
+    return_internals: bool = False,
+) -> dict[str, Any]:
+    """Score one pair from vectors, as `compute_vcs_score` does from the texts that they were made of.
+
+    The function of this name in the authors' unreleased versions computes their later definition; this one
+    computes 1.0.0, with `lct` in place of `Rn`, and takes vectors as they come.
+
+    Parameters
+    ----------
+    reference_doc_embedding
+        Vector (d,) or (1, d) of the whole reference: a torch tensor on any device, or what NumPy reads.
+    generated_doc_embedding
+        The same of the whole generated text.
+    reference_chunk_embeddings
+        Unit vectors (n_ref, d) of the reference's chunks, in their order.
+    generated_chunk_embeddings
+        Unit vectors (n_gen, d) of the generated text's chunks.
+    reference_chunks
+        Texts of the reference's chunks, for internals. None: "<chunk 1>", "<chunk 2>", ...
+    generated_chunks
+        Texts of the generated text's chunks.
+    context_cutoff_value
+        `context_cutoff` of `Params`.
+    context_window_control
+        `context_window` of `Params`.
+    lct
+        `lct` of `Params`.
+    return_all_metrics
+        Whether all fifteen scores are returned, or only VCS.
+    return_internals
+        Whether the intermediate results are returned, for the pictures; their chunk size is None.
+
+    Returns
+    -------
+    dict
+        As that of `compute_vcs_score`.
+
+    Raises
+    ------
+    ModelError
+        Vectors are no finite numbers, or not of one length.
+    ValueError
+        A parameter is out of range, or the number of texts is not that of the vectors.
+    """
+    config = {
+        "chunk_size": None,
+        "context_cutoff_value": context_cutoff_value,
+        "context_window_control": context_window_control,
+        "lct": lct,
+    }
+    gas = _cosine(
+        _rows(reference_doc_embedding, 1, "reference_doc_embedding"),
+        _rows(generated_doc_embedding, 1, "generated_doc_embedding"),
+        "generated_doc_embedding",
+    )
+    reference = _rows(reference_chunk_embeddings, None, "reference_chunk_embeddings")
+    generated = _rows(generated_chunk_embeddings, None, "generated_chunk_embeddings")
+    similarity = _similarity(reference, generated, "generated_chunk_embeddings")
+    texts = (
+        _texts(reference_chunks, len(reference), "reference_chunks"),
+        _texts(generated_chunks, len(generated), "generated_chunks"),
+    )
+    return _scored(texts, similarity, gas, config, return_all_metrics, internals=return_internals)
 
 
 def explain_internals(internals: Mapping[str, Any], thresholds: Thresholds = Thresholds()) -> Explanation:
@@ -164,11 +239,30 @@ def _options(config: Mapping[str, Any]) -> Options:
         config["context_window_control"],
         small_text="reference",
     )
-    return Options(config["chunk_size"], params)
+    size = config["chunk_size"]  # None where the caller joined the chunks
+    return Options(params=params) if size is None else Options(size, params)
 
 
-def _output(scores: Mapping[str, float], return_all_metrics: bool) -> dict[str, Any]:
-    return {key: scores[key] for key in (KEYS if return_all_metrics else ("VCS",))}
+def _scored(
+    chunks: tuple[list[str], list[str]], similarity: npt.NDArray[Any], gas: float, config: Mapping[str, Any],
+    return_all_metrics: bool, *, internals: bool,
+) -> dict[str, Any]:  # fmt: skip
+    params = _options(config).params
+    alignment = align(similarity, params) if internals else None
+    scores = alignment.scores(gas) if alignment else score_similarity(similarity, gas, params)
+    named = scores.to_reference_dict()
+    output: dict[str, Any] = {key: named[key] for key in (KEYS if return_all_metrics else ("VCS",))}
+    if alignment:
+        output["internals"] = internals_of(chunks, similarity, alignment, scores, config)
+    return output
+
+
+def _texts(texts: Sequence[str] | None, count: int, name: str) -> list[str]:
+    if texts is None:
+        return [f"<chunk {number}>" for number in range(1, count + 1)]
+    if isinstance(texts, str) or len(texts) != count:
+        raise ValueError(f"{name} must be a list of {count} texts, one for each vector")
+    return list(texts)
 
 
 def _chunks(text: str, name: str, segmenter_fn: SegmenterFunction, chunk_size: int) -> list[str]:
@@ -180,37 +274,43 @@ def _chunks(text: str, name: str, segmenter_fn: SegmenterFunction, chunk_size: i
     return join_chunks(segments, chunk_size)
 
 
-def _rows(vectors: Any, count: int, name: str) -> Any:
+def _rows(vectors: Any, count: int | None, name: str) -> Any:
     """Return vectors as a tensor or an array (count, d); one vector alone may have one axis."""
     try:
         rows = vectors if is_tensor(vectors) else np.asarray(as_numbers(vectors), np.float64)
     except (TypeError, ValueError) as error:
-        raise ModelError(f"{name} returned something that is no array of numbers: {error}") from error
+        raise ModelError(f"{name}: no array of numbers: {error}") from error
     if rows.ndim == 1 and count == 1:
         rows = rows.reshape(1, -1)
-    if rows.ndim != 2 or len(rows) != count:
-        raise ModelError(f"{name} returned an array {tuple(rows.shape)} for {count} texts: not ({count}, d)")
+    if rows.ndim != 2 or not len(rows) or len(rows) != (count or len(rows)):
+        raise ModelError(f"{name}: an array {tuple(rows.shape)}, not ({count or 'n'}, d)")
     return rows
 
 
-def _similarity(reference: Any, generated: Any) -> npt.NDArray[np.float64]:
-    lengths = reference.shape[1], generated.shape[1]
-    if lengths[0] != lengths[1]:
-        raise ModelError("embedding_fn_las returned vectors of {} and of {} components".format(*lengths))
+def _similarity(reference: Any, generated: Any, name: str) -> npt.NDArray[np.float64]:
+    _check_lengths(reference, generated, name)
     similarity = np.asarray(as_numbers(reference @ generated.T))
     if not np.isfinite(similarity).all():
-        raise ModelError("embedding_fn_las returned NaN, infinity or too large numbers")
+        raise ModelError(f"{name}: NaN, infinity or too large numbers")
     return similarity
 
 
-def _cosine(rows: Any) -> float:
-    """Return the cosine of two rows, computed as PyTorch does if they are a tensor."""
-    if is_tensor(rows):
-        lengths = rows.norm(dim=1, keepdim=True).clamp_min(_SHORTEST)
-    else:
-        lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _SHORTEST)
-    unit = rows / lengths
-    cosine = float(as_numbers((unit[0] * unit[1]).sum()))
+def _cosine(reference: Any, generated: Any, name: str) -> float:
+    """Return the cosine of two rows (1, d), computed as PyTorch does if they are tensors."""
+    _check_lengths(reference, generated, name)
+    units = []
+    for row in (reference, generated):
+        if is_tensor(row):
+            units.append(row / row.norm(dim=1, keepdim=True).clamp_min(_SHORTEST))
+        else:
+            units.append(row / np.maximum(np.linalg.norm(row, axis=1, keepdims=True), _SHORTEST))
+    cosine = float(as_numbers((units[0] * units[1]).sum()))
     if not np.isfinite(cosine):
-        raise ModelError("embedding_fn_gas returned NaN or infinity")
+        raise ModelError(f"{name}: NaN or infinity")
     return cosine
+
+
+def _check_lengths(reference: Any, generated: Any, name: str) -> None:
+    lengths = reference.shape[1], generated.shape[1]
+    if lengths[0] != lengths[1]:
+        raise ModelError(f"{name}: " + "vectors of {} and of {} components".format(*lengths))

@@ -175,10 +175,14 @@ def recording(model: Any, record: Path | None) -> Iterator[Any]:
             yield recorder
 
 
-def say_approximate(path: Path, approximate: bool) -> None:
-    """Warn if the scores of a file are approximate."""
-    if approximate:
-        warn(f"{path}: the scores are approximate (--method {GENERATE})")
+def say_approximate(path: Path, unknown: Mapping[str, int]) -> None:
+    """Warn if the scores of a file are approximate, with the counts of `unknown_words`."""
+    if unknown:
+        warn(
+            f"{path}: the scores are approximate (--method {GENERATE}): the model did not find "
+            f"{unknown['unknown_video']} of {unknown['words_video']} keywords in the videos, and "
+            f"{unknown['unknown_summary']} of {unknown['words_summary']} in the summaries"
+        )
 
 
 def exit_with(failed: object) -> None:

@@ -19,7 +19,7 @@ from vcs_runtime.util.printable import printable
 from vcs_visil import correlation, plots
 from vcs_visil.cli.model import json_option, say_approximate
 from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops
-from vcs_visil.jobs.scores import are_approximate, read_answers, read_lines, read_scores
+from vcs_visil.jobs.scores import read_answers, read_lines, read_scores, unknown_words
 from vcs_visil.selection import frontier, select_summary
 
 
@@ -36,7 +36,7 @@ def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
     frontier is also printed: the choices as alpha grows from 0.
     """
     scored = read_scores(scores)
-    say_approximate(scores, are_approximate(scored))
+    say_approximate(scores, unknown_words(scored.values()))
     try:
         candidates = candidates_of(scored)
     except ValueError as error:
@@ -74,7 +74,7 @@ def correlate(
     """
     require("scipy", "experiments", "correlating scores")
     listed = read_answers(answers, scores)
-    say_approximate(scores, listed.approximate)
+    say_approximate(scores, listed.unknown)
     if listed.skipped:
         warn(f"{answers}: {listed.skipped} lines with an error are left out")
     if listed.full:
@@ -128,8 +128,11 @@ def report(
     result: dict[str, Any] = {}
     if scores:
         listed = read_scores(scores)
-        say_approximate(scores, are_approximate(listed))
-        result = {"approximate": are_approximate(listed), **_by_format(scores, listed, _read(answers), alpha)}
+        unknown = unknown_words(listed.values())
+        say_approximate(scores, unknown)
+        result = {
+            "approximate": bool(unknown), **unknown, **_by_format(scores, listed, _read(answers), alpha)
+        }  # fmt: skip
         if folder:
             plots.by_format(listed, result["formats"], folder / "formats.png")
             if "frontier" in result:

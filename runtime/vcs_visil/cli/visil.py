@@ -31,6 +31,7 @@ from vcs_visil.cli.model import (
     output_option,
     prompts_option,
     recording,
+    say_approximate,
     scorer_model_options,
     tolerance_option,
 )
@@ -119,8 +120,10 @@ def score(
         )  # fmt: skip
     signature = options.signature(model.fingerprint, frames)
     if as_json:
-        click.echo(json.dumps({**vars(done), "signature": signature}))
+        counts = {"scored": done.scored, "failed": done.failed, "resumed": done.resumed, **done.unknown}
+        click.echo(json.dumps({**counts, "signature": signature}))
     else:
+        say_approximate(output, done.unknown)
         before = f", {done.resumed} of them before" if done.resumed else ""
         click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{printable(signature)}")
     exit_with(done.failed)

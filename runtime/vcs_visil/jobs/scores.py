@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -34,6 +34,7 @@ class Counts:
     scored: int = 0
     failed: int = 0
     resumed: int = 0  # of both kinds, from an earlier run
+    unknown: dict[str, int] = field(default_factory=dict)  # of `unknown_words`
 
 
 def score_videos(
@@ -67,6 +68,8 @@ def score_videos(
             report(f"{item.place}: {record['error']}")
         else:
             counts.scored += 1
+            for name, count in unknown_words([record["summaries"]]).items():
+                counts.unknown[name] = counts.unknown.get(name, 0) + count
 
     def check(place: str, item: Item, record: Record) -> None:
         expected = options.signature(model.fingerprint, _frames_again(item, record, frames))
@@ -132,9 +135,22 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     return scores
 
 
-def are_approximate(scores: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
-    """Return whether scores, as `read_scores` returns them, are those of generated answers."""
-    return any(part.get("approximate") for parts in scores.values() for part in parts)
+def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, int]:
+    """Count the keywords of generated answers, and those that are unknown: their numbers are the floor.
+
+    `scores` are the summaries of each video. Without generated answers there is nothing to count.
+    """
+    videos = [[part for part in parts if part.get("approximate")] for parts in scores]
+    sides = {
+        "video": [keyword for parts in videos for part in parts[:1] for keyword in part.get("keywords", ())],
+        "summary": [keyword for parts in videos for part in parts for keyword in part.get("keywords", ())],
+    }
+    counts = {}
+    for side, keywords in sides.items():
+        if keywords:
+            unknown = sum(keyword.get(f"known_{side}") == "none" for keyword in keywords)
+            counts |= {f"words_{side}": len(keywords), f"unknown_{side}": unknown}
+    return counts
 
 
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
@@ -149,6 +165,7 @@ def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
                 isinstance(name, str)
                 and _is_number(score)
                 and (tokens is None or (_is_number(tokens) and tokens >= 0))
+                and all(isinstance(keyword, dict) for keyword in part.get("keywords", ()))
             ):
                 break
             names.add(name)
@@ -171,7 +188,7 @@ class Answers:
     videos: list[str] = field(default_factory=list)
     skipped: int = 0  # lines with an error
     full: int = 0  # answers from the full video, which are left out
-    approximate: bool = False
+    unknown: dict[str, int] = field(default_factory=dict)  # of `unknown_words`
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
@@ -179,7 +196,7 @@ def read_answers(path: Path, scores: Path) -> Answers:
     scored = read_scores(scores)
     by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
     lines, failed = read_lines(path)
-    answers = Answers(skipped=failed, approximate=are_approximate(scored))
+    answers = Answers(skipped=failed, unknown=unknown_words(scored.values()))
     for place, row in lines:
         video, name = str(row["id"]), row["name"]
         if row.get("format") == VIDEO:
