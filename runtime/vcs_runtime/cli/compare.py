@@ -56,7 +56,7 @@ def compare(
     all_pairs: bool, correction: str, family: str, format_: str, moved: int | None,
     ignore_signatures: bool, resamples: int | None, seed: int,
 ) -> None:  # fmt: skip
-    """Compare the score files of several systems.
+    """Compare the score files of several systems, or those of a folder.
 
     Pairs are matched by id; only those that all systems have scored are compared. The table has the mean of
     each system, and its difference to the baseline with two paired tests.
