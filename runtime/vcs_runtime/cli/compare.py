@@ -56,10 +56,10 @@ def compare(
     all_pairs: bool, correction: str, family: str, format_: str, moved: int | None,
     ignore_signatures: bool, resamples: int | None, seed: int,
 ) -> None:  # fmt: skip
-    """Compare the score files of several systems, or those of a folder.
+    """Compare the score files of several systems.
 
-    Pairs are matched by id; only those that all systems have scored are compared. The table has the mean of
-    each system, and its difference to the baseline with two paired tests.
+    A folder stands for the files in it. Pairs are matched by id; only those that all systems have scored are
+    compared. The table has the mean of each system, and its difference to the baseline with two paired tests.
 
     \b
     Examples:
