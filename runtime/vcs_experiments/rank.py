@@ -26,7 +26,7 @@ from vcs_runtime.comparing.systems import (
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
-from vcs_runtime.jobs.readers.input_file import files_in
+from vcs_runtime.jobs.readers.input_file import files_of
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring.preparation import segmenters_of
 from vcs_runtime.segmentation.custom import ScoringSegmenter
@@ -42,7 +42,7 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
     if not is_folder(folder):
         raise InputError(f"{folder}: no such folder")
     models: dict[str, dict[str, str]] = {}
-    for path in files_in(folder):
+    for path in files_of([folder]):
         if path.stem in models:
             raise InputError(f"{path}: model {path.stem} is there twice")
         texts = read_descriptions(path, problems, predictions=True)
@@ -53,8 +53,6 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
             problems.add(f"{path}: no prediction for {name}")
         if rest := sorted(texts.keys() - models[path.stem].keys()):
             problems.add(f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)")
-    if not models:
-        raise InputError(f"{folder}: no predictions (MODEL.json) in it")
     return models
 
 

@@ -149,7 +149,7 @@ def test_a_folder_of_predictions_holds_a_system_a_file(
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     (tmp_path / "systems").mkdir()
     done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
-    assert (done.code, "no predictions in it" in done.stderr) == (2, True)
+    assert (done.code, "systems: no file in it that ends in .jsonl" in done.stderr) == (2, True)
     for name in ("a", "b"):
         write_json(tmp_path / "systems" / f"{name}.json", texts_by_id("pred"))
     (tmp_path / "systems" / "README.md").write_text("not a system")
@@ -159,7 +159,7 @@ def test_a_folder_of_predictions_holds_a_system_a_file(
         tmp_path / "systems" / "a.jsonl", [{"id": k, "text": v} for k, v in texts_by_id("pred").items()]
     )
     done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
-    assert (done.code, "two files are called 'a'" in done.stderr) == (2, True)
+    assert (done.code, "two systems are called 'a'" in done.stderr) == (2, True)
 
 
 def test_what_has_no_match_is_named_once_and_counted(score: Callable[..., Finished], tmp_path: Path) -> None:
@@ -303,7 +303,9 @@ def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: byt
         ((), "give either PAIRS, or --references and --predictions, or text files of one pair: REFERENCE GENERATED"),
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
         (("--references", "a.csv"), "--references and --predictions belong together"),
-        (("a.csv", "a.csv"), "a.csv is none: give one file of PAIRS, or several systems"),
+        (("a.csv", "a.txt"), "several files are the plain texts of one pair, and a.csv is none"),
+        (("a.csv", "a.csv", *KEYS), "two systems are called 'a': rename one of their files"),
+        (("a.csv", "--id-key", "video"), "(there is 'video', 'gt', 'pred', 'genre'): give --reference-key, --generated-key\n"),
         (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
         (("a.csv",), "a.csv line 1: no column 'reference' and no 'generated' (there is 'video', 'gt', 'pred', 'genre')"),
         (("a.csv", *KEYS[:-1], "x"), "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')"),
@@ -321,7 +323,7 @@ def test_wrong_usage_is_one_line_that_names_what_there_is(
     write_table(tmp_path / "a.csv", ROWS, ",")
     done = score(*arguments)
     assert done.code == 2
-    assert says in done.stderr.splitlines()[-1]
+    assert says in done.stderr.splitlines(keepends=True)[-1]
 
 
 def lmms_eval(rows: list[Row]) -> list[Row]:
@@ -480,6 +482,24 @@ def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_pa
     ):
         done = vcs(*arguments, *common)
         assert (done.code, says in done.stderr) == (2, True), done.stderr
+
+
+def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    marked = {name: {"samples": [row | {"pred": f"# Title\n{row['pred']}"} for row in ROWS]} for name in "ab"}
+    for name, content in marked.items():
+        write_json(tmp_path / f"{name}.json", content)
+    files, out = [tmp_path / "a.json", tmp_path / "b.json"], tmp_path / "s"
+    common = (*KEYS, "--rows", "samples", "--bundle", tiny_bundle, "--device", "cpu")
+    scored = vcs("score", *files, *common, "--also", "hm-cf", "-o", out)
+    assert (scored.code, [line[0] for line in scored.stdout.splitlines()[1:3]]) == (0, ["a", "b"])
+    assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "b.jsonl"]
+    # The report asks for no metric again.
+    report = vcs("report", out, "--pairs", files[0], "--pairs", files[1], *common, "-o", tmp_path / "r.html")
+    for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
+        said = f"of {count} generated texts, {count} with Markdown, which is scored too: --clean markdown"
+        assert (done.code, said in done.stderr) == (0, True), done.stderr
 
 
 def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from vcs_runtime.comparing.systems import FAMILIES
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.report.systems import figures_of
-from vcs_runtime.scoring.score_table import NAMES
+from vcs_runtime.scoring.score_table import NAMES, SUBSTITUTION
 
 
 def run(*arguments: object) -> Result:
@@ -105,10 +105,32 @@ def test_other_signatures_are_refused_unless_forced(pair: tuple[Path, Path], tmp
     write_pairs(tmp_path / "b.jsonl", lines([0.5] * 40, "vcs|two"))
     refused = run(*pair)
     assert isinstance(refused.exception, InputError)
-    assert "vcs|one and vcs|two; --ignore-signatures" in str(refused.exception)
+    assert "b.jsonl were scored differently: one and two; --ignore-signatures" in str(refused.exception)
     forced = run(*pair, "--ignore-signatures")
     assert forced.exit_code == 0
     assert forced.stdout.endswith("a: vcs|one\nb: vcs|two\n")
+
+
+def test_metrics_that_one_file_has_beside_vcs_do_not_keep_others_from_being_compared(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    replaced = dict.fromkeys(SUBSTITUTION, 0.5)
+    write_pairs(tmp_path / "a.jsonl", lines([0.5] * 40, "vcs|also:substitution|words:x|v:1", **replaced))
+    write_pairs(tmp_path / "b.jsonl", lines([0.6] * 40, "vcs|v:1"))
+    assert run(*pair).exit_code == 0
+    write_pairs(tmp_path / "b.jsonl", lines([0.6] * 40, "vcs|also:substitution|words:y|v:1", **replaced))
+    assert run(tmp_path, "--score", "las").exit_code == 0  # the folder that `score` wrote
+    refused = run(*pair, "--score", "vcs_strict")
+    assert "b.jsonl were scored differently: words:x and words:y; --ignore" in str(refused.exception)
+
+
+def test_a_file_that_holds_no_scores_is_called_so(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "refs.json").write_text('{\n"a": "A man walks."}')
+    refused = run(tmp_path / "refs.json", pair[1])
+    assert (
+        str(refused.exception)
+        == f"{tmp_path / 'refs.json'}: no score file (an output of `vcs-runtime score -o`)"
+    )
 
 
 def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(

@@ -311,7 +311,7 @@ def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: 
     refused = vcs("report", *files, "-o", out)
     assert (refused.code, refused.stdout) == (2, "")
     assert refused.stderr == (
-        f"vcs-runtime: {files[0]} and {files[1]} were scored differently: vcs|one and vcs|two; "
+        f"vcs-runtime: {files[0]} and {files[1]} were scored differently: one and two; "
         "--ignore-signatures compares them all the same\n"
     )
     assert not out.exists()

@@ -83,7 +83,7 @@ def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Pa
         resumed = write(
             "confuse", source, tmp_path / "1.jsonl", "--model", f"vllm:{url}", "--seed", "2", "--resume"
         )
-    assert "which differ in seed" in str(resumed.exception)
+    assert "its signature has seed:" in str(resumed.exception)
     assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
     one, other = ([row["confused"] for row in read_lines(tmp_path / f"{name}.jsonl")] for name in "12")
     assert one != other

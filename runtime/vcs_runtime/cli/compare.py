@@ -58,8 +58,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare the score files of several systems.
 
-    Pairs are matched by id; only those that all systems have scored are compared. The table has the mean of
-    each system, and its difference to the baseline with two paired tests.
+    A folder stands for the files in it. Pairs are matched by id; only those that all systems have scored are
+    compared. The table has the mean of each system, and its difference to the baseline with two paired tests.
 
     \b
     Examples:

@@ -107,10 +107,10 @@ def explain(
     if name is not None and not many:
         raise click.UsageError("--id belongs to PAIRS")
     if many:
-        found = one_source(files[0] if files else None, source)
-        failed, chosen = unmatched(found), input_pairs(found, name)
+        found = one_source(files, source)
+        failed, chosen = unmatched([found], options.clean) > 0, input_pairs(found, name)
     else:
-        pair = one_pair(files)
+        pair = one_pair(files, options.clean)
         failed, chosen = False, iter([pair])
     with open_scorer(config) as scorer:
         blocks = scorer.stream(chosen, attrgetter("texts"), options)

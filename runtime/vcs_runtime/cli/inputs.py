@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
-from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_in
+from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
@@ -154,17 +155,16 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "the arguments are files, and these look like texts: put each text into a file, then type "
             "vcs-runtime score reference.txt generated.txt"
         )
-    if data := next((path for path in files if path.suffix.lower() in _DATA), None):
-        raise click.UsageError(
-            f"several files are the plain texts of one pair, and {data} is none: give one file of PAIRS, or "
-            "several systems by --references and --predictions"
-        )
+    if data := [path for path in files if path.suffix.lower() in _DATA]:
+        if len(data) == len(files):
+            return False  # one file of pairs for each system
+        raise click.UsageError(f"several files are the plain texts of one pair, and {data[0]} is none")
     if source.format or source.keys != Keys() or source.has_several_systems:
         raise click.UsageError("REFERENCE and GENERATED are plain texts: they have no format and no keys")
     return True
 
 
-def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
+def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
     """Return the pairs of a file, or of references and the predictions of one system. As `systems_of`."""
     found = systems_of(pairs, source)
     if len(found) > 1:
@@ -172,35 +172,34 @@ def one_source(pairs: Path | None, source: InputOptions) -> PairSource:
     return next(iter(found.values()))
 
 
-def systems_of(pairs: Path | None, source: InputOptions) -> dict[str, PairSource]:
+def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSource]:
     """Return the pairs of each system, by the stem of its file or the name of its column."""
-    if pairs is not None:
-        file = input_file(pairs, source.format, source.rows)
-        if not source.has_several_systems:
-            return {pairs.stem: PairFile(file, source.keys, source.duplicates)}
-        return {
-            name: PairFile(file, replace(source.keys, generated=name), source.duplicates)
-            for name in source.generated_key
-        }
-    assert source.reference_file is not None  # `is_text_pair` was called before
-    reference_file = input_file(source.reference_file, source.format, source.rows)
-    references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
+    references: dict[str, InputPair] = {}
+    if source.reference_file is not None:
+        reference_file = input_file(source.reference_file, source.format, source.rows)
+        references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
     systems: dict[str, PairSource] = {}
-    for path in _files_of(source.prediction_files):
-        if path.stem in systems:
-            raise click.UsageError(f"--predictions: two files are called {path.stem!r}: rename one of them")
+    for path in files_of(pairs or source.prediction_files):
         file = input_file(path, source.format, source.rows)
-        predictions = Texts(file, True, source.keys, source.duplicates)
-        systems[path.stem] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
+        for name in source.generated_key if source.has_several_systems else (path.stem,):
+            if name in systems:
+                raise click.UsageError(f"two systems are called {name!r}: rename one of their files")
+            if pairs:
+                keys = replace(source.keys, generated=name) if source.has_several_systems else source.keys
+                systems[name] = PairFile(file, keys, source.duplicates)
+            else:
+                predictions = Texts(file, True, source.keys, source.duplicates)
+                systems[name] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
     return systems
 
 
-def unmatched(source: PairSource) -> bool:
-    """Name what has no match on standard error. Return whether there is anything."""
-    problems = source.problems() if isinstance(source, MatchedFiles) else []
-    for problem in problems:
+def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
+    """Name markup and what has no match on standard error. Return how many sources have texts without one."""
+    markup_notice((pair.generated for source in sources for pair in source.read()), cleaned)
+    problems = [source.problems() for source in sources if isinstance(source, MatchedFiles)]
+    for problem in chain.from_iterable(problems):
         warn(problem)
-    return bool(problems)
+    return sum(map(bool, problems))
 
 
 def input_file(path: Path, format: str | None, rows: str | None = None) -> InputFile:
@@ -231,9 +230,10 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
 _MARKUP = {"time-stamps": "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
 
 
-def one_pair(files: Sequence[Path]) -> InputPair:
-    """Read the text files of one pair: its references, then its generated text."""
+def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:
+    """Read the text files of one pair: its references, then its generated text, whose markup is named."""
     *references, generated = map(_read_text, files)
+    markup_notice([generated], cleaned)
     return InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
 
 
@@ -247,18 +247,6 @@ def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPa
     if not chosen:
         raise InputError(f"{source}: no pair has the id {name!r}")
     return iter(chosen)
-
-
-def _files_of(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files, and those of folders that hold texts."""
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        files = files_in(path)
-        if not files:
-            raise InputError(f"{path}: no predictions in it (files that end in {', '.join(SUFFIXES)})")
-        yield from files
 
 
 def _read_text(path: Path) -> str:

@@ -37,7 +37,7 @@ from vcs_runtime.cli.options import (
 from vcs_runtime.comparing.compare import compare
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
-from vcs_runtime.jobs.readers.input_file import SUFFIXES
+from vcs_runtime.jobs.readers.input_file import SUFFIXES, files_of
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
 from vcs_runtime.report.pdf_overview import write_overview
@@ -115,7 +115,7 @@ def report(
       vcs-runtime report reference.txt generated.txt -o report.pdf
     """
     in_pdf, thresholds = _in_pdf(output), params.thresholds
-    sources, source = _predictions_apart(sources, source)
+    sources, source = _predictions_apart(tuple(files_of(sources)), source)
     matched = bool(source.prediction_files)
     of_scores = _of_scores(sources, source.format, bool(texts) or matched)
     one = is_text_pair(() if of_scores and matched else sources[:1] if of_scores else sources, source)
@@ -124,16 +124,16 @@ def report(
         raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
     if (texts or (of_scores and matched)) and in_pdf:
         raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
-    by_name = {name: each for path in texts for name, each in systems_of(path, source).items()}
+    by_name = systems_of(texts, source) if texts else {}
     if matched or not (of_scores or one):
-        by_name = systems_of(None if matched else sources[0], source)
+        by_name = systems_of(() if matched else sources, source)
     found = _texts_of(sources, by_name) if of_scores else [*by_name.values()]
     if len(found) > 1 and not of_scores:
         raise click.UsageError(
             f"texts of {len(found)} systems: a report on several needs the score file of each "
             "(vcs-runtime score ... -o scores/)"
         )
-    problems = sum(map(unmatched, found))  # not `any`: each is named
+    problems = unmatched(found, options.clean)
     refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
     if output.is_file() and not overwrite:
         raise InputError(f"{output}: it exists; replace it with --overwrite")
@@ -144,7 +144,7 @@ def report(
             *references, generated = (path.name for path in sources)
             day = date_of(sources) if dated is None else dated
             report_pair(
-                scorer, one_pair(sources), output, title or generated, options, thresholds,
+                scorer, one_pair(sources, options.clean), output, title or generated, options, thresholds,
                 (generated, references), day,
             )  # fmt: skip
             click.echo(output)

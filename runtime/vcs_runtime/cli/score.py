@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import click
@@ -20,7 +19,6 @@ from vcs_runtime.cli.inputs import (
     input_options,
     is_text_pair,
     keep_column,
-    markup_notice,
     one_pair,
     open_scorer,
     report_device,
@@ -101,7 +99,8 @@ def score(
     `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe an `id`.
     --reference-key and its like give other names. --references and --predictions take texts by id: JSON
     `{id: text}`, any of these formats, or one text a line. docs/guide/input.md has a command for each case.
-    Several files are plain texts: the references of one pair, and last its generated text.
+    Several such files, or a folder of them, are a system each. Several plain texts are one pair: its
+    references, and last its generated text.
 
     A summary is printed; the scores of every pair are written to --output. Pairs that cannot be scored are
     named on standard error and have an `error` in the output. The exit code is then 1.
@@ -127,12 +126,10 @@ def score(
             raise click.UsageError("--runner ray scores a file of PAIRS")
         if output is not None or on_error != SKIP:
             raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
-        context.exit(_score_pair(one_pair(files), config, options, as_json, every))
-    systems = systems_of(files[0] if files else None, source)
+        context.exit(_score_pair(one_pair(files, options.clean), config, options, as_json, every))
+    systems = systems_of(files, source)
     targets = _targets(systems, output)
-    generated = chain.from_iterable(each.read() for each in systems.values())
-    markup_notice((pair.generated for pair in generated), options.clean)
-    problems = sum(map(unmatched, systems.values()))  # not `any`: each is named
+    problems = unmatched([*systems.values()], options.clean)
     with ExitStack() as stack:
         if runner == "ray":  # whose machines open the bundle by its name
             score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
@@ -193,7 +190,6 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
 
 
 def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool) -> int:
-    markup_notice([pair.generated], options.clean)
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:

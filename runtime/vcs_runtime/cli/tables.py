@@ -172,7 +172,7 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
         sentences.insert(bool(zeros), what_to_report(zeros, scored, bool(zeros and sentences)))
         prose(out, "\n" + " ".join(sentences))
     signatures = list(dict.fromkeys(summary.signature for summary in every))
-    if len(signatures) == 1 and (points := reference_points(signatures[0])):
+    if scored and len(signatures) == 1 and (points := reference_points(signatures[0])):
         prose(out, points)
     if all("substitution" in summary.also for summary in every):
         lowered = sum(summary.lowered() for summary in every)

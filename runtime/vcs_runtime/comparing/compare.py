@@ -12,6 +12,7 @@ from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import CORRECTIONS, FAMILIES, Comparison, Counts, compare_systems
 from vcs_runtime.errors import InputError, unknown_choice
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.jobs.readers.input_file import files_of
 from vcs_runtime.jobs.score_files import check_signatures, read_scores
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring import score_table
@@ -36,12 +37,12 @@ def compare(
         raise unknown_choice("correction", correction, CORRECTIONS)
     if family not in FAMILIES:
         raise unknown_choice("family", family, FAMILIES)
-    systems = _named(files, names)
+    systems = _named(files := files_of(files), names)
     first = _find(baseline, systems)
     required = tuple(dict.fromkeys(("vcs", *scores)))
     read = {name: _read(path, required, (*required, "margin")) for name, path in systems.items()}
     if not force:
-        check_signatures({path: read[name].signature for name, path in systems.items()})
+        check_signatures({path: read[name].signature for name, path in systems.items()}, required)
     # In the order of the baseline, so that the draws do not depend on the order of the files.
     common = [id_ for id_ in read[first].rows if all(id_ in own.rows for own in read.values())]
     if not common:

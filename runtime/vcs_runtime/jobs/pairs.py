@@ -190,7 +190,7 @@ def refuse_missing(needed: Mapping[str, str], names: Any, begins: str, by_id: tu
             hint = "; texts by id belong to --references and --predictions)"
         else:
             options = list(dict.fromkeys(needed[key] for key in missing))
-            options += ["--id-key"] * ("id" not in names and "--id-key" not in options)
+            options += ["--id-key"] * ("id" not in names and "--id-key" not in needed.values())
             hint = f"): give {', '.join(options)}"
         raise RowError(f"{begins} {' and no '.join(map(repr, missing))} (there is {quoted(names)}{hint}")
 

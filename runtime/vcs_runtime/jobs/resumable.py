@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -35,27 +35,18 @@ def hash_texts(*texts: Any) -> str:
 def check_signature(place: object, signature: Any, expected: Any) -> None:
     """Raise InputError unless what was computed earlier has the signature of this run."""
     if signature != expected:
-        fields = differing_fields(signature, expected)
+        there, here = differences(signature, expected)
         raise InputError(
-            f"{place}: its signature is {signature}, and this run's is {expected}"
-            f"{in_words(fields)}: resume with the same options, or use another output"
+            f"{place}: its signature has {there}, and this run's has {here}: "
+            "resume with the same options, or use another output"
         )
 
 
-def differing_fields(one: Any, other: Any) -> list[str]:
-    """Return the names of the fields in which two signatures differ; none for what has no fields."""
-    first, second = (
-        dict(field.split(":", 1) for field in str(line).split("|") if ":" in field) for line in (one, other)
-    )
-    if not (first and second):
-        return []
-    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
-
-
-def in_words(fields: Sequence[str]) -> str:
-    """Return ", which differ in emb and engine" for the fields of two signatures, or "" for no fields."""
-    text = " and ".join(filter(None, [", ".join(fields[:-1]), *fields[-1:]]))
-    return f", which differ in {text}" if text else ""
+def differences(one: Any, other: Any) -> list[str]:
+    """Return of two signatures the fields that the other one does not have."""
+    first, second = (str(line).split("|") for line in (one, other))
+    sides = (first, second), (second, first)
+    return ["|".join(field for field in own if field not in others) or "no more" for own, others in sides]
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:

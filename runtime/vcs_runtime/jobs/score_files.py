@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.readers.input_file import SUFFIXES
-from vcs_runtime.jobs.resumable import differing_fields, in_words
-from vcs_runtime.jobs.score_tables import is_table, read_table
+from vcs_runtime.jobs.resumable import differences
+from vcs_runtime.jobs.score_tables import TABLES, is_table, read_table
 from vcs_runtime.scoring import score_table
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
@@ -20,6 +21,7 @@ _RANGES: Final = {name: (info.low, info.high) for name, info in score_table.ALL.
     "n_ref": _COUNT, "n_gen": _COUNT,
 }  # fmt: skip
 _ROUNDING = 1e-6
+_OTHERS: Final = {*SUFFIXES} - {".jsonl", ".ndjson", *TABLES}
 _TYPES: Final = (
     ("id", (str, int), "text or whole number"), ("signature", str, "text"), ("error", str, "text"),
     ("segmenter", (str, type(None)), "text"),
@@ -31,7 +33,7 @@ def is_scores(path: Path) -> bool:
     row: Any
     if is_table(path):
         _, row = next(read_table(path), ("", None))
-    elif path.suffix.lower() in SUFFIXES and path.suffix.lower() not in (".jsonl", ".ndjson"):
+    elif path.suffix.lower() in _OTHERS:
         return False
     else:
         _, row = next(read_jsonl(path), (0, None))
@@ -54,6 +56,8 @@ def read_scores(
     signature = None
     fields = ("id", "signature")
     otherwise = "no line of a score file (`vcs-runtime score -o`)"
+    if path.suffix.lower() in _OTHERS:
+        raise InputError(f"{path}: no score file (an output of `vcs-runtime score -o`)")
     lines = read_table(path) if is_table(path) else read_records(path, fields, otherwise, pipe=pipe)
     for place, row in lines:
         if any(field not in row for field in fields):
@@ -82,15 +86,21 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
             _number(row, name, place)
 
 
-def check_signatures(signatures: Mapping[Path, str]) -> None:
-    """Raise InputError if score files, whose signatures are given by path, were not scored alike."""
-    (first, signature), *others = signatures.items()
+def check_signatures(signatures: Mapping[Path, str], scores: Iterable[str] = score_table.ALL) -> None:
+    """Raise InputError if score files, whose signatures are given by path, were not scored alike.
+
+    Fields do not count that cannot change `scores`: metrics beside VCS, and what compares words for them.
+    """
+    models = set(re.findall(r"\|words:[^|]*", "".join(signatures.values())))
+    several = len(models) > 1 and not score_table.SUBSTITUTION.keys().isdisjoint(scores)
+    ignored = r"\|also:[^|]*" if several else r"\|(also|words):[^|]*"
+    (first, signature), *others = ((path, re.sub(ignored, "", line)) for path, line in signatures.items())
     for path, other in others:
         if other != signature:
-            fields = differing_fields(signature, other)
-            remedy = "score all systems with --segmenter learned; " if "seg" in fields else ""
+            fields = differences(signature, other)
+            remedy = "score all systems with --segmenter learned; " if "seg:" in "|".join(fields) else ""
             raise InputError(
-                f"{first} and {path} were scored differently: {signature} and {other}{in_words(fields)}; "
+                f"{first} and {path} were scored differently: {' and '.join(fields)}; "
                 f"{remedy}--ignore-signatures compares them all the same"
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from heapq import nlargest, nsmallest
 from itertools import chain
 from operator import attrgetter
@@ -12,7 +13,8 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import InputPair, PairSource, read_pairs
-from vcs_runtime.jobs.score_files import check_signatures, read_scores
+from vcs_runtime.jobs.resumable import differences
+from vcs_runtime.jobs.score_files import check_signatures, metrics_of, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
@@ -72,8 +74,7 @@ def report_scores(
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
     `pages` of both kinds, by margin, in equal shares, if the scored `pairs` are given in the order of the
-    files. Raises
-    InputError for files of different signatures (without `force`), or scores of other pairs.
+    files. Raises InputError for files of different signatures (without `force`), or scores of other pairs.
     """
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
@@ -84,14 +85,14 @@ def report_scores(
         added: dict[Any, tuple[int, set[str]]] = {}
         _, first = next(read_scores(path))
         if scorer and report:
-            signature = scorer.signature_for(options)
+            own = replace(options, also=options.also or metrics_of(path))
+            signature = scorer.signature_for(own)
             if first["signature"] != signature:
-                raise InputError(
-                    f"{path}: scored as {first['signature']}, this run is {signature}: give the same options"
-                )
+                there, here = differences(first["signature"], signature)
+                raise InputError(f"{path}: scored with {there}, this run with {here}: give the same options")
             extremes = _extremes(path, max(1, pages // len(files)))
             chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
-            blocks = scorer.stream(chosen, attrgetter("texts"), options)
+            blocks = scorer.stream(chosen, attrgetter("texts"), own)
             for pair, result, evidence in chain.from_iterable(blocks):
                 _check_same(result, extremes[pair.name], f"{path}: id {pair.name!r}", pairs[number])
                 assert evidence is not None

@@ -65,7 +65,7 @@ POINTS: Final = {
 
 def points_for(signatures: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return the means of `POINTS` if scores of all these signatures may stand beside them, else nothing."""
-    plain = (re.sub(r"@[^|+]*", "", signature) for signature in signatures)
+    plain = (re.sub(r"@[^|+]*|\|(also|words):[^|]*", "", signature) for signature in signatures)
     return POINTS if all(_MEASURED in signature for signature in plain) else {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -113,6 +113,16 @@ class InputFile:
         )
 
 
-def files_in(folder: Path) -> list[Path]:
-    """List the files of a folder whose suffixes are those of texts, by name."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the files, and in place of a folder those in it whose suffixes are those of texts, by name.
+
+    Raises InputError for a folder without any.
+    """
+    files: list[Path] = []
+    for path in paths:
+        own = sorted(path.iterdir()) if path.is_dir() else None
+        found = [each for each in own or () if each.suffix.lower() in SUFFIXES and each.is_file()]
+        if own is not None and not found:
+            raise InputError(f"{path}: no file in it that ends in {', '.join(SUFFIXES)}")
+        files += found or [path]
+    return files
