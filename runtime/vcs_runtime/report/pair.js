@@ -158,14 +158,14 @@ function marked(text, words) {
 }
 
 // What became what: the surest words; null if no word was replaced.
-function replacedTable({ replaced }) {
+function replacedTable({ replaced, noun }) {
   if (!replaced.length) return null;
   const row = ({ words, kind, likeness, chunks, listed }, k) => (listed ? make("tr", {}, make("th", { scope: "row" }, String(k + 1)), ...words.map((word) => make("td", { class: "text" }, make("bdi", {}, word))),
     make("td", { class: "text" }, kind), make("td", { class: "text" }, likeness), ...chunks.map((chunk) => make("td", {}, String(chunk + 1)))) : null);
-  const heads = [["", ""], ["replaced", "text"], ["became", "text"], ["kind", "text"], ["similarity", "text"], [`reference ${pair.noun}`, ""], [`generated ${pair.noun}`, ""]];
+  const heads = [["", ""], ["replaced", "text"], ["became", "text"], ["kind", "text"], ["similarity", "text"], [`reference ${noun}`, ""], [`generated ${noun}`, ""]];
   const more = replaced.filter(({ listed }) => !listed).length;
   return make("section", {}, make("h2", {}, "Replaced words"),
-    make("p", { class: "soft" }, `In the ${pair.noun}s these words are marked, with their numbers here.${more ? ` ${more} more, which are less sure, are marked only there.` : ""}`),
+    make("p", { class: "soft" }, `In the ${noun}s these words are marked, with their numbers here.${more ? ` ${more} more, which are less sure, are marked only there.` : ""}`),
     scroller("Replaced words", make("table", { id: "replaced" }, make("thead", {}, make("tr", {}, ...heads.map(([text, kind]) => (text ? make("th", { scope: "col", class: kind }, text) : make("td"))))),
       make("tbody", {}, ...replaced.map(row).filter((node) => node)))));
 }
