@@ -420,6 +420,13 @@ def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[st
     assert text.count(r"\caption{") == text.count(r"\label{tab:") == text.count(r"\begin{tabular}")
 
 
+def test_equal_best_means_are_all_bold_in_latex(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.jsonl" for name in "abc"]
+    for path, value in zip(files, (0.5, 0.5, 0.25), strict=True):
+        write_pairs(path, [{"id": str(i), "vcs": value, "signature": "s"} for i in range(3)])
+    assert run(*files, "--format", "latex").stdout.count(r"\mathbf{0.500}") == 2
+
+
 def test_markdown_escapes_names(five: list[Path]) -> None:
     named = [part for name in ("a|b", "*x*", "[y](z)", "p_q", "<i>") for part in ("--name", name)]
     table, note, signature = run(*five, *named, "--format", "markdown").stdout.strip().split("\n\n")

@@ -88,8 +88,8 @@ def test_the_matches_of_each_direction_are_all_listed() -> None:
     ]
     assert lines[0] > 60 > lines[1] >= 5
     said = words_in(drawn["summary_table"])
-    assert "60 chunks, mean similarity" in said
-    assert "5 chunks, mean similarity" in said
+    assert "60 sentences, mean similarity" in said
+    assert "5 sentences, mean similarity" in said
 
 
 def test_the_steps_of_nas_l_belong_to_their_direction() -> None:

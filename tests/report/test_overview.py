@@ -188,6 +188,7 @@ def test_the_pdf_says_the_same(tmp_path: Path) -> None:
     document = overview_document(systems, "many")
     drawings = list(drawn_pages(document))
     first = texts(drawings[0]).replace("\n", " ")
+    assert what_to_report(systems.counts.zeros, systems.scored) in first
     assert all(sentence in first for sentence in systems.summaries[0].counts.sentences())
     assert "one, judged pairs" in first
     assert f"{systems.scored} with scores" in first

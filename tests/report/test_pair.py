@@ -93,6 +93,7 @@ def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
         "[...document.querySelector('h1').parentNode.children].map(n => n.id || n.className)"
     )
     assert parts[:3] == ["", "conclusion", "headline"]
+    assert e.sentences["loss"] in page.locator(".sentences li").all_inner_texts()  # below the verdicts
     whole = page.inner_text("#whole")
     assert whole == e.sentences["vcs"]
     if e.scores.vcs == 0:
@@ -200,8 +201,8 @@ def test_a_chunk_without_a_counterpart_has_a_nearest_one_but_is_not_found(visit:
     page = visit(single(tmp_path / "r.html", e))
     texts = page.locator(".chunk .about").all_inner_texts()
     assert [text.strip() for text in texts] == [
-        "covered, similarity 0.900; the text has it at 1", "missing, similarity 0.300; nearest: 2",
-        "in place, similarity 0.900; means its 1", "weakly supported, similarity 0.300; nearest: 2",
+        "covered, similarity 0.900; the text has it in chunk 1", "missing, similarity 0.300; nearest: chunk 2",
+        "in place, similarity 0.900; means chunk 1", "weakly supported, similarity 0.300; nearest: chunk 2",
     ]  # fmt: skip
 
 

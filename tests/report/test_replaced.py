@@ -241,7 +241,7 @@ def test_the_pdf_has_the_table_the_sentence_and_the_key_figures(
     e = explain("a dog|" + RED, "a dog|" + BLUE)
     document = pair_document(e, "t")
     pages = [words(page) for page in drawn_pages(document)]
-    assert e.sentences["substitution"] in pages[0]
+    assert e.sentences["substitution"] in " ".join(pages)
     for name in up_to(HEADLINE, ALSO):
         assert f"{LABELS[name]} {e.values[name]:.3f}" in pages[0]
     number = dict(document.entries)["Replaced words"]

@@ -96,7 +96,7 @@ def test_a_chunk_like_an_earlier_one_is_repeated_and_names_it() -> None:
     e = looped(0.97)
     assert [chunk.repeats for chunk in e.generated] == [None, None, 1, 1, None, None]
     assert [chunk.verdict == REPEATED for chunk in e.generated] == [False, False, True, True, False, False]
-    assert position(e.generated[3]) == "repeats 2"
+    assert position(e.generated[3], "chunk") == "repeats chunk 2"
     assert next(iter(e.sentences.values())) == "2 of 6 chunks repeat an earlier one."
     one = looped(0.9)
     assert [chunk.repeats for chunk in one.generated] == [None, None, None, 1, None, None]
@@ -175,11 +175,13 @@ def test_two_parts_that_lose_alike_cost_alike() -> None:
 
 def test_sentences_say_the_amounts() -> None:
     e = drawn(20, 14)
-    assert set(e.sentences) == {"vcs", *e.costs}
+    assert set(e.sentences) == {"vcs", "loss", *e.costs}
+    assert "loss" not in e.sentences["vcs"]
+    assert e.sentences["loss"].count("(") == len(e.costs)  # each abbreviation stands beside its word
     for name, cost in e.costs.items():
         assert f"cost {cost:.3f}" in e.sentences[name]
     assert e.sentences["nas_l"].endswith("Missing chunks cost order, too.")
-    assert "Nothing was lost" in explained(np.eye(5), 1.0).sentences["vcs"]
+    assert explained(np.eye(5), 1.0).sentences["loss"] == "Nothing was lost."
 
 
 def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> None:
@@ -195,16 +197,16 @@ def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> No
 
 def test_positions_count_from_one() -> None:
     e = explained(permuted([0, 2, 1, 3]))
-    assert position(e.generated[1]) == "stands where the reference has 2, means its 3"
-    assert position(e.generated[0]) == "means its 1"
+    assert position(e.generated[1], "sentence") == "stands where the reference has 2, means its sentence 3"
+    assert position(e.generated[0], "sentence") == "means sentence 1"
 
 
 def test_what_has_no_counterpart_is_found_nowhere() -> None:
     e = explained([[0.9, 0.1, 0.1], [0.1, 0.2, 0.1], [0.1, 0.2, 0.9]])
     assert e.reference[1].verdict == MISSING
     assert e.generated[1].verdict == UNSUPPORTED
-    assert position(e.reference[1]) == f"nearest: {e.reference[1].match + 1}"
-    assert position(e.generated[1]) == f"nearest: {e.generated[1].match + 1}"
+    assert position(e.reference[1], "word") == f"nearest: word {e.reference[1].match + 1}"
+    assert position(e.generated[1], "word") == f"nearest: word {e.generated[1].match + 1}"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,7 @@ def test_no_word_is_broken_at_the_end_of_a_line(
     assert max(map(len, lines)) <= columns
     assert signature == explanation["signature"]
     chunks = [*explanation["generated"], *explanation["reference"]]
-    said = [*explanation["sentences"].values(), *(f"{chunk['text']} {chunk['verdict']}" for chunk in chunks)]
+    said = [*explanation["sentences"].values(), *(f"{chunk['text']} {chunk['verdict']}," for chunk in chunks)]
     assert set(" ".join(said).split()) <= set(out.split())
 
 

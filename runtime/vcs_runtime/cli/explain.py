@@ -141,8 +141,8 @@ def print_explanation(
         for number, chunk in enumerate(chunks, 1):
             if chunk.verdict in only:
                 prose(out, f"{number:>3}  {printable(chunk.text)}")
-                verdict = f"     {chunk.verdict}  {chunk.similarity:z.3f}  {position(chunk)}"
-                prose(out, verdict, _COLOURS[chunk.verdict])
+                verdict = f"     {chunk.verdict}, similarity {chunk.similarity:z.3f}; "
+                prose(out, verdict + position(chunk, explanation.noun), _COLOURS[chunk.verdict])
     out.print()
     if explanation.replaced:
         _print_replaced(explanation.replaced)

@@ -204,14 +204,14 @@ def _escape_markdown(text: str) -> str:
 def latex(comparison: Comparison) -> str:
     """Return a comparison as a LaTeX table, one column a score; if all pairs were tested, a second one."""
     c, label = comparison, "-".join(comparison.scores)
-    best = {score: max(c.systems, key=lambda own: _better(own, score)).name for score in c.scores}
+    best = {score: max(_better(own, score) for own in c.systems) for score in c.scores}
     rows: list[Row] = []
     for own in c.ranked:
         means = []
         for score in c.scores:
             test = c.test_of(own.name, score)
             mean = f"{own.means[score].mean:.3f}"
-            means.append(Number(mean, _mark(test) if test else "", bold=best[score] == own.name))
+            means.append(Number(mean, _mark(test) if test else "", bold=best[score] == _better(own, score)))
         rows.append([printable(own.name), Number(str(own.counts.zeros)), *means])
     lower = {score for score in c.scores if score in SMALLER_IS_BETTER}
     texts = ["system", "zeros", *(LABELS.get(each, each) + " \u2193" * (each in lower) for each in c.scores)]

@@ -151,9 +151,9 @@ def pair_data(
     a, r = e.alignment, e.result
     about = f"Thresholds: {describe_thresholds(e.thresholds)}."
     if r.segmenter:
-        about += f" Split into chunks by {r.segmenter}."
+        about += f" Split into {e.noun}s by {r.segmenter}."
     if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
-        about += f" No more than {MAX_CHARACTERS:,} characters of a chunk are shown."
+        about += f" No more than {MAX_CHARACTERS:,} characters of a {e.noun} are shown."
     return {
         "id": name, "system": system, "scores": e.values, "costs": e.costs, "conclusion": e.conclusion,
         "noun": e.noun, "sentences": e.sentences, "texts": _texts(e, pair),

@@ -44,12 +44,12 @@ function heatMap(pair, width, column, mark) {
 
   const range = [least, most].map((value) => number(value / 10000));
   const svg = draw("svg", { viewBox: `0 0 ${whole} ${high}`, role: "img",
-    "aria-label": `Similarity of ${nRef} reference chunks, down, and ${nGen} generated chunks, across: from ${range.join(" to ")}` });
+    "aria-label": `Similarity of ${nRef} reference ${pair.noun}s, down, and ${nGen} generated ${pair.noun}s, across: from ${range.join(" to ")}` });
   const write = (x, y, text, attributes) => svg.append(draw("text", { x: x.toFixed(1), y: y.toFixed(1), ...attributes }, text));
   for (const [at, label] of ticks(0, nGen, true)) write(LEFT + at * w, bottom + 14, label, { "text-anchor": "middle" });
   for (const [at, label] of ticks(0, nRef, true)) write(LEFT - 5, TOP + at * h + 4, label, { "text-anchor": "end" });
-  write((LEFT + Math.max(right, LEFT + 100)) / 2, bottom + 32, "generated chunk", { "text-anchor": "middle" });
-  svg.append(draw("text", { transform: `translate(12 ${(TOP + Math.max(90, bottom - TOP) / 2).toFixed(1)}) rotate(-90)`, "text-anchor": "middle" }, "reference chunk"));
+  write((LEFT + Math.max(right, LEFT + 100)) / 2, bottom + 32, `generated ${pair.noun}`, { "text-anchor": "middle" });
+  svg.append(draw("text", { transform: `translate(12 ${(TOP + Math.max(90, bottom - TOP) / 2).toFixed(1)}) rotate(-90)`, "text-anchor": "middle" }, `reference ${pair.noun}`));
   const small = step[0] * step[1] === 1 && w >= 36 && h >= 30;
   if (small) {
     values.forEach((value, k) => write(LEFT + ((k % columns) + 0.5) * w, TOP + (Math.floor(k / columns) + 0.82) * h, number(value / 10000, 2),
@@ -70,9 +70,9 @@ function heatMap(pair, width, column, mark) {
   svg.append(...Object.values(layers), cross);
   const key = (...nodes) => draw("svg", { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" }, ...nodes);
   const controls = make("p", { class: "controls layers" }, ...[
-    ["windows", null, "windows: where generated chunks are expected"],
-    ["precision", key(draw("path", { class: "precision", d: outline("covered", 7, 7, 5) })), "matches of generated chunks"],
-    ["recall", key(lines("recall", frame(2, 2, 10, 10))), "matches of reference chunks"],
+    ["windows", null, `windows: where generated ${pair.noun}s are expected`],
+    ["precision", key(draw("path", { class: "precision", d: outline("covered", 7, 7, 5) })), `matches of generated ${pair.noun}s`],
+    ["recall", key(lines("recall", frame(2, 2, 10, 10))), `matches of reference ${pair.noun}s`],
   ].map(([name, sign, text]) => make("label", {}, make("input", { type: "checkbox", checked: true,
     onchange: (event) => layers[name].toggleAttribute("hidden", !event.target.checked) }), " ", sign, sign && " ", text)));
 
@@ -104,11 +104,11 @@ function heatMap(pair, width, column, mark) {
   return { box, point, wide };
 }
 
-function narrative(sides, name, index, width) {
+function narrative(pair, name, index, width) {
   const other = name === "generated" ? "reference" : "generated";
-  const side = sides[name];
-  const [count, length] = [side.text.length, sides[other].text.length];
-  const c = chart(`The ${name} text on the ${other}'s timeline`, count, length, { width, xlabel: `${name} chunk`, ylabel: `${other} chunk`, cells: "xy" });
+  const side = pair[name];
+  const [count, length] = [side.text.length, pair[other].text.length];
+  const c = chart(`The ${name} text on the ${other}'s timeline`, count, length, { width, xlabel: `${name} ${pair.noun}`, ylabel: `${other} ${pair.noun}`, cells: "xy" });
   const [w, h] = [c.x(1) - c.x(0), c.y(0) - c.y(1)];
   const at = (i, row) => [c.x(i) + w / 2, c.y(row) - h / 2];
   const line = (points) => points.map((point) => point.map((v) => v.toFixed(1)).join(" ")).join("L");
@@ -130,12 +130,12 @@ function narrative(sides, name, index, width) {
   return make("figure", { class: "drawn" }, c.svg, make("figcaption", {}, make("span", { class: "counts" }, ...verdicts.map((verdict) => make("span", {}, icon(verdict), ` ${verdict}`))), caption));
 }
 
-function penalties(sides, name, width) {
-  const side = sides[name];
+function penalties(pair, name, width) {
+  const side = pair[name];
   const top = Math.max(...side.penalty);
   const caption = make("figcaption", {}, `The ${name} text: ${number(side.total_penalty)} of at most ${number(side.max_penalty)}, NAS-D ${number(side.nas_d)}.${top > 1e-9 ? "" : " Nothing is out of place."}`);
   if (top <= 1e-9) return make("figure", {}, caption);
-  const c = chart(`Penalties of the ${name} chunks`, side.text.length, top, { width, height: 190, xlabel: `${name} chunk`, ylabel: "penalty", cells: "x" });
+  const c = chart(`Penalties of the ${name} ${pair.noun}s`, side.text.length, top, { width, height: 190, xlabel: `${name} ${pair.noun}`, ylabel: "penalty", cells: "x" });
   c.svg.append(draw("path", { class: "cost", d: side.penalty.map((value, i) => {
     const [x0, x1] = [c.x(i + 0.12), c.x(i + 0.88)].map((v) => v.toFixed(1));
     return value > 0 ? `M${x0} ${c.bottom}V${c.y(value).toFixed(1)}H${x1}V${c.bottom}z` : "";

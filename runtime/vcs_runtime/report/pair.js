@@ -56,17 +56,17 @@ function showPair(pair, index, place) {
     make("div", { class: matrix.wide ? "" : "two" },
       make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
       make("section", {}, make("h2", {}, "The order of the narrative"),
-        single ? make("p", { class: "soft" }, "One chunk against one has no order.")
-          : make("div", { class: matrix.wide ? "figures" : "" }, ...["generated", "reference"].map((side) => narrative(sides, side, index, column))))),
+        single ? make("p", { class: "soft" }, `One ${pair.noun} against one has no order.`)
+          : make("div", { class: matrix.wide ? "figures" : "" }, ...["generated", "reference"].map((side) => narrative(pair, side, index, column))))),
     ...(single ? [] : [make("h2", {}, "Penalties for distance"),
-      make("div", { class: "figures" }, ...["generated", "reference"].map((side) => penalties(sides, side, column)))]),
+      make("div", { class: "figures" }, ...["generated", "reference"].map((side) => penalties(pair, side, column)))]),
     make("h2", {}, "How the scores combine"), formulas(pair, index),
     make("h2", {}, "Signature"), make("p", {}, make("code", {}, pair.signature)),
     make("p", { class: "soft" }, pair.about)].filter((node) => node !== null));
 
   function list(name, other) {
     const side = sides[name];
-    const items = make("ol", { "aria-label": `${name} chunks` });
+    const items = make("ol", { "aria-label": `${name} ${pair.noun}s` });
     items.addEventListener("keydown", (event) => walk(event, name, other));
     const page = pager(side.text.length, LIST_PAGE, (first, last) => {
       items.replaceChildren(...Array.from({ length: last - first }, (_, k) => chunk(name, first + k)));
@@ -85,7 +85,7 @@ function showPair(pair, index, place) {
     return make("li", { class: `chunk ${slug(verdict)}`, id: `${name}-${i}`, tabindex: "-1",
       onmouseenter: () => mark(name, i), onfocus: () => mark(name, i) },
       make("span", { class: "number" }, String(i + 1)), make("span", { dir: "auto" }, ...marked(side.text[i], inChunks[name].get(i) ?? [])),
-      make("span", { class: "about" }, make("span", { class: "verdict" }, icon(verdict), ` ${verdict}`), `, similarity ${number(side.similarity[i])}; ${placeOf(side, i)}`));
+      make("span", { class: "about" }, make("span", { class: "verdict" }, icon(verdict), ` ${verdict}`), `, similarity ${number(side.similarity[i])}; ${placeOf(side, i, pair.noun)}`));
   }
 
   function mark(name, i) {
@@ -158,14 +158,14 @@ function marked(text, words) {
 }
 
 // What became what: the surest words; null if no word was replaced.
-function replacedTable({ replaced }) {
+function replacedTable({ replaced, noun }) {
   if (!replaced.length) return null;
   const row = ({ words, kind, likeness, chunks, listed }, k) => (listed ? make("tr", {}, make("th", { scope: "row" }, String(k + 1)), ...words.map((word) => make("td", { class: "text" }, make("bdi", {}, word))),
     make("td", { class: "text" }, kind), make("td", { class: "text" }, likeness), ...chunks.map((chunk) => make("td", {}, String(chunk + 1)))) : null);
-  const heads = [["", ""], ["replaced", "text"], ["became", "text"], ["kind", "text"], ["similarity", "text"], ["reference chunk", ""], ["generated chunk", ""]];
+  const heads = [["", ""], ["replaced", "text"], ["became", "text"], ["kind", "text"], ["similarity", "text"], [`reference ${noun}`, ""], [`generated ${noun}`, ""]];
   const more = replaced.filter(({ listed }) => !listed).length;
   return make("section", {}, make("h2", {}, "Replaced words"),
-    make("p", { class: "soft" }, `In the chunks these words are marked, with their numbers here.${more ? ` ${more} more, which are less sure, are marked only there.` : ""}`),
+    make("p", { class: "soft" }, `In the ${noun}s these words are marked, with their numbers here.${more ? ` ${more} more, which are less sure, are marked only there.` : ""}`),
     scroller("Replaced words", make("table", { id: "replaced" }, make("thead", {}, make("tr", {}, ...heads.map(([text, kind]) => (text ? make("th", { scope: "col", class: kind }, text) : make("td"))))),
       make("tbody", {}, ...replaced.map(row).filter((node) => node)))));
 }
@@ -229,13 +229,13 @@ function outline(verdict, x, y, r) {
   }
 }
 
-function placeOf(side, i) {
-  if (side.repeats[i] !== null) return `repeats ${side.repeats[i] + 1}`;
-  if (UNMATCHED.includes(side.verdict[i])) return `nearest: ${side.match[i] + 1}`;
-  const [start, end, match] = [side.start[i] + 1, side.end[i], side.match[i] + 1];
+function placeOf(side, i, noun) {
+  if (side.repeats[i] !== null) return `repeats ${noun} ${side.repeats[i] + 1}`;
+  const [start, end, match] = [side.start[i] + 1, side.end[i], `${noun} ${side.match[i] + 1}`];
+  if (UNMATCHED.includes(side.verdict[i])) return `nearest: ${match}`;
   const expected = start === end ? String(start) : `${start}\u2013${end}`;
-  if (side.verdict[i] === "covered") return `the text has it at ${match}${side.offset[i] ? `, not ${expected}` : ""}`;
-  return `${side.offset[i] ? `stands where the reference has ${expected}, ` : ""}means its ${match}`;
+  if (side.verdict[i] === "covered") return `the text has it in ${match}${side.offset[i] ? `, not ${expected}` : ""}`;
+  return `${side.offset[i] ? `stands where the reference has ${expected}, means its` : "means"} ${match}`;
 }
 
 // Returns a function that makes nodes of a text, and explains an abbreviation where it first stands.

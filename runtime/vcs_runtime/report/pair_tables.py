@@ -12,14 +12,15 @@ from vcs_runtime.report.sheet import SIZE, WIDTH, shorten, wrap
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.replaced import left_out, surest
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, position, verdict_counts
+from vcs_runtime.util.printable import counted
 
 _MAX_LINES = 12  # of the text of one chunk
 _MAX_CHARACTERS = 1600
 _MARKS: Final = {verdict: (mark, colour) for verdict, (colour, _, mark) in VERDICT_MARKS.items()}
 
-_CHUNKS: Final = ("", "verdict", "similar", "chunk")
+_CHUNKS: Final = ("", "verdict", "similar")
 _CHUNKS_AT: Final = (0.0, 0.05, 0.24, 0.32)
-_REPLACED: Final = ("replaced", "became", "kind", "similarity", "reference chunk", "generated chunk")
+_REPLACED: Final = ("replaced", "became", "kind", "similarity")
 _REPLACED_AT: Final = (0.0, 0.22, 0.44, 0.54, 0.7, 0.85)
 _MATCHES: Final = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
 _MATCHES_AT: Final = (0.0, 0.06, 0.13, 0.22, 0.37, 0.46, 0.59, 0.77)
@@ -42,8 +43,8 @@ def chunks(e: Explanation, name: str) -> Table:
     caption = (
         "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts.items()) + "."
     )
-    title = f"The {'reference' if name == 'reference' else 'generated text'}, chunk by chunk"
-    return Table(title, caption, _CHUNKS, _CHUNKS_AT, rows, _MARKS)
+    title = f"The {'reference' if name == 'reference' else 'generated text'}, {e.noun} by {e.noun}"
+    return Table(title, caption, (*_CHUNKS, e.noun), _CHUNKS_AT, rows, _MARKS)
 
 
 def replaced(e: Explanation) -> Table:
@@ -59,15 +60,16 @@ def replaced(e: Explanation) -> Table:
     caption = "Words of the reference, and what stands in their places in the generated text."
     if more := left_out(e.replaced):
         caption += f" Not shown: {more}."
-    return Table("Replaced words", caption, _REPLACED, _REPLACED_AT, rows)
+    head = (*_REPLACED, f"reference {e.noun}", f"generated {e.noun}")
+    return Table("Replaced words", caption, head, _REPLACED_AT, rows)
 
 
 def matches(e: Explanation, name: str) -> Table:
     """Return the match of every chunk of a text, "reference" or "generated", and why it was chosen."""
     side, other = _side(e, name), "generated text" if name == "reference" else "reference"
-    rows: Rows = [_match(i, chunk, side) for i, chunk in enumerate(getattr(e, name))]
-    caption = f"The match of a chunk is the chunk of the {other} that counts as its counterpart."
-    return Table(f"Matches of the {name} chunks", caption, _MATCHES, _MATCHES_AT, rows)
+    rows: Rows = [_match(i, chunk, side, e.noun) for i, chunk in enumerate(getattr(e, name))]
+    caption = f"The match of a {e.noun} is the {e.noun} of the {other} that counts as its counterpart."
+    return Table(f"Matches of the {name} {e.noun}s", caption, _MATCHES, _MATCHES_AT, rows)
 
 
 def match_summary(e: Explanation) -> Table:
@@ -75,7 +77,7 @@ def match_summary(e: Explanation) -> Table:
     rows: Rows = []
     for name in ("generated", "reference"):
         side, listed = _side(e, name), getattr(e, name)
-        rows.append((name, f"{side.x} chunks, mean similarity {side.las:z.3f}"))
+        rows.append((name, f"{counted(side.x, e.noun)}, mean similarity {side.las:z.3f}"))
         rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
         rows += [("", f"{n} chosen as {why.replace('_', ' ')}") for why, n in Counter(side.reason).items()]
     return Table("Matches", "", ("", ""), (0.0, 0.15), rows)
@@ -86,7 +88,7 @@ def steps(e: Explanation, name: str) -> Table:
     side = _side(e, name)
     which = "recall" if name == "reference" else "precision"
     caption = (
-        f"From (chunk, match) to (chunk, match). Length of all steps {side.actual_length:.3f}, "
+        f"From ({e.noun}, match) to ({e.noun}, match). Length of all steps {side.actual_length:.3f}, "
         f"ideal {side.floor_length:.3f} to {side.ceiling_length:.3f}."
     )
     rows: Rows = [
@@ -126,10 +128,10 @@ def _side(e: Explanation, name: str) -> Orientation:
     return e.alignment.recall if name == "reference" else e.alignment.precision
 
 
-def _match(i: int, chunk: Chunk, side: Orientation) -> tuple[str, ...]:
+def _match(i: int, chunk: Chunk, side: Orientation, noun: str) -> tuple[str, ...]:
     candidates = int(side.candidates.offsets[i + 1] - side.candidates.offsets[i])
     return (
         str(i + 1), str(chunk.match + 1), f"{chunk.similarity:z.3f}",
         f"{side.max_index[i] + 1} ({side.max_similarity[i]:z.3f})", f"{side.context_window[i]:.3f}",
-        str(candidates), position(chunk).split(",")[0], side.reason[i].replace("_", " "),
+        str(candidates), position(chunk, noun).split(",")[0], side.reason[i].replace("_", " "),
     )  # fmt: skip

@@ -49,7 +49,7 @@ def pair_document(
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature), sentences("", [e.conclusion], mark=""),
-        views.key_figures(e), views.costs(e), sentences("What pulled it down", _reasons(e)),
+        views.key_figures(e), sentences("", [e.sentences["vcs"]], mark=""),
     ]  # fmt: skip
     if note := _replaced(e):
         front.append(sentences("", [note], mark=""))
@@ -68,7 +68,8 @@ def all_parts(e: Explanation) -> list[Part]:
     listed += [table(e, name) for table in tables for name in ("generated", "reference")]
     shown = [table for table in listed if table.rows]
     verdicts = len(shown) - 4  # what says most to a reader stands before how it was computed
-    return [*parts[:2], *shown[:verdicts], *parts[2:], *shown[verdicts:], pair_tables.configuration(e)]
+    why = [views.costs(e), sentences("", _reasons(e))]
+    return [*shown[:verdicts], *why, *parts, *shown[verdicts:], pair_tables.configuration(e)]
 
 
 def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:

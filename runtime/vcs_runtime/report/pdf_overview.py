@@ -13,7 +13,7 @@ from vcs_runtime.report.pair_tables import signature_rows
 from vcs_runtime.report.pdf import heading, sentences
 from vcs_runtime.report.sheet import BLUE, WIDTH, Area, length, shorten
 from vcs_runtime.report.systems import MARKS, Systems
-from vcs_runtime.scoring.flags import FLAGS
+from vcs_runtime.scoring.flags import FLAGS, what_to_report
 from vcs_runtime.scoring.score_table import ALL, LABELS
 
 _LISTED: Final = 20  # worst pairs, and as many best pairs
@@ -56,10 +56,9 @@ def overview_document(systems: Systems, title: str) -> Document:
         for sentence in summary.counts.sentences()
     ]
     total = sum(summary.total for summary in systems.summaries)
-    about = [
-        f"{total} pairs, {systems.scored} with scores"
-        + (f", of {len(systems.names)} systems" if several else "")
-    ]
+    of = f", of {len(systems.names)} systems" * several
+    rule = [what_to_report(systems.counts.zeros, systems.scored)] * bool(systems.scored)
+    about = [f"{total} pairs, {systems.scored} with scores{of}", *rule]
     front: list[Part] = [heading(title, about, systems.dated)]
     if said:
         front.append(sentences("Pairs whose VCS is 0", said))

@@ -62,7 +62,7 @@ def key_figures(e: Explanation) -> View:
 
 def costs(e: Explanation) -> View:
     """Say why VCS is what it is, and show VCS and the cost of each part in a bar of length 1."""
-    lines = wrap(e.sentences["vcs"], WIDTH, 9)
+    lines = wrap(f"{e.sentences['vcs']} {e.sentences['loss']}", WIDTH, 9)
     top = len(lines) * 0.175 + 0.08
 
     def draw(area: Area) -> None:
@@ -79,7 +79,7 @@ def costs(e: Explanation) -> View:
 
     parts = [("■", SOFT, f"VCS {e.scores.vcs:.3f}")]
     parts += [("■", _COSTS[name], f"{LABELS[name]} {cost:z.3f}") for name, cost in e.costs.items()]
-    return View("", "", top + 0.3 + legend_height(parts), draw)
+    return View("What pulled it down", "", top + 0.3 + legend_height(parts), draw)
 
 
 def scores(e: Explanation) -> View:
@@ -152,21 +152,20 @@ def similarity(e: Explanation) -> View:
         else:
             axes.scatter(e.alignment.recall.match + 1, y, s=mark * 3, marker="s", facecolors="none",
                          edgecolors=RED, linewidths=0.8)  # fmt: skip
-        axes.set(xlabel="generated chunk", ylabel="reference chunk")
+        axes.set(xlabel=f"generated {e.noun}", ylabel=f"reference {e.noun}")
         _whole(axes, n_gen, n_ref)
         axes.set_ylim(n_ref + 0.5, 0.5)
-        draw_legend(area, height + _BELOW + 0.08, [("○", INK, "match of a generated chunk"),
-                                               ("□", RED, "match of a reference chunk")])  # fmt: skip
+        draw_legend(area, height + _BELOW + 0.08, [("○", INK, f"match of a generated {e.noun}"),
+                                               ("□", RED, f"match of a reference {e.noun}")])  # fmt: skip
 
-    caption = (
-        "Cosine of every generated chunk with every chunk of the reference. The lighter, the more similar."
-    )
-    return View("Similarity of the chunks", caption, height + _BELOW + 0.12, draw)
+    n = e.noun
+    caption = f"Cosine of every generated {n} with every {n} of the reference. The lighter, the more similar."
+    return View(f"Similarity of the {n}s", caption, height + _BELOW + 0.12, draw)
 
 
 def windows(e: Explanation) -> View:
     """Show the mapping windows of both directions."""
-    caption = "Where the match of each chunk is expected if both texts tell the story at the same pace."
+    caption = f"Where the match of each {e.noun} is expected if both texts tell the story at the same pace."
     return _two_sides(e, "Mapping windows", caption, 1.9, lambda axes, chunks, side: None, ())
 
 
@@ -200,7 +199,7 @@ def nas_d(e: Explanation) -> View:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):
             x = _column(column)
             mapping = area.axes(x, 0.2, _PANEL, high)
-            _draw_windows(mapping, side, name, other)
+            _draw_windows(mapping, e, side, name, other)
             outside = np.flatnonzero(side.penalty > 0)
             edge = np.clip(side.match[outside], side.window_start[outside], side.window_end[outside] - 1)
             mapping.vlines(outside + 1, edge + 1, side.match[outside] + 1, color=ORANGE, lw=0.8)
@@ -208,7 +207,7 @@ def nas_d(e: Explanation) -> View:
             mapping.set_title(f"{_which(mapping)} {side.nas_d:.3f}", loc="left", y=1.0)
             bars = area.axes(x, 0.2 + high + between, _PANEL, low)
             bars.bar(np.arange(side.x) + 1, side.penalty, width=_bar_width(side.x), color=ORANGE)
-            bars.set(xlabel=f"{name} chunk", ylabel="penalty",
+            bars.set(xlabel=f"{name} {e.noun}", ylabel="penalty",
                      ylim=(0, max(1.05 * float(side.penalty.max()), 0.05)))  # fmt: skip
             bars.set_title(
                 f"penalties {side.total_penalty:.3f} of at most {side.max_penalty:.3f}", loc="left"
@@ -220,7 +219,7 @@ def nas_d(e: Explanation) -> View:
     below = 0.2 + high + between + low + _BELOW
     caption = "Each mark is a match. A mark outside the grey window costs its distance, drawn as a line."
     height = below + legend_height(legend)
-    return View(f"NAS-D {e.scores.nas_d:.3f}: distance from where chunks belong", caption, height, draw)
+    return View(f"NAS-D {e.scores.nas_d:.3f}: distance from where {e.noun}s belong", caption, height, draw)
 
 
 def las(e: Explanation) -> View:
@@ -237,9 +236,9 @@ def las(e: Explanation) -> View:
             axes.axhline(side.las, color="k", lw=1)
             axes.axhline(e.thresholds.support, color=SOFT, lw=0.9, ls="--")
             low = min(0.0, float(side.similarity.min()) * 1.05)
-            axes.set(xlabel=f"{name} chunk", ylabel="similarity", ylim=(low, 1.1))
+            axes.set(xlabel=f"{name} {e.noun}", ylabel="similarity", ylim=(low, 1.1))
             which = "precision" if name == "generated" else "recall"
-            axes.set_title(f"{which} {side.las:z.3f}: {name} chunks and their matches", loc="left", y=1.0)
+            axes.set_title(f"{which} {side.las:z.3f}: {name} {e.noun}s and their matches", loc="left", y=1.0)
             _whole(axes, side.x)
         draw_legend(area, 2 * step + 0.12, legend)
 
@@ -247,7 +246,7 @@ def las(e: Explanation) -> View:
     legend = [*lines, *verdict_legend(e)]
 
     caption = (
-        "Similarity of each chunk with its match on the other side. Below the dashed line a chunk counts as "
+        f"Similarity of each {e.noun} with its match on the other side. Below the dashed line it counts as "
         "weakly supported or missing."
     )
     return View(f"LAS {e.scores.las:z.3f}: local content", caption, 2 * step + legend_height(legend), draw)
@@ -260,7 +259,7 @@ def regularizer(e: Explanation) -> View:
 
     def draw(area: Area) -> None:
         grid, bar = area.axes(_LEFT, 0.2, _PANEL, high), area.axes(_column(1), 0.2, _PANEL, high)
-        _draw_windows(grid, a.precision if a.n_ref >= a.n_gen else a.recall, *(
+        _draw_windows(grid, e, a.precision if a.n_ref >= a.n_gen else a.recall, *(
             ("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")))  # fmt: skip
         grid.set_title(f"the windows cover {a.window_area} of {a.grid_area} cells", loc="left", y=1.0)
         bar.barh([0], [a.window_area / a.grid_area], color=PINK)
@@ -291,7 +290,7 @@ def _two_sides(
     def draw(area: Area) -> None:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):
             axes = area.axes(_column(column), 0.2, _PANEL, high)
-            _draw_windows(axes, side, name, other)
+            _draw_windows(axes, e, side, name, other)
             content(axes, chunks, side)
         draw_legend(area, 0.2 + high + _BELOW + 0.12, legend)
 
@@ -303,12 +302,12 @@ def _column(number: int) -> float:
     return _LEFT + number * (_LEFT + _PANEL + 0.3)
 
 
-def _draw_windows(axes: Axes, side: Orientation, name: str, other: str) -> None:
+def _draw_windows(axes: Axes, e: Explanation, side: Orientation, name: str, other: str) -> None:
     x = np.arange(side.x) + 1
     axes.bar(
         x, side.window_end - side.window_start, bottom=side.window_start + 0.5, width=1.0, color=WINDOW, lw=0
     )
-    axes.set(xlabel=f"{name} chunk", ylabel=f"{other} chunk")
+    axes.set(xlabel=f"{name} {e.noun}", ylabel=f"{other} {e.noun}")
     axes.set_title("precision" if name == "generated" else "recall", loc="left", y=1.0)
     _whole(axes, side.x, side.y)
 

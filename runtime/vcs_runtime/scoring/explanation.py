@@ -20,7 +20,6 @@ from vcs_numba import Alignment, Params, Scores, align, recombine
 from vcs_runtime.scoring.flags import describe, flags_of
 from vcs_runtime.scoring.replaced import ReplacedWord, describe_substitution, replaced_words
 from vcs_runtime.scoring.result import Evidence, ReplacedWords, Result, StrictScores
-from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.substitution import strict_scores
 from vcs_runtime.scoring.verdicts import (
     MISSING,
@@ -34,6 +33,7 @@ from vcs_runtime.scoring.verdicts import (
     verdict_counts,
 )
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.printable import enumerated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 #: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
     "gas": {"gas": 1.0},
-    "las": {"las_precision": 1.0, "las_recall": 1.0},
-    "nas_d": {"nas_d_precision": 1.0, "nas_d_recall": 1.0},
-    "nas_l": {"nas_l_precision": 1.0, "nas_l_recall": 1.0},
+    **{name: {f"{name}_precision": 1.0, f"{name}_recall": 1.0} for name in ("las", "nas_d", "nas_l")},
     "window_regularizer": {"window_regularizer": 0.0},
 }
+#: What each part is, in a word.
+_PLAIN: Final = {
+    "gas": "theme (GAS)", "las": "content (LAS)", "nas_d": "place (NAS-D)", "nas_l": "steps (NAS-L)",
+    "window_regularizer": "chance (regulariser)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,11 +148,8 @@ class Explanation:
         of_ref, of_gen = len(self.reference), len(self.generated)
         n_gen = f"{of_gen} {self.noun}s"
         lost = f"{'all' if missing == of_ref else f'{missing} of'} {of_ref} {self.noun}s"
-        none = (
-            f"none of its {n_gen} is"
-            if added == of_gen
-            else f"{added} of its {n_gen} {_verb(added, 'is', 'are')} not"
-        )
+        are = _verb(added, "is", "are")
+        none = f"none of its {n_gen} is" if added == of_gen else f"{added} of its {n_gen} {are} not"
         if of_ref == 1:
             lost = f"the only {self.noun}"
         if of_gen == 1:
@@ -246,22 +246,21 @@ def _sentences(e: Explanation) -> dict[str, str]:
     s, a, cost = e.scores, e.alignment, e.costs
     total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
     total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
-    if s.vcs >= 1.0 - 5e-4:
-        total.append("Nothing was lost.")
-    else:
-        *parts, last = (f"{LABELS[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1]))
-        total.append(f"The loss of {1 - s.vcs:.3f} is made up of {', '.join(parts)} and {last}.")
+    parts = [f"{_PLAIN[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1])]
+    lost = f"The loss of {1 - s.vcs:.3f} is made up of {enumerated(parts)}."
+    said = {n: f"{text[0].upper()}{text[1:]} cost {cost[n]:z.3f}" for n, text in _PLAIN.items()}
     return {
         **_repetition(e),
         "vcs": " ".join(total),
-        "gas": f"GAS cost {cost['gas']:z.3f}: the cosine similarity of both texts is {s.gas:z.3f}.",
+        "loss": "Nothing was lost." if s.vcs >= 1.0 - 5e-4 else lost,
+        "gas": f"{said['gas']}: the cosine similarity of both texts is {s.gas:z.3f}.",
         "las": (
-            f"LAS cost {cost['las']:z.3f}: the mean similarity to the best match is {s.las_precision:z.3f} "
+            f"{said['las']}: the mean similarity to the best match is {s.las_precision:z.3f} "
             f"for the generated {e.noun}s and {s.las_recall:z.3f} for those of the reference."
         ),
-        "nas_d": f"NAS-D cost {cost['nas_d']:z.3f}: {_distances(e)}.",
-        "nas_l": f"NAS-L cost {cost['nas_l']:z.3f}: {_lines(e)}.{_gaps(e)}",
-        "window_regularizer": f"The regulariser cost {cost['window_regularizer']:z.3f}: {_chance(e)}.",
+        "nas_d": f"{said['nas_d']}: {_distances(e)}.",
+        "nas_l": f"{said['nas_l']}: {_lines(e)}.{_gaps(e)}",
+        "window_regularizer": f"{said['window_regularizer']}: {_chance(e)}.",
         **_substitution(e),
     }
 
@@ -273,12 +272,9 @@ def _substitution(e: Explanation) -> dict[str, str]:
 
 
 def _repetition(e: Explanation) -> dict[str, str]:
-    if not (count := e.count(REPEATED)):
-        return {}
-    return {
-        "repeated": f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} "
-        "an earlier one."
-    }
+    count = e.count(REPEATED)
+    said = f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} an earlier one."
+    return {"repeated": said} if count else {}
 
 
 def _distances(e: Explanation) -> str:
@@ -310,7 +306,7 @@ def _lines(e: Explanation) -> str:
 def _chance(e: Explanation) -> str:
     if (chance := e.scores.window_regularizer) < 5e-4:
         return "nothing is taken off for chance"
-    return f"with so few {e.noun}s any order would get {chance:.3f} of NAS; that part is not counted"
+    return f"with so few {e.noun}s any order would get {chance:.3f} of NAS (order); that part is not counted"
 
 
 def _gaps(e: Explanation) -> str:

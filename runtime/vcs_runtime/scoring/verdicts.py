@@ -159,22 +159,24 @@ def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) ->
     return counts
 
 
-def position(chunk: Chunk) -> str:
+def position(chunk: Chunk, noun: str) -> str:
     """Describe where a chunk stands and what it matches, counting from 1.
 
-    "stands where the reference has 4-5, means its 9" for a generated chunk, "the text has it at 9, not 4-5"
-    for one of the reference. A repeated chunk names what it repeats, one without a counterpart its nearest.
+    "stands where the reference has 4-5, means its sentence 9" for a generated chunk, "the text has it in
+    sentence 9, not 4-5" for one of the reference. A repeated chunk names what it repeats, one without a
+    counterpart its nearest.
     """
+    place = f"{noun} {(chunk.match if chunk.repeats is None else chunk.repeats) + 1}"
     if chunk.repeats is not None:
-        return f"repeats {chunk.repeats + 1}"
+        return f"repeats {place}"
     if chunk.verdict in (MISSING, UNSUPPORTED):
-        return f"nearest: {chunk.match + 1}"
+        return f"nearest: {place}"
     first, last = chunk.expected[0] + 1, chunk.expected[1]
     expected = str(first) if first == last else f"{first}-{last}"
     if chunk.verdict == COVERED:
-        return f"the text has it at {chunk.match + 1}{f', not {expected}' if chunk.offset else ''}"
-    stands = f"stands where the reference has {expected}, " if chunk.offset else ""
-    return f"{stands}means its {chunk.match + 1}"
+        return f"the text has it in {place}{f', not {expected}' if chunk.offset else ''}"
+    stands = f"stands where the reference has {expected}, means its" if chunk.offset else "means"
+    return f"{stands} {place}"
 
 
 def describe_thresholds(thresholds: Thresholds) -> str:
