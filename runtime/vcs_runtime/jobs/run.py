@@ -126,7 +126,8 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)
-    kept = {name: value for name, value in record.items() if name not in _COLUMNS}
+    own = _ERROR_COLUMNS if "error" in record else _COLUMNS
+    kept = {name: value for name, value in record.items() if name not in own}
     if json.dumps(kept, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
         raise InputError(
             f"{place}: its columns of the input are {kept}, and this run's are {dict(pair.kept)}: "
@@ -134,8 +135,8 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
         )
 
 
+_ERROR_COLUMNS = {"id", "texts", "error", "signature"}
 _COLUMNS = {
-    "id", "texts", "error", "signature", "n_ref", "n_gen", "flags", "segmenter", "reference_index",
-    "n_references",
+    *_ERROR_COLUMNS, "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
     *score_table.ALL,
 }  # fmt: skip
