@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import unknown_choice
-from vcs_runtime.util.numbers import checked_count, checked_number
+from vcs_runtime.util.numbers import checked_count, checked_number, digits
 from vcs_visil.masking import COUNTS
 from vcs_visil.models.generated import FLOOR, TOP
 from vcs_visil.prompts import Prompts, builtin
@@ -80,7 +80,7 @@ class VisilOptions:
         fields = {
             "def": DEFINITION, "model": fingerprint, "prompt": self.wording.version, "frames": frames,
             "samples": self.samples, "method": self.method,
-            **({"top": self.top, "floor": f"{self.floor:g}", "approximate": "yes"}
+            **({"top": self.top, "floor": digits(self.floor), "approximate": "yes"}
                if self.method == GENERATE else {}),
             "count": self.count, "v": __version__,
         }  # fmt: skip

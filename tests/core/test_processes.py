@@ -17,7 +17,9 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, matrix
+from vcs_numba.jit.cache import KernelCache
 from vcs_numba.jit.kernel import KERNELS, numba_config
+from vcs_numba.jit.owners import is_own
 
 pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
 
@@ -235,6 +237,16 @@ def test_a_cache_that_others_can_write_to_or_exchange_is_passed_over(
     # Beside the sources there is no file yet: the kernel is compiled again, and saved there.
     assert run_python(LOAD, **place).startswith("0 read 1 compiled")
     assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+
+
+def test_a_link_to_a_cache_is_followed_once_and_never_after_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "link").symlink_to("own")
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "link"))
+    assert Path(KernelCache(matrix, print).cache_path).is_relative_to(tmp_path.resolve() / "own")
+    assert not is_own(tmp_path / "link", parents=True)
 
 
 @pytest.mark.slow

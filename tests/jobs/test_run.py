@@ -265,6 +265,10 @@ def test_resume_refuses_other_columns_of_the_input(
     ):
         score(*kept, resume=True)
     assert (tmp_path / "o.jsonl").read_bytes() == before
+    write_pairs(pairs_file, rows)
+    (tmp_path / "o.jsonl").write_bytes(before.replace(b'"note"', b'"error": "x", "note"', 1))
+    with pytest.raises(InputError, match="line 1: its columns of the input are {'vcs': "):
+        score("note", resume=True)  # which no job writes: an error beside scores
 
 
 def test_resume_refuses_the_lines_of_an_earlier_version(

@@ -325,7 +325,10 @@ def test_a_failure_that_comes_too_late_is_told_once(
     assert not caplog.records
 
 
-def test_a_client_that_goes_away_is_not_scored_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("early", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000], ids=len)
+def test_a_client_that_goes_away_is_not_scored_for(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, early: bytes
+) -> None:
     server = serve()
     gate = Gate(monkeypatch)
     body = json.dumps({**PAIR, "generated": story(9)}).encode()
@@ -336,6 +339,8 @@ def test_a_client_that_goes_away_is_not_scored_for(serve: Serve, monkeypatch: py
             head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
             connection.sendall(head % len(body) + body)
             eventually(lambda: server.metric("vcs_queue_length") == 2)
+            connection.sendall(early)  # what asks too much at once is cut off
+            time.sleep(0.3 if early else 0)
         eventually(lambda: server.metric("vcs_queue_length") == 1)
         gate.open.set()
         assert first.result(60).status == 200

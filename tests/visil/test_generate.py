@@ -126,6 +126,8 @@ def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(pictur
     assert (result.visil, result.video.known, result.summary.known) == (0.5, ("generated",), ("top",))
     assert table.runs == [0, 1, 2] * 2
     assert "|samples:3|method:generate|top:2|floor:-10|approximate:yes|count:first|" in result.signature
+    near = VisilOptions(method="generate", floor=-9.9999999)
+    assert "|floor:-9.9999999|" in near.signature("", 1)
     assert result.to_dict()["approximate"] is True
     [itself] = visil(Video(pictures), "A man.", ["man"], [Video(pictures)], table, method="generate", top=2)
     assert itself.visil == 0

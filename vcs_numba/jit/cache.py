@@ -44,6 +44,10 @@ class _Stamped:
         """Return the stamp that a cache file must bear to be read."""
         return source_stamp()
 
+    def get_cache_path(self) -> str:
+        """Return the folder without links, which could lead elsewhere after it has been checked."""
+        return os.path.realpath(super().get_cache_path())  # type: ignore[misc]
+
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
         """Make a locator for a function without the test whether its folder is writable."""

@@ -12,15 +12,15 @@ def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) ->
     """Return whether nobody but this user, root and the users `owners` can write to a file or folder.
 
     With `parents` they must not be able to exchange it either, which takes writing to a folder above it that
-    is not sticky. What is missing is nobody's.
+    is not sticky, and the path must hold no links. What is missing is nobody's.
     """
     if not hasattr(os, "getuid"):  # Windows
         return True
     allowed = {os.getuid(), 0, *owners}
-    real = Path(os.path.realpath(path))
+    real = Path(path if parents else os.path.realpath(path))
     for place in chain([real], real.parents if parents else ()):
         try:
-            facts = os.stat(place)
+            facts = os.lstat(place)  # a link counts as a place to which all can write
         except OSError:  # nothing to be read, and perhaps it will be made
             continue
         private_group = facts.st_gid == facts.st_uid  # as many systems give every user

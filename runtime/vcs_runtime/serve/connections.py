@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vcs_runtime.serve.limits import Limits
+
+# Bytes of further requests that a client may send before the answer to the first.
+_EARLY_BYTES: Final = 1 << 16
 
 
 class Connection(H11Protocol):
@@ -39,6 +44,12 @@ class Connection(H11Protocol):
     def handle_events(self) -> None:
         """Stop waiting for headers if they are complete."""
         super().handle_events()
+        if self._is_answering() and self.conn.their_state is h11.DONE:
+            # uvicorn reads no further where the next request comes early, and would not see the client go.
+            if len(self.conn.trailing_data[0]) > _EARLY_BYTES:
+                self.transport.abort()
+            else:
+                self.flow.resume_reading()
         self._watch()
 
     def on_response_complete(self) -> None:
@@ -59,9 +70,12 @@ class Connection(H11Protocol):
         self._stop()
         self._watch()
 
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _watch(self) -> None:
         """Limit the time in which no request is being answered. The application limits that of bodies."""
-        if self.cycle is not None and not self.cycle.response_complete and not self._full:
+        if self._is_answering() and not self._full:
             self._stop()
         elif self._timer is None:
             self._unsent = math.inf
