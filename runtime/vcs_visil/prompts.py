@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.reading import read_whole
 from vcs_visil.images import Image, Part
 from vcs_visil.summaries import Summary, Video
@@ -88,10 +89,8 @@ class Prompts:
 def _names(folder: Path) -> set[str]:
     """Return the names of the prompts in a folder; raise InputError naming a file that has another name."""
     known = {*_FIELDS, *_OPTIONAL}
-    try:
+    with file_errors(folder):
         files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "README")))
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}") from None
     for path in files:
         if path.suffix != ".txt" or path.stem not in known:
             listed = ", ".join(f"{name}.txt" for name in sorted(known))

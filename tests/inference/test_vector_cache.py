@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import sqlite3
@@ -128,6 +129,18 @@ def test_a_view_in_place_of_the_vectors_is_refused(tmp_path: Path) -> None:
         VectorCache(tmp_path, "model", 8)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="SQLite locks otherwise there")
+def test_a_file_system_without_locks_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.lockf", refuse)
+    with pytest.raises(CacheError, match=r"vectors-3\.sqlite: .*No locks available"):
+        VectorCache(tmp_path, "model", 8)
+
+
 @pytest.mark.parametrize("happens", ["before", "while it works", "at the end"])
 def test_what_commands_keep_unasked_may_fail(
     tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
@@ -171,6 +184,18 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     found = VectorCache(tmp_path, "model", 8).load([f"text {i}" for i in range(80)])
     assert len(found) == 80
     assert all(np.array_equal(vector, unit(int(text.split()[1]))) for text, vector in found.items())
+
+
+@pytest.mark.slow
+def test_a_second_cache_of_a_process_ends_no_lock_of_the_first(tmp_path: Path) -> None:
+    first, second = (VectorCache(tmp_path, "model", 8) for _ in range(2))
+    second.close()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(_write, tmp_path, 0).result(60)  # if no other has a lock, closing removes the log
+    first.store({"later": unit(1)})
+    assert (tmp_path / "vectors-3.sqlite-wal").exists()
+    first.close()
+    assert VectorCache(tmp_path, "model", 8).load(["later", "text 59"]).keys() == {"later", "text 59"}
 
 
 def _meet_at(barrier: Barrier) -> None:

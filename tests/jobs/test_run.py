@@ -341,6 +341,16 @@ def test_two_jobs_cannot_write_one_output(scorer: Scorer, pairs_file: Path, tmp_
         run(scorer, pairs_file, tmp_path / "out.jsonl", resume=True)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks otherwise")
+def test_an_output_that_cannot_be_locked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(InputError, match=r"out\.jsonl: it cannot be locked \(Not supported\): use"):
+        OutputFile(tmp_path / "out.jsonl")
+
+
 def test_an_output_in_a_folder_that_is_not_there_is_named(
     scorer: Scorer, pairs_file: Path, tmp_path: Path
 ) -> None:

@@ -33,6 +33,12 @@ def test_the_date_is_that_of_the_newest_file_in_any_time_zone(tmp_path: Path) ->
     assert date_of([tmp_path / "old"]) == "1 January 1970"
 
 
+def test_a_time_that_no_calendar_has_is_shown_as_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, day in ((10**13, "31 December 9999"), (-(10**13), "1 January 1970")):
+        monkeypatch.setattr(Path, "stat", lambda path, now=seconds: os.stat_result([*range(8), now, 0]))
+        assert date_of([Path("scores.jsonl")]) == day
+
+
 def test_a_signature_is_described_field_by_field() -> None:
     embedder = ("emb:mini@d445", "long:window_mean/256", "prec:fp32", "engine:ort-cpu")
     line = signature_of(Options(chunk_size=3, clean=("markdown",)), ("seg:rules@1.0+learned@923c",), embedder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from vcs_experiments.leaderboard import ByJudge, Means
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.util.atomic import write_whole
-from vcs_runtime.util.presence import is_folder, is_regular_file
+from vcs_runtime.util.presence import changed_at, is_folder, is_regular_file
 
 #: The judges of the benchmark, by the names of their folders.
 JUDGES: Final = ("gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b")
@@ -108,7 +107,7 @@ def write_submission(path: Path, judge: str, system: str, records: Sequence[Reco
     }  # fmt: skip
     if good:
         value["coarse_grained_stats"] = _statistics(good, "coarse")
-        value["timestamp"] = datetime.fromtimestamp(scored.stat().st_mtime, UTC).isoformat()
+        value["timestamp"] = changed_at(scored).isoformat()
         parts = ("precision", "recall", "f1")
         value["fine_grained_stats"] = {part: _statistics(good, f"fine_{part}") for part in parts}
         value["hybrid_stats"] = {"hm_cf": _statistics(good, "hm_cf")}

@@ -47,7 +47,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
 from vcs_runtime.jobs.score_tables import TABLES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.util.atomic import unwritable
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import name_step, progress_bar
 
@@ -184,7 +184,7 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
         raise click.UsageError(f"--output: no file can have the name of the system {bad!r}")
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
-    with unwritable(output):
+    with file_errors(output):
         output.mkdir(exist_ok=True)
     return {name: output / f"{name}.jsonl" for name in systems}
 

@@ -15,7 +15,7 @@ from vcs_runtime.report import figures, pair_tables, views
 from vcs_runtime.report.flow import Part, Table, write_document
 from vcs_runtime.report.pdf import pair_document
 from vcs_runtime.scoring.explanation import Explanation
-from vcs_runtime.util.atomic import unwritable
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def create_vcs_pdf_report(
         raise ValueError(f"metrics_to_include must be 'all' or names out of {names}, not {wanted!r}")
     e = _explained(internals)
     path = Path(output_file)
-    with unwritable(path):
+    with file_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     body = [part for name, section in _SECTIONS.items() if name in wanted for part in section(e)]
     write_document(pair_document(e, "VCS report", body=body), path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 import weakref
@@ -64,6 +65,7 @@ class VectorCache:
             make_folder(self.path.parent, 0o700)
             if not all(map(is_own, (self.path.parent, self.path))):
                 raise OSError(f"other users own or can write to {self.path.parent}: use a folder of your own")
+            _need_locks(self.path.parent)
             self._connection()
             self._shrink()
 
@@ -162,7 +164,8 @@ class VectorCache:
     def _connection(self) -> sqlite3.Connection:
         """Return the connection, which is opened if need be. The caller has the lock."""
         if self._db is None:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # and SQLite's files beside it
+            with suppress(FileExistsError):  # closing one that is there would end this process's locks of it
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
             try:
                 db.execute("PRAGMA trusted_schema=OFF")
@@ -223,11 +226,16 @@ class _Forks:
 _forks = _Forks()
 
 
-def _keep_a_log(db: sqlite3.Connection) -> None:
-    """Let readers go on while one process writes.
+def _need_locks(folder: Path) -> None:
+    """Raise OSError where files cannot be locked: SQLite would wait as if another process held the lock."""
+    with suppress(ImportError), tempfile.TemporaryFile(dir=folder) as file:
+        import fcntl
 
-    SQLite waits for other processes, but not when several make this change to a new file at once.
-    """
+        fcntl.lockf(file, fcntl.LOCK_EX)
+
+
+def _keep_a_log(db: sqlite3.Connection) -> None:
+    """Let readers go on while one process writes; SQLite does not wait for others that begin this as well."""
     end = time.monotonic() + _WAIT_S
     while True:
         try:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
-from vcs_runtime.util.atomic import refuse_input_as_output
+from vcs_runtime.util.atomic import file_errors, refuse_input_as_output
 
 SKIP, ZERO, ERROR = "skip", "zero", "error"
 #: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
@@ -78,13 +78,13 @@ class OutputFile:
     ) -> None:
         self.path = path
         refuse_input_as_output(path, *inputs)
-        with self._errors():
+        with file_errors(self.path):
             # A pipe that is opened for reading as well would take what nobody reads.
             access = os.O_WRONLY if path.is_fifo() else os.O_RDWR
             flags = access | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(path, flags, 0o644)
         try:
-            with self._errors():
+            with file_errors(self.path):
                 self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # not a pipe or /dev/null
                 if self._regular or os.name == "posix":
                     _lock(self._file)
@@ -115,7 +115,7 @@ class OutputFile:
         if not is_torn(torn):
             self._write(b"\n")
         elif known or torn.startswith(begins.encode()) or begins.encode().startswith(torn):
-            with self._errors():
+            with file_errors(self.path):
                 self._truncate(self._size - len(torn))
         else:
             raise InputError(f"{self.path}: this is not the output of an earlier run: use another output")
@@ -168,24 +168,23 @@ class OutputFile:
         if os.name == "nt":  # which removes no open file
             os.close(self._file)
             self._file = os.open(os.devnull, os.O_WRONLY)
-        with self._errors():
+        with file_errors(self.path):
             self.path.unlink()
 
     def _write(self, content: bytes) -> None:
         self.check()
         data = memoryview(content)
         try:
-            with self._errors("; what was finished before is kept, continue with --resume"):
-                written = 0
-                while written < len(data):
-                    written += os.write(self._file, data[written:])
+            with file_errors(self.path, "; what was finished before is kept, continue with --resume"):
+                while data:
+                    data = data[os.write(self._file, data) :]
                 if self._regular:
                     os.fsync(self._file)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._truncate(self._size)
             raise
-        self._size += len(data)
+        self._size += len(content)
 
     def _after_last_line_end(self) -> bytes:
         blocks: list[bytes] = []
@@ -203,13 +202,6 @@ class OutputFile:
             os.ftruncate(self._file, size)
         self._size = size
 
-    @contextlib.contextmanager
-    def _errors(self, more: str = "") -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror or error}{more}") from None
-
 
 def _lock(file: int) -> None:
     """Lock a file against a second writer, until it is closed; raises OSError if there is one."""
@@ -222,6 +214,8 @@ def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OSError(None, "another process is writing it") from None
+    except OSError as error:
+        raise OSError(None, f"it cannot be locked ({error.strerror}): use another file system") from None
 
 
 def _lock_on_windows(file: int) -> None:

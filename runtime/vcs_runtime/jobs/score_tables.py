@@ -21,7 +21,7 @@ from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.scoring import score_table
-from vcs_runtime.util.atomic import refuse_input_as_output, replaced, unwritable
+from vcs_runtime.util.atomic import file_errors, refuse_input_as_output, replaced
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.printable import cell
 
@@ -54,7 +54,7 @@ def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | 
         raise InputError(f"{lines}: it holds no lines of a job, which would lie here: move it")
 
     def finish(written: OutputFile) -> None:
-        with unwritable(output):
+        with file_errors(output):
             write_table(lines, output)
             written.remove()
 
@@ -63,7 +63,7 @@ def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | 
 
 def _holds_lines(path: Path) -> bool:
     """Whether a file is empty, or begins with a line that a job has written, or has begun to write."""
-    with unwritable(path), path.open("rb") as file:
+    with file_errors(path), path.open("rb") as file:
         first = file.readline()
     try:
         return not first or {"id", "texts"} <= json.loads(first).keys()

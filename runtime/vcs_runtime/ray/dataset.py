@@ -22,7 +22,7 @@ from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
 from vcs_runtime.scoring.columns import Columns, scores_of, to_columns
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.util.atomic import unwritable, write_whole
+from vcs_runtime.util.atomic import file_errors, write_whole
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -180,7 +180,7 @@ class _ShardWriter(ScoreBatch):
             records = (
                 record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)
             )
-            with unwritable(path):
+            with file_errors(path):
                 # The temporary name is unique: two actors may have the same rows, if one was believed dead.
                 write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
         return to_columns(results, self._options)

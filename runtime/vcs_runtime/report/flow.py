@@ -23,7 +23,7 @@ from vcs_runtime.report.sheet import (
     shorten,
     wrap,
 )
-from vcs_runtime.util.atomic import unwritable, write_whole
+from vcs_runtime.util.atomic import file_errors, write_whole
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.printable import printable
 
@@ -283,5 +283,5 @@ def write_document(document: Document, path: Path) -> None:
     with matplotlib.rc_context(STYLE), PdfPages(pages, metadata=metadata) as pdf:
         for figure in drawn_pages(document):
             pdf.savefig(figure)
-    with unwritable(path):
+    with file_errors(path):
         write_whole(path, pages.getvalue())

@@ -21,7 +21,7 @@ from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.replaced import surest
 from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, FURTHER, HEADLINE, PART, SMALLER_IS_BETTER, up_to
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
-from vcs_runtime.util.atomic import replaced, unwritable
+from vcs_runtime.util.atomic import file_errors, replaced
 
 #: Maximum number of characters that are shown of a chunk.
 MAX_CHARACTERS: Final = 4000
@@ -66,7 +66,7 @@ class HtmlReport:
         self._replacing = ExitStack()
 
     def __enter__(self) -> HtmlReport:
-        with unwritable(self.path):
+        with file_errors(self.path):
             self._file = self._replacing.enter_context(replaced(self.path))
         self._write(head(self.title or "VCS report"))
         return self
@@ -117,12 +117,12 @@ class HtmlReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with unwritable(self.path):
+        with file_errors(self.path):
             self._replacing.__exit__(kind, error, trace)
 
     def _write(self, text: str) -> None:
         assert self._file is not None
-        with unwritable(self.path):
+        with file_errors(self.path):
             self._file.write(text.encode())
 
 

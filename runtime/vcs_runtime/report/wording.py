@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from vcs_runtime.util.presence import changed_at
 from vcs_runtime.util.printable import counted, enumerated
 
 #: Maximum number of systems that a title names; of more, it says how many there are.
@@ -40,11 +40,8 @@ def title_of(systems: Sequence[str], videos: int) -> str:
 
 
 def date_of(paths: Iterable[Path]) -> str:
-    """Return the day on which the newest of some files was changed, such as "3 May 2026", in UTC.
-
-    So the same files give the same report on every day and in every time zone.
-    """
-    day = datetime.fromtimestamp(max(path.stat().st_mtime for path in paths), UTC)
+    """Return the day of the newest file, such as "3 May 2026": the same on every day and in every zone."""
+    day = max(map(changed_at, paths))
     return f"{day.day} {day:%B %Y}"
 
 

@@ -22,6 +22,7 @@ from vcs_runtime.scoring.result import Result
 from vcs_runtime.serve.app import Service
 from vcs_runtime.serve.connections import limited
 from vcs_runtime.serve.limits import Limits
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.reading import read_whole
 
 _CLOSE_S = 10.0
@@ -30,11 +31,8 @@ _TOKEN_LENGTH = 16
 
 def read_token(path: Path, report: Callable[[str], None]) -> bytes:
     """Read the token that clients must send, the only line of a file. Raises InputError."""
-    try:
-        token = read_whole(path, pipe=True).strip()
-        readable = path.stat().st_mode & 0o004
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    with file_errors(path):
+        token, readable = read_whole(path, pipe=True).strip(), path.stat().st_mode & 0o004
     if len(token) < _TOKEN_LENGTH or not all(33 <= byte <= 126 for byte in token):
         raise InputError(
             f"{path}: a token is one line of at least {_TOKEN_LENGTH} ASCII characters without spaces "

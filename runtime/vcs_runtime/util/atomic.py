@@ -48,12 +48,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def unwritable(path: Path) -> Iterator[None]:
-    """Raise InputError naming `path` in place of an OSError."""
+def file_errors(path: object, more: str = "") -> Iterator[None]:
+    """Raise InputError naming `path` in place of an OSError, and saying `more`."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {error.strerror or error}{more}") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Path checks that raise if access is denied.
+"""What is known about a path; raises if access is denied.
 
 `Path.is_dir`, `is_file` and `exists` of Python 3.14 say False where they may not look, so that a folder which
 its user may not enter would be "no such folder". These raise OSError there, as those of Python 3.11 do.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -26,6 +27,11 @@ def is_regular_file(path: Path) -> bool:
 def is_there(path: Path) -> bool:
     """Return whether anything is there. Raises OSError where that cannot be seen."""
     return _look(path) is not None
+
+
+def changed_at(path: Path) -> datetime:
+    """Return when a file was changed, in UTC; a time that no calendar has becomes the first or last."""
+    return datetime.fromtimestamp(min(max(path.stat().st_mtime, 0), 253_402_300_799), UTC)  # the year 9999
 
 
 def _look(path: Path) -> os.stat_result | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, AnyStr, Final
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.util.atomic import file_errors
 
 #: MB (10^6 bytes) of a line, and of a file that is read as a whole.
 LINE_MB: Final = 64.0
@@ -66,12 +67,10 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     """Read a regular file, or with `pipe` a pipe; InputError, which names it, if that is impossible."""
     name = path if name is None else name
     limit = int((_GIVEN.get() or FILE_MB) * 1e6)
-    try:
+    with file_errors(name):
         refuse_special(path, name, pipe=pipe)
         with path.open("rb") as file:
             content = _read(file, limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
-    except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from None
     if content is None or len(content) > limit:
         raise InputError(f"{name}: {too_long('a file', limit)}")
     return content
