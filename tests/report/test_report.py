@@ -178,7 +178,7 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     assert done.code == 1
     assert (tmp_path / "s.html").read_text().count('id="block-') == 4
     other = vcs("report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
-    assert "this run is" in other.stderr
+    assert "scored with lct:0, this run with lct:1: give the same options" in other.stderr
     assert vcs("report", scores, "-o", tmp_path / "s.pdf").code == 1
     assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
     assert vcs("report", scores, "-o", tmp_path / "s.txt").code == 2
