@@ -145,7 +145,7 @@ def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, in
         "video": [keyword for parts in videos for part in parts[:1] for keyword in part.get("keywords", ())],
         "summary": [keyword for parts in videos for part in parts for keyword in part.get("keywords", ())],
     }
-    counts = {}
+    counts: dict[str, int] = {}
     for side, keywords in sides.items():
         if keywords:
             unknown = sum(keyword.get(f"known_{side}") == "none" for keyword in keywords)
