@@ -15,11 +15,10 @@ from typing import Any
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs import score_files
 from vcs_runtime.jobs.output import ERROR, JobFiles
-from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source, count_pairs
+from vcs_runtime.jobs.pairs import OUTPUT_KEYS, InputPair, PairSource, as_source, count_pairs
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Pair, Result
@@ -126,17 +125,10 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)
-    own = _ERROR_COLUMNS if "error" in record else _COLUMNS
+    own = {"id", "texts", "error", "signature"} if "error" in record else OUTPUT_KEYS
     kept = {name: value for name, value in record.items() if name not in own}
     if json.dumps(kept, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
         raise InputError(
             f"{place}: its columns of the input are {kept}, and this run's are {dict(pair.kept)}: "
             "resume with the same input and --keep-column, or use another output"
         )
-
-
-_ERROR_COLUMNS = {"id", "texts", "error", "signature"}
-_COLUMNS = {
-    *_ERROR_COLUMNS, "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
-    *score_table.ALL,
-}  # fmt: skip
