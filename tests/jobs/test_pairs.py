@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vcs_runtime.errors import InputError
+from vcs_runtime.jobs import pairs
 from vcs_runtime.jobs.pairs import InputPair, count_pairs, read_pairs
 
 GOOD = {"id": "a", "reference": "One. Two.", "generated": "Three."}
@@ -126,3 +128,17 @@ def test_parquet_with_a_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"reference": texts, "generated": texts}), path)
     with pytest.raises(InputError, match=r"p\.parquet: one of the rows 1 to 256: a text is not UTF-8"):
         count_pairs(path)
+
+
+def test_places_are_remembered_of_suspects_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Listed(InputPair):
+        def __getattribute__(self, name: str) -> Any:
+            looked.extend([self.id] if name == "place" else [])
+            return super().__getattribute__(name)
+
+    looked: list[Any] = []
+    listed = [Listed(f"line {i}", name, "A.", "B.") for i, name in enumerate(["a", "b", "c", "b"])]
+    monkeypatch.setattr(pairs, "read_pairs", lambda source: iter(listed))
+    with pytest.raises(InputError, match="'b'"):
+        count_pairs(Path("x.jsonl"))
+    assert set(looked) == {"b"}

@@ -46,7 +46,7 @@ class _Stamped:
 
     def get_cache_path(self) -> str:
         """Return the folder without links, which could lead elsewhere after it has been checked."""
-        return os.path.realpath(super().get_cache_path())  # type: ignore[misc]
+        return os.path.realpath(super().get_cache_path())  # type: ignore[misc,no-any-return]
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:

@@ -158,9 +158,8 @@ def count_pairs(source: Path | PairSource) -> int:
     ordered = np.sort(np.frombuffer(hashes, np.int64))
     if suspects := set(ordered[1:][ordered[1:] == ordered[:-1]].tolist()):
         places: dict[str, str] = {}
-        for pair in read_pairs(source):
-            name = str(pair.name)
-            if hash(name) in suspects and name in places:
+        for pair in (pair for pair in read_pairs(source) if hash(str(pair.name)) in suspects):
+            if (name := str(pair.name)) in places:
                 raise twice(source, name, places[name], pair.place)
             places[name] = pair.place
     return len(hashes)

@@ -125,13 +125,10 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)
-    own = _FAILED_KEYS if "error" in record else OUTPUT_KEYS
+    own = {"id", "texts", "error", "signature"} if "error" in record else OUTPUT_KEYS
     kept = {name: value for name, value in record.items() if name not in own}
     if json.dumps(kept, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
         raise InputError(
             f"{place}: its columns of the input are {kept}, and this run's are {dict(pair.kept)}: "
             "resume with the same input and --keep-column, or use another output"
         )
-
-
-_FAILED_KEYS = {"id", "texts", "error", "signature"}

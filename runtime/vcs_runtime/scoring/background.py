@@ -124,14 +124,9 @@ class BackgroundScorer:
                 self._score(self.scorer, requests)
             elif self.scorer:
                 self.scorer.release()
-        except (
-            BaseException
-        ) as failure:  # a panic of the tokenizer is one, and all who wait would wait for ever
-            error = (
-                failure
-                if isinstance(failure, Exception)
-                else VcsError(f"{type(failure).__name__}: {failure}")
-            )
+        except BaseException as failure:  # a panic of the tokenizer is one: nobody may wait for ever
+            panic = VcsError(f"{type(failure).__name__}: {failure}")
+            error = failure if isinstance(failure, Exception) else panic
             # One request may be too large for the memory of a GPU, so each is tried without the others.
             if self.scorer and len(requests) > 1:
                 for request in requests:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vcs_runtime.serve.limits import Limits
-
-# Bytes of further requests that a client may send before the answer to the first.
-_EARLY_BYTES: Final = 1 << 16
 
 
 class Connection(H11Protocol):
@@ -24,6 +20,7 @@ class Connection(H11Protocol):
     """
 
     limits = Limits()
+    _early = 1 << 16  # bytes of further requests that may come before the answer to the first
     _timer: asyncio.TimerHandle | None = None
     _unsent: float = math.inf
     _full = False  # more is unsent than the system's buffer takes
@@ -46,10 +43,8 @@ class Connection(H11Protocol):
         super().handle_events()
         if self._is_answering() and self.conn.their_state is h11.DONE:
             # uvicorn reads no further where the next request comes early, and would not see the client go.
-            if len(self.conn.trailing_data[0]) > _EARLY_BYTES:
-                self.transport.abort()
-            else:
-                self.flow.resume_reading()
+            too_much = len(self.conn.trailing_data[0]) > self._early
+            (self.transport.abort if too_much else self.flow.resume_reading)()
         self._watch()
 
     def on_response_complete(self) -> None:
