@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from http.client import parse_headers
 
 import pytest
-from click.testing import CliRunner
 
-from vcs_runtime.cli import cli
+from support.command_line import vcs
 from vcs_runtime.errors import ModelError
 from vcs_runtime.util import json_http as http
 from vcs_runtime.util.json_http import Client
@@ -78,10 +77,8 @@ def test_what_is_no_json_is_named(answer: bytes) -> None:
 def test_a_time_that_no_clock_can_wait_is_refused(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, up to 1000000"):
         Client("http://127.0.0.1:1", timeout)
-    done = CliRunner().invoke(
-        cli, ["visil", "probe", "--model", "vllm:http://127.0.0.1:1", "--timeout", "1e10"]
-    )
-    assert done.exit_code == 2
+    done = vcs("visil", "probe", "--model", "vllm:http://127.0.0.1:1", "--timeout", "1e10")
+    assert done.code == 2
     assert "timeout must be a number of seconds above 0" in done.stderr
 
 
