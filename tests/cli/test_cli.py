@@ -467,6 +467,13 @@ def test_a_segmenter_of_another_bundle(
         ("scroe", "Did you mean 'score'?"),
         ("fetch nv-embed-v2", "`hf download nvidia/NV-Embed-v2 --local-dir NV-Embed-v2`, then"),
         ("export nv-embed-v2 --from nvidia/NV-Embed-v2 -o b", "`vcs-runtime export nv-embed-v2 --from NV"),
+        (
+            "export sat --from segment-any-text/sat-12l-sm -o b",
+            "`vcs-runtime export sat --from sat-12l-sm -o",
+        ),
+        ("export decoder --from Qwen/Qwen3-Embedding-4B -o b", "`vcs-runtime export decoder --from Qwen3-E"),
+        ("export encoder --from all-mpnet-base-v2 -o b", "all-mpnet-base-v2: no such folder"),
+        ("score p.jsonl --segmenter segment-any-text/sat-3l", "`vcs-runtime export sat --from sat-3l -o"),
         ("score p.jsonl --bundle nvidia/NV-Embed-v2", "no such folder. Models are not downloaded: `hf"),
         ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
         ("explain --references r.json --predictions a.json b.json", "one system at a time"),

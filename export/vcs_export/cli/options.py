@@ -14,6 +14,7 @@ from vcs_runtime.cli.options import PATH
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
+from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.reading import read_whole
 
 if TYPE_CHECKING:
@@ -21,18 +22,14 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-# Those of every `export` command.
-
 
 def _downloaded(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse the published name of a model, which nobody has downloaded; a rehearsal reads no files."""
-    if context.params["rehearse"]:
+    """Refuse a folder that is not there, such as a model's published name; a rehearsal reads no files."""
+    if context.params["rehearse"] or (path and is_there(path)):
         return path
     if path is None:
         raise click.MissingParameter(ctx=context, param=parameter)
-    if (how := how_to_download(str(path))) and not path.exists():
-        raise click.BadParameter(f"{path}: no such folder{how}")
-    return path
+    raise click.BadParameter(f"{path}: no such folder{how_to_download(str(path), context.info_name)}")
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -77,14 +77,14 @@ def fast_bundle_path() -> Path:
     return default_bundle_path().parent / FAST
 
 
-def how_to_download(name: str) -> str:
-    """Say how a model is had whose published name was given in place of a folder; "" for other names."""
+def how_to_download(name: str, command: str | None = None) -> str:
+    """How to get a model whose published name was given for a folder (to that `export`); else ""."""
+    name = "nvidia/NV-Embed-v2" if name.lower() == "nv-embed-v2" else name
     publisher, slash, model = name.rpartition("/")
-    if name.lower() == "nv-embed-v2":
-        publisher, slash, model = "nvidia", "/", "NV-Embed-v2"
     if not slash or not re.fullmatch(r"[A-Za-z0-9][\w-]*", publisher) or Path(publisher).exists():
         return ""
-    kind = "nv-embed-v2" if model.lower() == "nv-embed-v2" else "encoder` or `decoder"
+    known = re.match(r"nv-embed-v2$|sat(?=-)", model.lower())
+    kind = command or (known[0] if known else "encoder` or `decoder")
     return (
         f". Models are not downloaded: `hf download {publisher}/{model} --local-dir {model}`, "
         f"then `vcs-runtime export {kind} --from {model} -o BUNDLE`"
