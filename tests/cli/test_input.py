@@ -495,8 +495,11 @@ def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command
     scored = vcs("score", *files, *common, "--also", "hm-cf", "-o", out)
     assert (scored.code, [line[0] for line in scored.stdout.splitlines()[1:3]]) == (0, ["a", "b"])
     assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "b.jsonl"]
-    # The report asks for no metric again.
-    report = vcs("report", out, "--pairs", files[0], "--pairs", files[1], *common, "-o", tmp_path / "r.html")
+    # The report asks for no metric again, nor do report and explain for the columns.
+    bundle = common[-4:]
+    report = vcs("report", out, "--pairs", files[0], "--pairs", files[1], *bundle, "-o", tmp_path / "r.html")
+    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", *bundle)
+    assert with_scores.stdout == vcs("explain", files[0], *common, "--id", "v2").stdout
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
         said = f"of {count} generated texts, {count} with Markdown, which is scored too: --clean markdown"
         assert (done.code, said in done.stderr) == (0, True), done.stderr

@@ -11,6 +11,7 @@ import click
 
 from vcs_runtime.cli.inputs import (
     InputOptions,
+    as_scored,
     input_options,
     input_pairs,
     is_text_pair,
@@ -31,6 +32,7 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice
+from vcs_runtime.jobs.score_files import SCORES, is_scores
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -96,13 +98,18 @@ def explain(
     often the verdicts are right.
 
     The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system, or plain
-    texts.
+    texts. After PAIRS, its score file spares the names of its columns.
 
     \b
     Examples:
       vcs-runtime explain pairs.jsonl --id 17
+      vcs-runtime explain run.json scores/run.jsonl --id 17
       vcs-runtime explain reference.txt generated.txt --json
     """
+    scores = next((path for path in files[1:] if path.suffix.lower() in SCORES and is_scores(path)), None)
+    if scores:
+        files = tuple(path for path in files if path != scores)
+        source = as_scored(source, scores, files[0])
     many = not is_text_pair(files, source)
     if name is not None and not many:
         raise click.UsageError("--id belongs to PAIRS")

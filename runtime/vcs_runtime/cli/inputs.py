@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of
+from vcs_runtime.jobs.readers.json_files import NestedRows
+from vcs_runtime.jobs.readers.rows import RowError
+from vcs_runtime.jobs.resumable import hash_texts
+from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
@@ -31,6 +35,8 @@ from vcs_runtime.util.reading import read_whole
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
+# Rows and lines that are looked at for the columns by which a file was scored.
+_LOOKED_AT = 100
 # Embedders that read English alone.
 _ENGLISH = ("all-minilm-l6-v2",)
 
@@ -200,6 +206,31 @@ def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
     for problem in chain.from_iterable(problems):
         warn(problem)
     return sum(map(bool, problems))
+
+
+def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:
+    """Return the options by which `score` read a file of pairs, if it names its columns otherwise.
+
+    They are found by the texts, whose hashes a score file holds.
+    """
+    if source.reference_key or source.generated_key or source.id_key:
+        return source
+    names = {row.get("texts"): row["id"] for _, row in islice(read_scores(scores, ()), _LOOKED_AT)}
+    rows: Any
+    try:
+        rows = [*islice(input_file(pairs, source.format, source.rows).rows("id"), _LOOKED_AT)]
+    except NestedRows as error:
+        return as_scored(replace(source, rows=error.args[1]), scores, pairs)
+    except (RowError, OSError):  # which the job names
+        return source
+    for _, row in rows:
+        for reference, generated in permutations(row, 2) if isinstance(row, dict) else ():
+            name = names.get(hash_texts(row[reference], row[generated]))
+            if name is not None:
+                same = (key for key, value in row.items() if value is not None and str(value) == str(name))
+                id_key = next(same, None)
+                return replace(source, reference_key=(reference,), generated_key=(generated,), id_key=id_key)
+    return source
 
 
 def input_file(path: Path, format: str | None, rows: str | None = None) -> InputFile:

@@ -14,6 +14,7 @@ import click
 from vcs_runtime.cli.compare import family
 from vcs_runtime.cli.inputs import (
     InputOptions,
+    as_scored,
     input_options,
     input_pairs,
     is_text_pair,
@@ -124,7 +125,7 @@ def report(
         raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
     if (texts or (of_scores and matched)) and in_pdf:
         raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
-    by_name = systems_of(texts, source) if texts else {}
+    by_name = systems_of(texts, as_scored(source, sources[0], texts[0])) if texts else {}
     if matched or not (of_scores or one):
         by_name = systems_of(() if matched else sources, source)
     found = _texts_of(sources, by_name) if of_scores else [*by_name.values()]

@@ -44,14 +44,13 @@ from vcs_runtime.cli.tables import Seen, print_end, print_result, print_summary,
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
-from vcs_runtime.jobs.score_tables import TABLES
+from vcs_runtime.jobs.score_files import SCORES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import name_step, progress_bar
 
-_OUTPUTS = (".jsonl", ".ndjson", *TABLES)
 ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 
 
@@ -175,9 +174,9 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
         return dict.fromkeys(systems)
     output = Path(given)
     if not (len(systems) > 1 or given.endswith(("/", os.sep)) or output.is_dir()):
-        if output.suffix.lower() not in ("", *_OUTPUTS):
+        if output.suffix.lower() not in ("", *SCORES):
             raise click.UsageError(
-                f"--output: {output.name!r} must end in {', '.join(_OUTPUTS)}, or be a folder"
+                f"--output: {output.name!r} must end in {', '.join(SCORES)}, or be a folder"
             )
         return dict.fromkeys(systems, output)
     if bad := next((name for name in systems if Path(name).name != name), None):

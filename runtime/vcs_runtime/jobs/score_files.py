@@ -21,7 +21,9 @@ _RANGES: Final = {name: (info.low, info.high) for name, info in score_table.ALL.
     "n_ref": _COUNT, "n_gen": _COUNT,
 }  # fmt: skip
 _ROUNDING = 1e-6
-_OTHERS: Final = {*SUFFIXES} - {".jsonl", ".ndjson", *TABLES}
+#: Suffixes of score files.
+SCORES: Final = (".jsonl", ".ndjson", *TABLES)
+_OTHERS: Final = {*SUFFIXES} - {*SCORES}
 _TYPES: Final = (
     ("id", (str, int), "text or whole number"), ("signature", str, "text"), ("error", str, "text"),
     ("segmenter", (str, type(None)), "text"),

@@ -12,6 +12,10 @@ from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
 from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
 
 
+class NestedRows(RowError):
+    """The rows are below a key: the second argument."""
+
+
 def read_json_entries(path: Path, id_key: str, name: object, key: str | None = None) -> Iterator[Row]:
     """Read an array of objects or texts, or an object of texts or objects by id; or what `key` has of it."""
     value = _load(path, name)
@@ -22,9 +26,10 @@ def read_json_entries(path: Path, id_key: str, name: object, key: str | None = N
     elif isinstance(value, dict):
         for rows, entries in value.items():
             if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
-                raise RowError(
+                raise NestedRows(
                     f"an object with {quoted(value)}; {rows!r} is a list of {len(entries)} objects: "
-                    f"--rows {rows}"
+                    f"--rows {rows}",
+                    rows,
                 )
     if isinstance(value, dict):
         value = [
