@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vcs_export.cli.reporting import log
+from vcs_export.cli.options import log
 from vcs_runtime.cli.options import PATH, bundle, output_folder, usage_errors
 from vcs_runtime.util.extras import require
 

@@ -1,23 +1,25 @@
 """From the folder of a decoder that embeds texts to a bundle: Qwen, Llama, Gemma and their like.
 
 The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the graph must do.
+NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled by trained latents.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint, open_decoder
-from vcs_export.checkpoint.recipe import DecoderRecipe
+from vcs_export.checkpoint.nv_embed import open_nv_embed
+from vcs_export.checkpoint.recipe import DecoderRecipe, NvEmbedRecipe
 from vcs_export.checkpoint.sentence_folder import SentenceFolder, sentence_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, checked_tokenizer
 from vcs_export.checks.special_tokens import NO_TOKEN, special_tokens
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.build import Build, check_choice
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions, check_choice
 from vcs_export.families.streamed_bundle import TextSettings, Tokens, build_streamed_bundle
-from vcs_export.graph.sentence_decoder import sentence_decoder
+from vcs_export.graph.decoder_model import sentence_decoder
+from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_runtime.bundle.manifest import LongTextPolicy
 
 POOLINGS = {"mean": "mean", "last": "lasttoken"}
@@ -108,3 +110,31 @@ def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: Decode
             f"file? Name the token, or {NO_TOKEN} (--end-token)"
         )
     return Tokens(content, (before, after))
+
+
+def build_nv_embed_bundle(
+    build: Build, text: TextSettings = TextSettings(), recipe: NvEmbedRecipe | None = None
+) -> Path:
+    """Build a bundle from the folder of an NV-Embed model.
+
+    A checkpoint with a recipe's settings must be the published one, byte for byte, unless its weights are
+    said to be own ones. The bundle's bytes follow from the arguments alone, except for the folded latents,
+    which also depend on the order in which this machine sums.
+    """
+    opened = open_nv_embed(build.checkpoint)
+    if recipe:
+        settings = asdict(opened.decoder) | asdict(opened.latent)
+        expected = {**recipe.config, **recipe.latent}
+        other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
+        own = build.own_weights or bool(other)
+        build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256 or None)
+        if own:
+            why = other[0] if other else "weights of your own"
+            build.report(f"not {recipe.source} ({why}): named after its folder, {build.info.name}")
+        max_tokens = min(recipe.max_tokens, opened.decoder.max_position_embeddings)
+        text = TextSettings(recipe.instruction, max_tokens, recipe.long_text)
+    before, after = opened.special
+    special = {"<s>": before, "</s>": after}
+    tokenizer = checked_tokenizer(build.checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
+    tokens = Tokens(tokenizer, ((before,), (after,)), mask_instruction=True)
+    return build_streamed_bundle(build, nv_embed_model(opened), tokens, text)

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.transformer import TOKENIZER
-from vcs_export.checks.measuring import Measuring
 from vcs_export.checks.quantization_error import (
+    Measuring,
     calibrate,
     calibration_texts,
     check_quantization_error,
@@ -24,6 +24,7 @@ from vcs_export.graph.decoder_model import QUANTISED, DecoderModel, Written, cud
 from vcs_export.graph.streamed import COMPUTE
 from vcs_export.quantization import fp8
 from vcs_export.write import BundleWriter, hash_files
+from vcs_runtime.bundle.integrity import link, unlink
 from vcs_runtime.bundle.manifest import (
     CudaGraph,
     EmbedderSpec,
@@ -31,7 +32,6 @@ from vcs_runtime.bundle.manifest import (
     QuantizationErrorStats,
     SegmenterSpec,
 )
-from vcs_runtime.bundle.records import link, unlink
 
 
 @dataclass(frozen=True)
