@@ -8,8 +8,15 @@ import numpy as np
 
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.kernels.combine import combine_alignment, combine_global, regularizer
-from vcs_numba.kernels.distance import distance_score, offset_from_window, tolerance_height
-from vcs_numba.kernels.line import actual_length, ideal_band, line_ratio, segment_limits
+from vcs_numba.kernels.line import (
+    actual_length,
+    distance_score,
+    ideal_band,
+    line_ratio,
+    offset_from_window,
+    segment_limits,
+    tolerance_height,
+)
 from vcs_numba.kernels.matching import Floats, context_band, sides_of
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import Ints, window_area
