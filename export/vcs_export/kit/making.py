@@ -17,8 +17,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from vcs_export.errors import KitError
-from vcs_export.kit.packages import NAME, PIP, Package, gather, metadata_of, own_wheel
-from vcs_export.kit.target import Target
+from vcs_export.kit.packages import NAME, PIP, Package, Target, gather, metadata_of, own_wheel
 from vcs_runtime._version import __version__
 from vcs_runtime.bundle.archive import copy_bundle
 from vcs_runtime.bundle.integrity import sha256_of
