@@ -28,7 +28,7 @@ LOWEST += [
     "tests/test_portability.py",
 ]
 
-# On both sides of each bound that a graph sets (vcs_runtime.inference.releases).
+# On both sides of each bound that a graph sets (vcs_runtime.inference.onnx_session).
 ONNXRUNTIMES = ["1.21.0", "1.22.1", "1.23.0", "1.23.1", "1.24.4", "1.25.0"]
 
 nox.options.default_venv_backend = "venv"

@@ -218,8 +218,7 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     from vcs_export.checkpoint.recipe import NV_EMBED as RECIPE
     from vcs_export.checkpoint.recipe import NvEmbedRecipe, load_recipe
     from vcs_export.families.build import Build, Quantization
-    from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-    from vcs_export.families.nv_embed import build_nv_embed_bundle
+    from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle, build_nv_embed_bundle
     from vcs_export.write import BundleInfo, named_after
 
     started = time.perf_counter()

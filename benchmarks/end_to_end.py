@@ -72,8 +72,7 @@ def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
 def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """The segments of every text that the default segmenter can cut; both sides score only those pairs."""
     from vcs_runtime import Segmenter, TextError
-    from vcs_runtime.text.cleaning import clean_segments
-    from vcs_runtime.text.contractions import expand_contractions
+    from vcs_runtime.text.cleaning import clean_segments, expand_contractions
 
     segmenter = Segmenter.open("default", use="rules")
     result = {}

@@ -126,13 +126,12 @@ def measured() -> dict[str, float]:
 
 
 #: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. They rose
-#: three times, which is owed: for the store of vectors; for kinds of GPUs and embedders of a server; and by 774 lines,
-#: 458 of code, 351 words and 9 options for `export --rehearse` (its checkpoints were 1,000 lines of tests), tables that
-#: fit a terminal and a paper, and refusals of what the second round of attacks found.
+#: three times, of which is owed: the store of vectors; kinds of GPUs and embedders of a server; and 351 words and 9 options
+#: for `export --rehearse`, tables that fit a terminal and a paper, and refusals of what the second round of attacks found.
 BUDGETS = {
-    "lines of the packages": 48_187,
-    "code lines of the packages": 33_142,
-    "share of docstrings in the packages": 0.16,
+    "lines of the packages": 47_273,
+    "code lines of the packages": 32_539,
+    "share of docstrings in the packages": 0.15,
     "lines of benchmarks": 5_000,
     "scripts of benchmarks": 22,
     "lines of tests": 48_984,

@@ -129,8 +129,7 @@ class Work:
     def _export(self, checkpoint: Path, path: Path, precision: str) -> None:
         from vcs_export import write
         from vcs_export.families.build import Build, Quantization
-        from vcs_export.families.nv_embed import build_nv_embed_bundle
-        from vcs_export.families.streamed_bundle import TextSettings
+        from vcs_export.families.decoder import TextSettings, build_nv_embed_bundle
         from vcs_export.graph import nv_embed
         from vcs_runtime.bundle.manifest import RulesSpec
 

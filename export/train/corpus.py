@@ -16,10 +16,9 @@ from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.jobs.pairs import read_pairs
-from vcs_runtime.segmentation.rules import TERMINATORS, Rules
-from vcs_runtime.segmentation.word_features import word_features
-from vcs_runtime.text.cleaning import strip_punctuation
-from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.segmentation.boundary_model import word_features
+from vcs_runtime.segmentation.segmenter import TERMINATORS, Rules
+from vcs_runtime.text.cleaning import expand_contractions, strip_punctuation
 
 # Writers forget the blank after a full stop ("him.The"). Without punctuation the two words would become one.
 _FORGOTTEN_BLANK = re.compile(r"""(?<=[a-z)"])([.!?]["']?)(?=[A-Z])""")

@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.jobs.pairs import read_pairs
-from vcs_runtime.words.classes import CLASSES, ROWS
-from vcs_runtime.words.reading import lexeme, read_words
+from vcs_runtime.words.reading import CLASSES, ROWS, lexeme, read_words
 
 # Parts of the loss: words as they stand, words without themselves and their stem, words without neighbours.
 SEEN, HIDDEN, LISTED = 0.4, 0.4, 0.2

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from vcs_export.errors import ExportError, os_reason
-from vcs_runtime.bundle.integrity import ends_of
+from vcs_runtime.bundle.integrity import ends_of, link, unlink
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -29,7 +29,6 @@ from vcs_runtime.bundle.manifest import (
     Manifest,
     SegmenterSpec,
 )
-from vcs_runtime.bundle.records import link, unlink
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import beside, lies_in, made_folder, refuse_input_as_output, stale
 

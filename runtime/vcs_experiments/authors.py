@@ -9,8 +9,7 @@ from vcs_experiments.agreement import agreement
 from vcs_experiments.datasets.published import scenes_of
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
-from vcs_experiments.results import Results, means_latex, means_table
-from vcs_experiments.running import Output, run_jobs
+from vcs_experiments.results import Output, Results, means_latex, means_table, run_jobs
 from vcs_runtime.comparing.latex import Heading
 from vcs_runtime.comparing.tables import Cell, Table
 

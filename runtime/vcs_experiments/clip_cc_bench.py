@@ -16,8 +16,7 @@ from vcs_experiments.datasets.clip_cc import JUDGES, read_published, rounded, wr
 from vcs_experiments.datasets.texts import Problems, read_descriptions
 from vcs_experiments.leaderboard import RULE, Means, Place, leaderboard
 from vcs_experiments.rank import Texts, read_models
-from vcs_experiments.results import Results
-from vcs_experiments.running import Output
+from vcs_experiments.results import Output, Results
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import PairedTest, enough_resamples, paired_tests
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells

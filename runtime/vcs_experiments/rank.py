@@ -12,8 +12,7 @@ import numpy as np
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Problems, read_descriptions
 from vcs_experiments.metrics.scoring import Job, Metrics
-from vcs_experiments.results import Results
-from vcs_experiments.running import Output, run_jobs
+from vcs_experiments.results import Output, Results, run_jobs
 from vcs_runtime.comparing import tables as comparison_tables
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import (

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Case, Problems, read_cases
-from vcs_experiments.embedding import embed, signature_of
 from vcs_experiments.metrics.scoring import realign
+from vcs_experiments.parameters import embed, signature_of
 from vcs_experiments.rank import Texts
 from vcs_experiments.results import Results
 from vcs_numba import Params, Scores

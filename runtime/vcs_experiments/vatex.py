@@ -12,8 +12,7 @@ import numpy as np
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Problems, finite_number
 from vcs_experiments.metrics.scoring import Job, KnownMetrics, Metrics, column
-from vcs_experiments.results import Results
-from vcs_experiments.running import Output, run_jobs
+from vcs_experiments.results import Output, Results, run_jobs
 from vcs_numba import Params
 from vcs_runtime.comparing.latex import Heading, Number, latex_table
 from vcs_runtime.comparing.tables import Cell, Table

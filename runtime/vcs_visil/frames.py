@@ -15,7 +15,7 @@ from typing import Any
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import refuse_special
-from vcs_visil.images import Image
+from vcs_visil.summaries import Image
 
 FRAMES = 16
 """Default number of frames of a video."""

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vcs_runtime.errors import TextError, unknown_choice
-from vcs_runtime.text.cleaning import check_text
-from vcs_runtime.text.stopwords import STOP_WORDS
+from vcs_runtime.text.cleaning import STOP_WORDS, check_text
 
 MASK = "[MASK]"
 COUNTS = ("first", "all")

@@ -15,8 +15,7 @@ from pathlib import Path
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.reading import read_whole
-from vcs_visil.images import Image, Part
-from vcs_visil.summaries import Summary, Video
+from vcs_visil.summaries import Image, Part, Summary, Video
 
 VERSION = "1"
 # The fields of every prompt: each must occur once, and no others.

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcs_runtime.errors import TextError
-from vcs_visil.asking import Model, Side, ask, count_tokens
-from vcs_visil.images import Part
+from vcs_visil.asking import Model, Side, VisilOptions, ask, count_tokens
 from vcs_visil.masking import MaskedCaption, mask_caption
 from vcs_visil.models.generated import FLOOR, TOP
-from vcs_visil.options import VisilOptions
 from vcs_visil.prompts import Prompts
-from vcs_visil.summaries import Summary, Video
+from vcs_visil.summaries import Part, Summary, Video
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ from typing import Any, Protocol, TypeVar
 from vcs_runtime.errors import TextError
 from vcs_runtime.text.cleaning import check_text
 from vcs_visil.frames import parse_timecode
-from vcs_visil.images import Image, Part
 from vcs_visil.masking import MASK, MAX_KEYWORDS, mask_caption
 from vcs_visil.prompts import Prompts, named, placeholder
-from vcs_visil.summaries import Summary, Video
+from vcs_visil.summaries import Image, Part, Summary, Video
 
 T = TypeVar("T")
 KEYFRAMES = 3

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime import BundleError
-from vcs_runtime.bundle import integrity, records
+from vcs_runtime.bundle import integrity
 from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle
@@ -26,7 +26,7 @@ DATA = "embedder/model.onnx.data"
 def large(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bundle whose weights count as large; the machine's memory is empty."""
     copy = shutil.copytree(tiny_bundle, tmp_path / "bundle")
-    monkeypatch.setattr(records, "LARGE", 20_000)
+    monkeypatch.setattr(integrity, "LARGE", 20_000)
     monkeypatch.setattr(integrity, "_MIB", 1000)
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
     manifest = read_manifest(copy / MANIFEST)
@@ -100,11 +100,11 @@ def test_a_file_that_was_changed_around_a_link_is_noticed_even_if_its_time_is_se
     path = large / DATA
     before = path.stat()
     if when == "after":
-        records.link(path, tmp_path / "link")
+        integrity.link(path, tmp_path / "link")
     flip(path, 40_000)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if when == "before":
-        records.link(path, tmp_path / "link")
+        integrity.link(path, tmp_path / "link")
     with pytest.raises(BundleError, match="is damaged"):
         open_bundle(large)
 

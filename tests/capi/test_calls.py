@@ -22,7 +22,7 @@ from vcs_numba import Params, Scores, score_similarity
 from vcs_runtime import Scorer
 from vcs_runtime.capi import Status, vcs_log_fn, vcs_params, vcs_result
 from vcs_runtime.capi.build import HEADER, source
-from vcs_runtime.capi.handles import Model
+from vcs_runtime.capi.calls import Model
 from vcs_runtime.scoring import score_table
 
 PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(50)]

@@ -13,11 +13,9 @@ from click.testing import CliRunner
 from support.numpy_bert import load, transform
 from support.stories import read_lines, story, write_pairs
 from support.tiny_layouts import build_layout_bundle
-from vcs_experiments.metrics.bertscore import BERTScore, bertscore
+from vcs_experiments.metrics.bertscore import BERTScore, States, TokenStates, bertscore
 from vcs_experiments.metrics.scoring import Job, KnownMetrics
-from vcs_experiments.metrics.token_states import States, TokenStates
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
@@ -90,7 +88,7 @@ def test_an_open_embedder_shows_the_states_and_the_model_is_opened_once(
     texts = [story(i, 1 + i) for i in range(6)]
     expected = states.get(texts)
     with Embedder.open(tiny_bundle, "cpu") as embedder:
-        monkeypatch.setattr("vcs_experiments.metrics.token_states.Embedder", None)
+        monkeypatch.setattr("vcs_experiments.metrics.bertscore.Embedder", None)
         shared = TokenStates(open_bundle(tiny_bundle), embedder.device, embedder=embedder)
         found = shared.get(texts)
     assert (shared.identity, shared.layer) == (states.identity, states.layer)

@@ -17,11 +17,16 @@ from support.stories import read_lines, story
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_sentence import write_tiny_family
 from support.tiny_tokenizers import roberta_tokenizer
-from vcs_experiments.metrics.bertscore import BERTScore, TokenIdf, bertscore, read_baseline
+from vcs_experiments.metrics.bertscore import (
+    BERTScore,
+    States,
+    TokenIdf,
+    TokenStates,
+    bertscore,
+    read_baseline,
+)
 from vcs_experiments.metrics.corpus import Corpus
-from vcs_experiments.metrics.token_states import States, TokenStates
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo

@@ -13,9 +13,8 @@ import pytest
 from support.experiments import comparison, table, write_json
 from support.stories import read_lines, story, write_pairs
 from support.treebank import WRITTEN
-from vcs_experiments.metrics.cider import Cider
+from vcs_experiments.metrics.cider import Cider, ptb_words
 from vcs_experiments.metrics.corpus import Corpus
-from vcs_experiments.metrics.ptb_tokenizer import ptb_words
 from vcs_runtime.errors import InputError
 
 CORPUS = [

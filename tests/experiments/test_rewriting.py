@@ -16,10 +16,7 @@ from support.killed import kill_when_it_writes
 from support.stories import read_lines, story
 from support.visil_commands import Scripted
 from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_cases
-from vcs_experiments.rewriting.answers import checked
-from vcs_experiments.rewriting.kinds import KINDS, Kind
-from vcs_experiments.rewriting.prompts import ask_for
-from vcs_experiments.rewriting.writing import FILE, Rewriter
+from vcs_experiments.rewriting.writing import FILE, KINDS, Kind, Rewriter, ask_for, checked
 from vcs_runtime.errors import InputError, ModelError, TextError
 
 TEXT = "A man parks his old car. He walks to the river. A dog runs down the street. He looks at the water."

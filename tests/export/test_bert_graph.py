@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from support.changed_bundles import contents
 from support.numpy_bert import encode
 from support.tiny_bert import build_tiny_bundle
-from vcs_export.checkpoint.tokenizer_file import bare_tokenizer
+from vcs_export.checkpoint.transformer import bare_tokenizer
 from vcs_export.errors import CheckpointError
 from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle

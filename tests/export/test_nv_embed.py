@@ -35,7 +35,7 @@ from vcs_export.families.build import (
     Build,
     Quantization,
 )
-from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.decoder import build_nv_embed_bundle
 from vcs_export.rehearsal.files import write_safetensors
 from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleExistsError, named_after

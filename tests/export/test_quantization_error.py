@@ -11,8 +11,11 @@ from click.testing import CliRunner
 from support.embedders import spec_of
 from support.stories import story
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-from vcs_export.checks.quantization_error import check_quantization_error, embedder_quantization_error
-from vcs_export.checks.rewrites import rewritten_pairs
+from vcs_export.checks.quantization_error import (
+    check_quantization_error,
+    embedder_quantization_error,
+    rewritten_pairs,
+)
 from vcs_export.errors import ExportError
 from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_runtime.bundle.manifest import QuantizationErrorStats

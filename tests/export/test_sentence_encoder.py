@@ -22,9 +22,8 @@ from support.tiny_sentence import write_sentence_files, write_tiny_family
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.build import MODEL_FILE, WEIGHTS_FILE, Build
+from vcs_export.families.build import MODEL_FILE, WEIGHTS_FILE, Build, EmbedderOptions
 from vcs_export.families.optimum_route import OPSET, append_sentence
-from vcs_export.families.options import EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import buckets

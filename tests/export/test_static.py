@@ -11,9 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from support.numpy_bert import load, transform
-from vcs_export.checkpoint.token_vectors import open_token_encoder
 from vcs_export.errors import CheckpointError
-from vcs_export.families.static import build_static, fetch_fast
+from vcs_export.families.static import build_static, fetch_fast, open_token_encoder
 from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.opening import open_bundle

@@ -18,7 +18,7 @@ from support.engines import TEXTS, built, run
 from support.tensorrt_stand_in import BuilderFlag, Built
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
-from vcs_export.checks import tensorrt_checks
+from vcs_export.checks import tensorrt_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.manifest import MANIFEST
@@ -213,11 +213,11 @@ def test_a_packed_graph_is_refused_before_anything_is_built(tmp_path: Path, tens
 
 @pytest.fixture
 def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorrt_checks, "job_texts", lambda: TEXTS)
+    monkeypatch.setattr(tensorrt_engines, "job_texts", lambda: TEXTS)
 
 
 def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
-    lengths = [len(text.split()) for text in set(tensorrt_checks.job_texts())]
+    lengths = [len(text.split()) for text in set(tensorrt_engines.job_texts())]
     assert sorted(lengths) == [20] * 630 + [450] * 27
 
 
@@ -225,7 +225,7 @@ def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
 def test_engine_check_goes_through_fit_parity_and_speed(
     bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensorrt_checks, "_times_cuda", lambda ours, cuda: 1.3)
+    monkeypatch.setattr(tensorrt_engines, "_times_cuda", lambda ours, cuda: 1.3)
     done = run("engine", "check", bundle)
     assert done.exit_code == 1
     assert (
@@ -262,7 +262,7 @@ def test_a_measured_speed_is_a_ratio_of_times(
     bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(tensorrt_checks.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(tensorrt_engines.time, "perf_counter", lambda: next(clock))
     built(bundle)
     done = run("engine", "check", bundle)
     assert "ok     embedder: speed: 1.00 times that of CUDA" in done.output

@@ -118,7 +118,7 @@ def test_the_builders_own_words_end_a_build_that_fails(
 
 
 def check(bundle: str) -> tuple[list[str], list[str], str]:
-    from vcs_export.checks.tensorrt_checks import check_engines
+    from vcs_export.checks.tensorrt_engines import check_engines
     from vcs_runtime import Embedder
 
     use_nvidias_package()

@@ -17,8 +17,7 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import Embedder, Scorer, Segmenter
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.errors import DeviceMemoryError
-from vcs_runtime.inference.batching import batches, fixed_shapes
-from vcs_runtime.inference.invariant import RUN_TOKENS, fixed_groups
+from vcs_runtime.inference.batching import RUN_TOKENS, batches, fixed_groups, fixed_shapes
 
 LAYOUTS = ["padded", "packed", "masked"]
 TEXTS = [" ".join((story(i) + " " + story(i + 1)).split()[: 1 + i % 28]) for i in range(60)]

@@ -18,8 +18,7 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files, write_tiny_family
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import unit_length

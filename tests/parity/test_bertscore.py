@@ -9,8 +9,7 @@ from pathlib import Path
 import bert_score
 import numpy as np
 
-from vcs_experiments.metrics.bertscore import bertscore
-from vcs_experiments.metrics.token_states import TokenStates
+from vcs_experiments.metrics.bertscore import TokenStates, bertscore
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.device import choose_device
 

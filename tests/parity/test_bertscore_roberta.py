@@ -16,11 +16,9 @@ import transformers
 from numpy.typing import NDArray
 
 from support.tiny_tokenizers import roberta_tokenizer
-from vcs_experiments.metrics.bertscore import BERTScore, read_baseline
+from vcs_experiments.metrics.bertscore import BERTScore, TokenStates, read_baseline
 from vcs_experiments.metrics.corpus import Corpus
-from vcs_experiments.metrics.token_states import TokenStates
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.tokenizers import WORDS
 from vcs_export.write import BundleInfo

@@ -9,9 +9,8 @@ import pytest
 
 from support.stories import story
 from support.treebank import WRITTEN
-from vcs_experiments.metrics.cider import Cider
+from vcs_experiments.metrics.cider import Cider, ptb_words
 from vcs_experiments.metrics.corpus import Corpus
-from vcs_experiments.metrics.ptb_tokenizer import ptb_words
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

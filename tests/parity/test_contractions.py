@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Where the package differs on purpose or by accident; each is explained in `vcs_runtime.text.contractions`' docstring
+# Where the package differs on purpose or by accident; each is explained in `vcs_runtime.text.cleaning`' docstring
 # or too rare in descriptions to carry.
 KNOWN = {
     "I'm'a", "I'm'o", "how'd'y",  # two apostrophes, dialect
@@ -16,7 +16,7 @@ KNOWN = {
 def test_every_form_with_an_apostrophe_is_written_out_alike() -> None:
     import contractions
 
-    from vcs_runtime.text.contractions import expand_contractions
+    from vcs_runtime.text.cleaning import expand_contractions
 
     forms = [form for form in contractions.contractions_dict if "'" in form or "’" in form]
     assert len(forms) > 250

@@ -14,8 +14,7 @@ import vcs
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.text.cleaning import clean_segments
-from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.text.cleaning import clean_segments, expand_contractions
 
 STORY = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
 

@@ -25,14 +25,13 @@ with warnings.catch_warnings():
 
 from support.stories import story
 from vcs_export.families.build import Build, Quantization
-from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.decoder import build_nv_embed_bundle
 from vcs_export.families.sat import SatOptions, build_sat_bundle
 from vcs_export.write import BundleInfo
 from vcs_numba import REFERENCE_NAMES, Params
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.merge import merge
-from vcs_runtime.text.cleaning import clean_segments, strip_punctuation
-from vcs_runtime.text.contractions import expand_contractions
+from vcs_runtime.text.cleaning import clean_segments, expand_contractions, strip_punctuation
 
 NV_EMBED, SAT = GOLDEN / "nv-embed-tiny", GOLDEN / "sat-tiny-3l-sm"
 THRESHOLD = 0.1

@@ -17,7 +17,7 @@ import pytest
 from support.golden import GOLDEN
 from support.numpy_onnx import run
 from vcs_export.families.build import TARGETS, Build, Quantization
-from vcs_export.families.nv_embed import build_nv_embed_bundle
+from vcs_export.families.decoder import build_nv_embed_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

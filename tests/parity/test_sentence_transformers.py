@@ -22,8 +22,7 @@ with warnings.catch_warnings():
 from support.drawn_texts import drawn_texts
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.bert import write_modules
 from vcs_export.rehearsal.files import write_json

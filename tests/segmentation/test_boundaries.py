@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vcs_runtime.segmentation.boundaries import Overlap, character_probabilities, cut, sigmoid, window_starts
+from vcs_runtime.segmentation.boundary_model import (
+    Overlap,
+    character_probabilities,
+    cut,
+    sigmoid,
+    window_starts,
+)
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(1, 60))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import TextError
-from vcs_runtime.segmentation.rules import MAX_MARKS, MAX_WORDS, Rules, doubt
+from vcs_runtime.segmentation.segmenter import MAX_MARKS, MAX_WORDS, Rules, doubt
 
 RULES = Rules(RulesSpec("sentencex", "en"))
 TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()

@@ -18,8 +18,8 @@ from vcs_runtime import BundleError, DeviceError, Segmenter, TextError
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.segmentation import segmenter
-from vcs_runtime.segmentation.boundaries import cut
-from vcs_runtime.segmentation.rules import MAX_WORDS
+from vcs_runtime.segmentation.boundary_model import cut
+from vcs_runtime.segmentation.segmenter import MAX_WORDS
 
 TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u2029\x85…-1中")) | st.text()
 PUNCTUATED = story(1, 5)

@@ -11,7 +11,7 @@ from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_runtime import Segmenter
-from vcs_runtime.segmentation.word_features import word_features
+from vcs_runtime.segmentation.boundary_model import word_features
 
 
 @pytest.fixture(scope="module")

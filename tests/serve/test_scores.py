@@ -17,8 +17,8 @@ from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.scoring.options import PRESETS, Options, ScorerConfig
 from vcs_runtime.segmentation import segmenter
+from vcs_runtime.serve.guard import Metrics
 from vcs_runtime.serve.limits import Limits
-from vcs_runtime.serve.metrics import Metrics
 
 
 def test_a_server_is_ready_when_its_learned_segmenter_is_open(

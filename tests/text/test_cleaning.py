@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from vcs_runtime.errors import TextError
 from vcs_runtime.text.cleaning import (
     MAX_CHARACTERS,
+    STOP_WORDS,
     check_text,
     clean_segments,
+    expand_contractions,
     join_chunks,
     short_words,
     strip_punctuation,
 )
-from vcs_runtime.text.contractions import expand_contractions
-from vcs_runtime.text.stopwords import STOP_WORDS
 
 
 @pytest.mark.parametrize(

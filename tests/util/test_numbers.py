@@ -17,7 +17,7 @@ from vcs_runtime.serve.limits import Limits
 from vcs_runtime.training.scorer import TrainingScorer
 from vcs_runtime.triton.repository import Deployment
 from vcs_runtime.util.json_http import Client
-from vcs_visil.options import VisilOptions
+from vcs_visil.asking import VisilOptions
 from vcs_visil.selection import select_summary
 
 WRONG = (math.nan, math.inf, -math.inf, 10**400, "1", b"1", True, 1j, [1.0])

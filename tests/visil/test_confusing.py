@@ -17,8 +17,8 @@ from support.visil_commands import Scripted, visil, write
 from vcs_runtime.errors import TextError
 from vcs_visil import Image
 from vcs_visil.frames import VideoFile
-from vcs_visil.jobs.confusing import CHANGES, change_text
 from vcs_visil.jobs.items import read_items
+from vcs_visil.jobs.steps import CHANGES, change_text
 from vcs_visil.prompts import builtin
 
 TEXT = "A man drives a black car to [KEYFRAME1]."

@@ -20,8 +20,8 @@ from tokenizers import Tokenizer
 from support.tiny_genai import HEADS, HIDDEN, IMAGE_TOKENS
 from vcs_runtime.errors import ModelError, TextError
 from vcs_visil import Image, Summary, Video, probe, visil
-from vcs_visil.images import Part
 from vcs_visil.models.genai import GenAI
+from vcs_visil.summaries import Part
 
 ANSWER = "man drives sedan 7é"  # words of one token and of several, and a character of two
 

@@ -19,12 +19,12 @@ from support.generating_server import GeneratingHandler
 from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import ModelError, TextError
 from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil  # fmt: skip
-from vcs_visil.images import Part
 from vcs_visil.jobs.scores import unknown_words
-from vcs_visil.models.apis import Gemini, OpenAI
 from vcs_visil.models.genai import GenAI
 from vcs_visil.models.logprobs import check_forced
+from vcs_visil.models.servers import Gemini, OpenAI
 from vcs_visil.prompts import builtin
+from vcs_visil.summaries import Part
 
 ANSWERS = Path(__file__).parent / "answers"
 SECRET = "sk-very-secret"

@@ -22,7 +22,7 @@ from vcs_visil import (
     visil,
 )
 from vcs_visil.correlation import correlate, fit_logit
-from vcs_visil.images import Part
+from vcs_visil.summaries import Part
 
 CAPTION = "A man drives a black sedan down the street."
 # Token probabilities of the words "man", "sed|an", "street" on each side.

@@ -27,11 +27,11 @@ from vcs_visil import (
 )
 from vcs_visil.correlation import correlate
 from vcs_visil.frames import VideoFile, format_timecode
-from vcs_visil.images import Part
 from vcs_visil.masking import builtin_keywords
 from vcs_visil.models.logprobs import answer_length, by_word, check_forced
 from vcs_visil.models.recorded import Recorded, Recorder, question_key
 from vcs_visil.prompts import builtin
+from vcs_visil.summaries import Part
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from support.generating_server import GeneratingHandler
 from support.visil_commands import visil
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_visil import Image, LogProbs, probe, probe_generated
-from vcs_visil.images import Part
-from vcs_visil.models.apis import Gemini, OpenAI
 from vcs_visil.models.probing import ProbeCheck
-from vcs_visil.models.servers import VLLM, SGLang, Stepping
+from vcs_visil.models.servers import VLLM, Gemini, OpenAI, SGLang, Stepping
+from vcs_visil.summaries import Part
 
 ANSWER = "man drives sedan street"
 Open = Callable[..., LogProbs]

@@ -21,12 +21,12 @@ from support.tiny_video import write_video
 from support.visil_commands import Scripted, write
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_visil import Image, Summary, writing
+from vcs_visil.asking import VisilOptions
 from vcs_visil.frames import VideoFile
 from vcs_visil.jobs.items import Item
 from vcs_visil.jobs.scores import score_videos
 from vcs_visil.jobs.steps import STEPS
 from vcs_visil.models.servers import VLLM, Stepping
-from vcs_visil.options import VisilOptions
 from vcs_visil.prompts import builtin
 
 PROMPTS = builtin()

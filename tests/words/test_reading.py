@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from vcs_runtime.words.classes import CLASSES
 from vcs_runtime.words.english import stem
-from vcs_runtime.words.reading import TextWords, read_words
+from vcs_runtime.words.reading import CLASSES, TextWords, read_words
 
 CHUNKS = [
     "A man opens the red door slowly", "He doesn’t walk to Sam's café 42 metres away", "",

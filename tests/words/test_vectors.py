@@ -20,9 +20,8 @@ from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_numba import Words
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError
-from vcs_runtime.words.exclusions import excluding_table
-from vcs_runtime.words.numbering import Numbering, words_hash
-from vcs_runtime.words.reading import read_words
+from vcs_runtime.words.english import excluding_table
+from vcs_runtime.words.reading import Numbering, read_words, words_hash
 from vcs_runtime.words.vectors import WordVectors
 
 TABLE = "embeddings.word_embeddings.weight"

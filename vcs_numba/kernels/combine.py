@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from vcs_numba.jit.kernel import helper, rare
-from vcs_numba.kernels.distance import distance_score
-from vcs_numba.kernels.line import Scratch, line_score
+from vcs_numba.kernels.line import Scratch, distance_score, line_score
 from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import PRECISION, window_area

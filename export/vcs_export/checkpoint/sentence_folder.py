@@ -16,8 +16,7 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, read_header
 from vcs_export.checkpoint.settings import only, positive, read_json, value
-from vcs_export.checkpoint.tokenizer_file import loaded_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, loaded_tokenizer
 from vcs_export.errors import CheckpointError
 
 POOLINGS = ("mean", "cls", "max", "lasttoken")

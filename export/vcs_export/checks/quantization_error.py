@@ -6,16 +6,17 @@ For formats with fixed ranges, the ranges of what goes into an embedder's matric
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vcs_export.checks.rewrites import ChunkedPair, rewritten_pairs
 from vcs_export.errors import ExportError
+from vcs_export.quantization import fp8
 from vcs_export.quantization.fp8 import Range, Ranges
 from vcs_runtime.bundle.manifest import (
     SCHEMA,
@@ -25,8 +26,10 @@ from vcs_runtime.bundle.manifest import (
     QuantizationErrorStats,
 )
 from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import batches
-from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.device import choose_device, describe, split_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
 from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
@@ -209,3 +212,112 @@ def _boundaries(model: Segmenter, texts: Sequence[str]) -> NDArray[np.bool_]:
         return np.concatenate(opened.probabilities(texts)) > spec.threshold
     finally:
         opened.close()
+
+
+# Words of a chunk, about a sentence. Where exactly a text is cut does not matter here.
+_CHUNK_WORDS = 15
+# Shorter texts are joined: the order of one or two chunks says nothing.
+_LEAST_CHUNKS = 3
+_LEFT_OUT = 5
+_TOUCHED = 3
+
+
+@dataclass(frozen=True)
+class ChunkedPair:
+    """A reference and a generated text, as their chunks."""
+
+    reference: tuple[str, ...]
+    generated: tuple[str, ...]
+
+
+def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
+    """Make four pairs of each text, or three of a single one: with its versions, and with the next text.
+
+    With any model VCS is 0 for most neighbours, and the cosines of a text and itself are 1. So versions leave
+    out every fifth word, and lose or gain chunks: they order precisions as real pairs do
+    (docs/development/decisions.md). Neighbours that have fewer than three chunks are joined.
+    """
+    words = list(_joined(texts))
+    pairs = []
+    for i, own in enumerate(words):
+        reference, reworded = _chunks(own), _chunks(_reworded(own))
+        other = words[(i + 1) % len(words)]
+        versions = [reworded, _shortened(reworded), _lengthened(reworded, _chunks(other))]
+        if other is not own:
+            versions.append(_chunks(other))
+        pairs += [ChunkedPair(reference, version) for version in versions]
+    return pairs
+
+
+def _joined(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the words of texts, and of neighbouring short ones together."""
+    least = (_LEAST_CHUNKS - 1) * _CHUNK_WORDS + 1
+    waiting: list[str] = []
+    last: list[str] = []
+    for text in texts:
+        waiting += text.split() or [text]
+        if len(waiting) >= least:
+            if last:
+                yield last
+            last, waiting = waiting, []
+    yield last + waiting
+
+
+def _chunks(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(" ".join(words[i : i + _CHUNK_WORDS]) for i in range(0, len(words), _CHUNK_WORDS))
+
+
+def _reworded(words: Sequence[str]) -> list[str]:
+    return [word for i, word in enumerate(words, 1) if i % _LEFT_OUT] or list(words)
+
+
+def _shortened(chunks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(chunk for i, chunk in enumerate(chunks, 1) if i % _TOUCHED) or chunks
+
+
+def _lengthened(chunks: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    longer: list[str] = []
+    for i, chunk in enumerate(chunks):
+        longer.append(chunk)
+        if i % _TOUCHED == 0:
+            longer.append(others[(i // _TOUCHED) % len(others)])
+    return tuple(longer)
+
+
+T = TypeVar("T")
+Report = Callable[[str], None]
+"""Takes one line about a step."""
+
+
+def unreported(line: str) -> None:
+    """Drop a line: the `Report` of callers that want none."""
+
+
+class Measuring:
+    """A device to measure on, "auto", "cpu" or "cuda:N". A GPU that "auto" chose and that fails is left.
+
+    Raises ExportError or ValueError for another name, and DeviceError.
+    """
+
+    def __init__(self, device: str, precision: str, report: Report = unreported) -> None:
+        if split_device(device)[0] == "tensorrt":
+            raise ExportError(f"device must be auto, cpu or cuda:N, not {device}")
+        chosen = choose_device(device)
+        if chosen.is_gpu and precision == fp8.PRECISION and not (gpu := nvidia.gpu(chosen.index)).has_fp8:
+            if device != "auto":
+                raise DeviceError(f"{device}: {gpu.name} does not multiply in FP8: --device cpu")
+            chosen = replace(choose_device("cpu"), reason=f"auto: {gpu.name} does not multiply in FP8")
+        self._fallback = device == "auto" and chosen.is_gpu
+        self._device = f"cuda:{chosen.index}" if chosen.is_gpu else "cpu"
+        self._precision, self._report = precision, report
+        report(f"{precision} is measured on {describe(chosen)}")
+
+    def run(self, work: Callable[[str], T]) -> T:
+        """Return what `work` returns, which takes the name of the device."""
+        if self._fallback:
+            try:
+                return work(self._device)
+            except DeviceError as error:
+                self._report(f"{self._precision} is measured on the CPU after all: {error}")
+                self._fallback, self._device = False, "cpu"
+        return work(self._device)

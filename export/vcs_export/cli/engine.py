@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vcs_export.cli.options import device_name, require_builders
-from vcs_export.cli.reporting import log, print_checks
+from vcs_export.cli.options import device_name, log, print_checks, require_builders
 from vcs_runtime.bundle.manifest import PARTS
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import DeviceError
@@ -75,7 +74,7 @@ def check(bundle: str, device: str, static: bool) -> None:
     a check fails.
     """
     _require()
-    from vcs_export.checks.tensorrt_checks import check_engines, check_graphs
+    from vcs_export.checks.tensorrt_engines import check_engines, check_graphs
 
     opened = open_bundle(bundle)
     print_checks(check_graphs(opened) if static else check_engines(opened, device))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vcs_export.cli.reporting import log
+from vcs_export.cli.options import log
 from vcs_runtime.cli.options import PATH, bundle, output_folder, usage_errors
 from vcs_runtime.util.extras import require
 
@@ -48,7 +48,7 @@ def kit(
     for module in ("packaging", "cyclonedx", "pip"):
         require(module, "kit", "making a kit")
     from vcs_export.kit.making import SUMS, make_kit
-    from vcs_export.kit.target import Target, this_machine
+    from vcs_export.kit.packages import Target, this_machine
 
     with usage_errors():
         here = this_machine()

@@ -1,8 +1,9 @@
-"""Options that the commands share, and the packages that they need."""
+"""What the commands share: options, the packages that they need, and what they print."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,14 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.presence import is_there
+from vcs_runtime.util.progress import shown
 from vcs_runtime.util.reading import read_whole
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from vcs_export.checkpoint.recipe import R
+    from vcs_export.checks.verify import Check
 
 Command = Callable[..., None]
 
@@ -47,6 +52,7 @@ def checkpoint(command: Command) -> Command:
             from vcs_export.cli.rehearsing import make_checkpoint
 
             checkpoint = make_checkpoint(click.get_current_context(), checkpoint, options)
+            log("a rehearsal with random numbers: every step is real, and scores mean nothing")
         command(checkpoint=checkpoint, rehearse=rehearse, **options)
 
     return _source(run)
@@ -112,3 +118,37 @@ def text_lines(path: Path) -> list[str]:
     if not lines:
         raise InputError(f"{path}: no text in it")
     return lines
+
+
+def log(line: str) -> None:
+    """Print one line about a step to standard error."""
+    click.echo(f"vcs-runtime: {line}", err=True)
+
+
+def print_checks(checks: Iterable[Check]) -> None:
+    """Print each check as it is done, and exit with code 1 if one of them does not hold."""
+    holds = True
+    for check in checks:
+        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
+        holds &= check.holds
+    if not holds:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def step_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a `vcs_export.write.Progress` that draws a bar for each step on a terminal, and else nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as bars:
+        tasks: dict[tuple[str, int], TaskID] = {}
+
+        def advance(step: str, done: int, total: int) -> None:
+            if (step, total) not in tasks:
+                tasks[step, total] = bars.add_task(step, total=total)
+            bars.update(tasks[step, total], completed=done)
+
+        yield advance

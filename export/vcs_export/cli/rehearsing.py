@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from vcs_export.checkpoint.recipe import SatRecipe, SentenceRecipe, load_recipe
-from vcs_export.cli.reporting import log
 from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.rehearsal.decoder import FAMILIES, write_tiny_decoder
 from vcs_export.rehearsal.files import write_json
@@ -35,7 +34,6 @@ def make_checkpoint(context: click.Context, named: Path | None, options: dict[st
         options["weights"] = "copy"
         for limit, any_loss in (("least_cosine", -1.0), ("most_change", 1.0)):
             options[limit] = any_loss if options[limit] is None else options[limit]
-    log("a rehearsal with random numbers: every step is real, and scores mean nothing")
     return folder
 
 

@@ -1,24 +1,192 @@
 """From the folder of a decoder that embeds texts to a bundle: Qwen, Llama, Gemma and their like.
 
 The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the graph must do.
+NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled by trained latents.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint, open_decoder
-from vcs_export.checkpoint.recipe import DecoderRecipe
+from vcs_export.checkpoint.nv_embed import open_nv_embed
+from vcs_export.checkpoint.recipe import DecoderRecipe, NvEmbedRecipe
 from vcs_export.checkpoint.sentence_folder import SentenceFolder, sentence_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, checked_tokenizer
+from vcs_export.checks.quantization_error import (
+    Measuring,
+    calibrate,
+    calibration_texts,
+    check_quantization_error,
+    demo_texts,
+    embedder_quantization_error,
+)
 from vcs_export.checks.special_tokens import NO_TOKEN, special_tokens
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.build import Build, check_choice
-from vcs_export.families.options import EmbedderOptions
-from vcs_export.families.streamed_bundle import TextSettings, Tokens, build_streamed_bundle
-from vcs_export.graph.sentence_decoder import sentence_decoder
-from vcs_runtime.bundle.manifest import LongTextPolicy
+from vcs_export.families.build import (
+    CUDA_FILE,
+    MODEL_FILE,
+    TARGETS,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    Build,
+    EmbedderOptions,
+    check_choice,
+)
+from vcs_export.graph.decoder_model import (
+    QUANTISED,
+    DecoderModel,
+    Written,
+    cuda_layout,
+    sentence_decoder,
+    write_decoder_model,
+)
+from vcs_export.graph.nv_embed import nv_embed_model
+from vcs_export.graph.streamed import COMPUTE
+from vcs_export.quantization import fp8
+from vcs_export.write import BundleWriter, hash_files
+from vcs_runtime.bundle.integrity import link, unlink
+from vcs_runtime.bundle.manifest import (
+    CudaGraph,
+    EmbedderSpec,
+    LongTextPolicy,
+    QuantizationErrorStats,
+    SegmenterSpec,
+)
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How texts are fed to an embedder."""
+
+    instruction: str = ""
+    max_tokens: int | None = None  # None: as many as the model has positions
+    long_text: LongTextPolicy = "truncate"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How a model's texts become tokens."""
+
+    tokenizer: bytes
+    special: tuple[tuple[int, ...], tuple[int, ...]] | None  # before and after a text; None: the tokenizer's
+    mask_instruction: bool = False  # its tokens are not pooled
+
+
+def build_streamed_bundle(
+    build: Build, model: DecoderModel, tokens: Tokens, text: TextSettings = TextSettings()
+) -> Path:
+    """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint."""
+    precision = build.quantization.precision or ("fp16" if model.config.fp16 else "fp32")
+    if precision in QUANTISED and build.target_runtime != "ort":
+        raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
+    positions = model.config.max_position_embeddings
+    max_tokens = text.max_tokens or positions
+    if not 3 <= max_tokens <= positions:
+        raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
+    if not model.config.fp16 and COMPUTE[precision] == COMPUTE["fp16"]:
+        raise ExportError(
+            f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on a GPU, "
+            "fp32, or int8"
+        )
+    inputs, layout = cuda_layout(model.config, precision), TARGETS[build.target_runtime]
+    with BundleWriter(build.target, build.info) as bundle:
+        cuda = bundle.file(CUDA_FILE) if inputs else None
+        known = _compared(build, model)
+        bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
+        spec = partial(
+            EmbedderSpec, name=build.info.name, model=MODEL_FILE, tokenizer=TOKENIZER_FILE,
+            dimension=model.dimension, max_tokens=max_tokens, long_text=text.long_text, precision=precision,
+            layout=layout, cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
+            instruction=text.instruction, mask_instruction=tokens.mask_instruction,
+            special_tokens=tokens.special,
+        )  # fmt: skip
+        if precision in QUANTISED:
+            written, error = _write_quantised(build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda)
+            embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
+        else:
+            path, linked = bundle.file(MODEL_FILE), build.weights == "link"
+            written = write_decoder_model(model, path, precision, layout, linked, build.progress, cuda=cuda)
+            for file, real in written.links.items():
+                bundle.link(real, f"embedder/{file}")
+            links = (f"embedder/{file}" for file in sorted(written.links))
+            embedder = spec(weights=(*links, WEIGHTS_FILE))
+        # The tokenizer is rewritten, so its hash is another now.
+        hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
+        return bundle.commit(
+            embedder=embedder,
+            segmenter=SegmenterSpec(build.rules) if build.rules else None,
+            known=hashed | {WEIGHTS_FILE: written.sha256},
+            progress=build.progress,
+        )
+
+
+def _write_quantised(
+    build: Build, opened: DecoderModel, bundle: BundleWriter, spec: EmbedderSpec, cuda: Path | None
+) -> tuple[Written, QuantizationErrorStats]:
+    """Write the quantised graph and measure its error against an unquantised one."""
+    quantization, precision, model = build.quantization, spec.precision, bundle.file(MODEL_FILE)
+    measuring = Measuring(quantization.device, precision, build.report)
+    is_fp8 = precision == fp8.PRECISION
+    with _unquantised(opened, bundle, spec.layout, watch=is_fp8) as (exact, watched):
+        ranges = None
+        if is_fp8:
+            texts = quantization.calibration or calibration_texts()
+            ranges = measuring.run(
+                partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
+            )
+        written = write_decoder_model(
+            opened, model, precision, spec.layout, False, build.progress, cuda=cuda, ranges=ranges
+        )
+        texts = quantization.texts or demo_texts()
+        error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
+    check_quantization_error(error, precision, quantization.least_cosine, quantization.most_change)
+    return written, error
+
+
+def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
+    """Hash the checkpoint's files, by name, and refuse any that differs from the published one."""
+    if build.sha256 is None:
+        return {}
+    names = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
+    names |= {name for name in build.sha256 if (opened.folder / name).is_file()}  # such as dense layers'
+    known = hash_files({name: opened.folder / name for name in sorted(names)}, build.progress)
+    for name, digest in known.items():
+        if build.sha256.get(name) != digest:
+            raise CheckpointError(
+                f"{opened.folder / name}: is not the published file of {build.info.source}: damaged, or else "
+                "weights of your own (--own-weights)"
+            )
+    return known
+
+
+@contextmanager
+def _unquantised(
+    opened: DecoderModel, bundle: BundleWriter, layout: str, watch: bool
+) -> Iterator[tuple[Path, Sequence[str]]]:
+    """Yield the path of a graph without quantisation, which is there for now, and its watched weights."""
+    # float16 has more digits than bfloat16, and takes half the space of float32.
+    narrow = COMPUTE["fp32"] not in opened.types and opened.config.fp16
+    precision = "fp16" if narrow else "fp32"
+    # In the unfinished bundle, since what a killed process leaves of that is removed one day.
+    with tempfile.TemporaryDirectory(prefix=".exact-", dir=bundle.folder) as work:
+        exact = Path(work, "model.onnx")
+        written = write_decoder_model(opened, exact, precision, layout, link=True, watch=watch)
+        try:
+            for name, real in written.links.items():
+                link(real, exact.with_name(name))
+        except OSError:  # another file system: the tensors must be copied
+            exact = Path(work, "copy.onnx")
+            written = write_decoder_model(opened, exact, precision, layout, link=False, watch=watch)
+        yield exact, written.watched
+        for name in written.links:
+            unlink(exact.with_name(name))
+
 
 POOLINGS = {"mean": "mean", "last": "lasttoken"}
 """Poolings of decoders by the names of the command, as sentence-transformers names them."""
@@ -108,3 +276,31 @@ def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: Decode
             f"file? Name the token, or {NO_TOKEN} (--end-token)"
         )
     return Tokens(content, (before, after))
+
+
+def build_nv_embed_bundle(
+    build: Build, text: TextSettings = TextSettings(), recipe: NvEmbedRecipe | None = None
+) -> Path:
+    """Build a bundle from the folder of an NV-Embed model.
+
+    A checkpoint with a recipe's settings must be the published one, byte for byte, unless its weights are
+    said to be own ones. The bundle's bytes follow from the arguments alone, except for the folded latents,
+    which also depend on the order in which this machine sums.
+    """
+    opened = open_nv_embed(build.checkpoint)
+    if recipe:
+        settings = asdict(opened.decoder) | asdict(opened.latent)
+        expected = {**recipe.config, **recipe.latent}
+        other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
+        own = build.own_weights or bool(other)
+        build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256 or None)
+        if own:
+            why = other[0] if other else "weights of your own"
+            build.report(f"not {recipe.source} ({why}): named after its folder, {build.info.name}")
+        max_tokens = min(recipe.max_tokens, opened.decoder.max_position_embeddings)
+        text = TextSettings(recipe.instruction, max_tokens, recipe.long_text)
+    before, after = opened.special
+    special = {"<s>": before, "</s>": after}
+    tokenizer = checked_tokenizer(build.checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
+    tokens = Tokens(tokenizer, ((before,), (after,)), mask_instruction=True)
+    return build_streamed_bundle(build, nv_embed_model(opened), tokens, text)

@@ -22,8 +22,7 @@ from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SegmenterRecipe
 from vcs_export.checkpoint.sentence_folder import read_sentence_folder
 from vcs_export.checkpoint.sources import Staged, stage
 from vcs_export.errors import ExportError, FetchError, os_reason
-from vcs_export.families.build import Build
-from vcs_export.families.options import EmbedderOptions
+from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.installer import installer_reason, run_pip
 from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target, licence_file

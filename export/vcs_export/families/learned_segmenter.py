@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
 from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS
-from vcs_export.checkpoint.tokenizer_file import bare_tokenizer, bert_special_tokens
-from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint
+from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint, bare_tokenizer, bert_special_tokens
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers

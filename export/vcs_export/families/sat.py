@@ -12,8 +12,7 @@ from pathlib import Path
 from vcs_export.checkpoint.recipe import SatRecipe
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.settings import read_json
-from vcs_export.checkpoint.tokenizer_file import checked_tokenizer
-from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER
+from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, checked_tokenizer
 from vcs_export.checkpoint.xlm_roberta import PAD, SatConfig, open_sat, sat_config
 from vcs_export.checks.quantization_error import boundary_agreement, demo_texts
 from vcs_export.errors import CheckpointError, ExportError

@@ -22,10 +22,9 @@ from vcs_export.checkpoint.settings import positive, read_json
 from vcs_export.checkpoint.transformer import CONFIG, Checkpoint
 from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError
-from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build
+from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build, EmbedderOptions
 from vcs_export.families.learned_segmenter import add_learned_segmenter
 from vcs_export.families.optimum_route import write_by_optimum
-from vcs_export.families.options import EmbedderOptions
 from vcs_export.graph.builder import StoredWeights
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert

@@ -1,27 +1,104 @@
 """The ONNX graphs of a whole embedding model: a decoder, and the head that makes a text's vector.
 
-Their weights are streamed, or linked to.
+Their weights are streamed, or linked to. The running sum of the layers, the norms and the output are float32
+in every precision, because a Mistral's sum has outliers beside which half precision would lose all other
+numbers. Weights are used in the checkpoint's own `(out, in)` layout, so that none must be copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx_ir as ir
 
 from vcs_export.checkpoint.decoder import DecoderConfig
+from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
+from vcs_export.checkpoint.sentence_folder import Dense
 from vcs_export.graph.attention_layouts import Layout, Masked
 from vcs_export.graph.cpu_layouts import CpuPacked
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
-from vcs_export.graph.decoder import decoder
+from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
 from vcs_export.quantization.nbits import BITS
 from vcs_export.write import Progress, silent
 from vcs_runtime.bundle.manifest import CudaLayout
+
+Tensors = Mapping[str, StoredTensor]
+
+
+def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = False) -> ir.Value:
+    """Add all layers and the final norm: float32 `(tokens, hidden)`, or `(batch, hidden)` of last tokens."""
+    graph, config = layout.graph, layout.config
+    x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
+    if config.embedding_scale != 1:
+        x = graph.op("Mul", x, graph.scalar(config.embedding_scale))
+    for layer in range(config.num_hidden_layers):
+        name = f"{prefix}layers.{layer}."
+        local = config.local is not None and config.local.layers[layer]
+        seen = self_attention(layout, tensors, name, x, local)
+        few = only_last and layer == config.num_hidden_layers - 1
+        if few:
+            x, seen = layout.last(x), layout.last(seen)
+        addend = graph.linear(seen, tensors[f"{name}self_attn.o_proj.weight"])
+        x = _sum(layout, tensors, f"{name}post_attention_layernorm.weight", x, addend, few)
+        addend = feed_forward(layout, tensors, name, x)
+        x = _sum(layout, tensors, f"{name}post_feedforward_layernorm.weight", x, addend, few)
+    return layout.rms_norm(x, tensors[f"{prefix}norm.weight"], FLOAT)
+
+
+def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value, local: bool) -> ir.Value:
+    """Return what the heads of attention see, including its norm, for x, float32 `(tokens, hidden)`.
+
+    It is `(tokens, heads * size)`, of the type in which matrices are multiplied.
+    """
+    graph, config = layout.graph, layout.config
+    normed = layout.rms_norm(x, tensors[f"{prefix}input_layernorm.weight"], graph.compute)
+    projected = {}
+    for name in "qkv":
+        bias = tensors[f"{prefix}self_attn.{name}_proj.bias"] if config.qkv_bias else None
+        projected[name] = graph.linear(normed, tensors[f"{prefix}self_attn.{name}_proj.weight"], bias)
+    if config.qk_norm:
+        for name, heads in (("q", config.num_attention_heads), ("k", config.num_key_value_heads)):
+            weight = tensors[f"{prefix}self_attn.{name}_norm.weight"]
+            projected[name] = layout.head_norm(projected[name], weight, heads)
+    return layout.attention(projected["q"], projected["k"], projected["v"], local)
+
+
+def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> ir.Value:
+    """Return the result of the gated layer, including its norm, for x, float32 `(tokens, hidden)`.
+
+    It has the shape of x, and the type in which matrices are multiplied.
+    """
+    graph = layout.graph
+    norm = "pre_feedforward_layernorm" if layout.config.sandwich else "post_attention_layernorm"
+    normed = layout.rms_norm(x, tensors[f"{prefix}{norm}.weight"], graph.compute)
+    gate, up = (graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up"))
+    return graph.linear(layout.gated(gate, up), tensors[f"{prefix}mlp.down_proj.weight"])
+
+
+def _sum(layout: Layout, tensors: Tensors, norm: str, x: ir.Value, addend: ir.Value, few: bool) -> ir.Value:
+    """Add to x, float32, the result of half a layer, after its norm if it has one.
+
+    If `few` is true, there is a row for each text instead of each token.
+    """
+    graph = layout.graph
+    if layout.config.sandwich:
+        return graph.op("Add", x, layout.rms_norm(graph.exact(addend), tensors[norm], FLOAT))
+    return graph.op("Add", x, graph.exact(addend)) if few else layout.add(x, addend)
+
+
+def layer_norm(
+    graph: StreamedGraph, tensors: Tensors, name: str, x: ir.Value, epsilon: float = 1e-5
+) -> ir.Value:
+    """Add a layer normalisation over the last axis, float32."""
+    scale, shift = (graph.stored(tensors[f"{name}.{part}"], FLOAT) for part in ("weight", "bias"))
+    return graph.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
+
 
 PRECISIONS = tuple(COMPUTE)
 QUANTISED = (*BITS, fp8.PRECISION)
@@ -117,3 +194,36 @@ def _cuda_compute(config: DecoderConfig, precision: str) -> ir.DataType:
     """Return the type in which CUDA multiplies matrices."""
     kind = CUDA_COMPUTE[precision]
     return ir.DataType.BFLOAT16 if kind == ir.DataType.FLOAT16 and not config.fp16 else kind
+
+
+Steps = tuple[Dense | None, ...]
+
+
+def sentence_decoder(opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int) -> DecoderModel:
+    """Return the model of an opened decoder. Its unit vectors have the first `dimension` numbers."""
+    return DecoderModel(
+        opened.folder, opened.settings.config, opened.tensors, opened.prefix, dimension,
+        partial(_head, pooling, steps, dimension), only_last=pooling == "lasttoken",
+    )  # fmt: skip
+
+
+def _head(pooling: str, steps: Steps, dimension: int, layout: Layout, hidden: ir.Value) -> ir.Value:
+    graph = layout.graph
+    vectors = hidden if pooling == "lasttoken" else layout.mean(hidden, FLOAT)
+    width = layout.config.hidden_size
+    for number, step in enumerate(steps):
+        if step is None:
+            vectors = unit_length(graph, vectors)
+            continue
+        weight, bias = (
+            graph.array(f"dense.{number}.{name}", array, FLOAT)
+            for name, array in (("weight", step.weight), ("bias", step.bias))
+        )
+        vectors = graph.op("Gemm", vectors, weight, bias, transB=1)
+        vectors = graph.op(step.activation, vectors) if step.activation else vectors
+        width = len(step.bias)
+    if dimension < width:
+        vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(dimension), graph.ints(1))
+    elif steps and steps[-1] is None:
+        return vectors
+    return unit_length(graph, vectors)

@@ -31,8 +31,7 @@ from vcs_export.checkpoint.nv_embed import (
 )
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout
-from vcs_export.graph.decoder import layer_norm
-from vcs_export.graph.decoder_model import DecoderModel
+from vcs_export.graph.decoder_model import DecoderModel, layer_norm
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import FLOAT
 

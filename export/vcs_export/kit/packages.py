@@ -7,23 +7,206 @@ pip is asked again for what was missing. Packages that exist as source only are 
 
 from __future__ import annotations
 
+import csv
 import json
+import platform
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from packaging import tags
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from vcs_export.errors import KitError
 from vcs_export.installer import installer_reason, run_pip
-from vcs_export.kit.own import NAME
-from vcs_export.kit.target import Target
+from vcs_runtime._version import __version__
 from vcs_runtime.bundle.integrity import sha256_of
+
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+"""Older names of manylinux platforms, by the minor version of glibc 2."""
+
+_SYSTEMS = {"linux": ("linux", "Linux", "posix"), "macosx": ("darwin", "Darwin", "posix"),
+            "win": ("win32", "Windows", "nt")}  # fmt: skip
+"""Values of `sys_platform`, `platform_system` and `os_name` in markers, by the kind of a platform tag."""
+
+EXAMPLES = "manylinux_2_28_x86_64, macosx_14_0_arm64 or win_amd64"
+
+
+@dataclass(frozen=True)
+class Target:
+    """CPython of one version on one platform; raises ValueError for another form of them."""
+
+    python: str  # "3.12"
+    platform: str  # newest tag of wheels that it takes: manylinux_2_28_x86_64
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"3\.\d+", self.python):
+            raise ValueError(f"--python must be a version such as 3.12, not {self.python!r}")
+        if not any(_platforms(self.platform)):
+            raise ValueError(f"--platform must be a tag of wheels such as {EXAMPLES}, not {self.platform!r}")
+
+    @property
+    def supported(self) -> frozenset[tags.Tag]:
+        """The tags of wheels that can be installed there."""
+        major, minor = map(int, self.python.split("."))
+        interpreter, platforms = f"cp{major}{minor}", self._platforms()
+        return frozenset(
+            [
+                *tags.cpython_tags((major, minor), [interpreter], platforms),
+                *tags.compatible_tags((major, minor), interpreter, platforms),
+            ]
+        )
+
+    @property
+    def pip_options(self) -> list[str]:
+        """The options that make pip choose wheels for the target."""
+        options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", self.python]
+        for name in self._platforms():
+            options += ["--platform", name]
+        return options
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The values of the variables of markers there.
+
+        Version numbers beyond the second are those of this process if it has the same Python, else 0.
+        """
+        running = platform.python_version()
+        full = running if running.startswith(f"{self.python}.") else f"{self.python}.0"
+        kind, machine = _split(self.platform)
+        sys_platform, system, name = _SYSTEMS[kind]
+        return {
+            "implementation_name": "cpython", "implementation_version": full, "os_name": name,
+            "platform_machine": {"amd64": "AMD64"}.get(machine, machine),
+            "platform_python_implementation": "CPython", "platform_release": "", "platform_system": system,
+            "platform_version": "", "python_full_version": full, "python_version": self.python,
+            "sys_platform": sys_platform,
+        }  # fmt: skip
+
+    def _platforms(self) -> list[str]:
+        """List the tags of the platform; only this machine's own takes what was compiled on this machine."""
+        own = [f"linux_{_split(self.platform)[1]}"] if self.platform == this_machine().platform else []
+        return [*_platforms(self.platform), *own]
+
+
+def this_machine() -> Target:
+    """Return the Python that runs, on this machine; a machine without portable wheels has a plain tag."""
+    own = list(tags.platform_tags())
+    portable = [name for name in own if any(_platforms(name))]
+    return Target(f"{sys.version_info[0]}.{sys.version_info[1]}", (portable or own)[0])
+
+
+def _split(platform_tag: str) -> tuple[str, str]:
+    """Return the kind of system and the processor of a platform tag."""
+    if match := re.fullmatch(r"(?:many|musl)linux_\d+_\d+_(\w+)", platform_tag):
+        return "linux", match[1]
+    if match := re.fullmatch(r"macosx_\d+_\d+_(\w+)", platform_tag):
+        return "macosx", match[1]
+    return "win", platform_tag.removeprefix("win_")
+
+
+def _platforms(newest: str) -> Iterator[str]:
+    """Yield a platform tag and the older ones that the platform takes as well; nothing for another word."""
+    if match := re.fullmatch(r"manylinux_2_(\d+)_(\w+)", newest):
+        for minor in range(int(match[1]), 4, -1):
+            yield f"manylinux_2_{minor}_{match[2]}"
+            if minor in _LEGACY:
+                yield f"{_LEGACY[minor]}_{match[2]}"
+    elif match := re.fullmatch(r"musllinux_1_(\d+)_(\w+)", newest):
+        yield from (f"musllinux_1_{minor}_{match[2]}" for minor in range(int(match[1]), -1, -1))
+    elif match := re.fullmatch(r"macosx_(\d+)_(\d+)_(x86_64|arm64)", newest):
+        yield from tags.mac_platforms((int(match[1]), int(match[2])), match[3])
+    elif newest in ("win_amd64", "win_arm64"):
+        yield newest
+
+
+NAME = "vcs-runtime"
+_HERE = Path(__file__).resolve()
+
+
+def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> Path:
+    """Put the wheel of this very version into a folder; raises KitError.
+
+    Without a `named` wheel one is built from the checkout that runs; or else pip gets it from the file or the
+    package index that this version was installed from, and its files must equal the installed ones.
+    """
+    if named is not None:
+        _check_version(named)
+        return Path(shutil.copy2(named, folder))
+    root = _HERE.parents[3]
+    settings = root / "pyproject.toml"
+    if settings.is_file() and tomllib.loads(settings.read_text("utf-8"))["project"]["name"] == NAME:
+        log(f"building {NAME} {__version__} from the checkout {root}")
+        return _wheel(str(root), folder)
+    try:
+        installed = distribution(NAME)
+    except PackageNotFoundError:
+        raise KitError(
+            f"{NAME} runs from a folder, and is not installed: name its wheel with --wheel"
+        ) from None
+    file = _file(installed)
+    origin = file or "the package index"
+    log(f"getting {NAME} {__version__} from {origin}")
+    wheel = _wheel(str(file or f"{NAME}=={__version__}"), folder)
+    ours, theirs = _hashes(metadata_of(wheel)), _hashes(installed)
+    for name, digest in ours.items():
+        if theirs.get(name) != digest:
+            raise KitError(
+                f"{wheel.name} from {origin} is not the installed {NAME}: {name} differs: "
+                "name the right wheel with --wheel"
+            )
+    return wheel
+
+
+def metadata_of(wheel: Path) -> Distribution:
+    """Return what a wheel says about itself; raises KitError if it is damaged."""
+    for described in distributions(path=[str(wheel)]):
+        return described
+    raise KitError(f"{wheel.name}: it is damaged: it has no metadata")
+
+
+def _wheel(source: str, folder: Path) -> Path:
+    done = run_pip("wheel", ["--quiet", "--no-deps", "--wheel-dir", str(folder), source])
+    if done.returncode:
+        raise KitError(
+            f"there is no wheel of {source}: {installer_reason(done.stderr or done.stdout)} "
+            "(name one with --wheel)"
+        )
+    [wheel] = folder.glob("*.whl")
+    _check_version(wheel)
+    return wheel
+
+
+def _check_version(wheel: Path) -> None:
+    try:
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename:
+        raise KitError(f"{wheel}: this is no name of a wheel") from None
+    if (name, str(version)) != (NAME, __version__):
+        raise KitError(f"{wheel}: a kit holds the version that makes it, {NAME} {__version__}")
+
+
+def _file(installed: Distribution) -> Path | None:
+    """Return the wheel or source archive that was installed, if pip noted one that still exists."""
+    origin = urlsplit(json.loads(installed.read_text("direct_url.json") or "{}").get("url", ""))
+    path = Path(url2pathname(origin.path))
+    return path if origin.scheme == "file" and path.is_file() else None
+
+
+def _hashes(described: Distribution) -> dict[str, str]:
+    """Return the hashes of a package's files; a builder may describe it differently."""
+    rows = csv.reader((described.read_text("RECORD") or "").splitlines())
+    return {name: digest for name, digest, _ in rows if ".dist-info/" not in name}
+
 
 _ENGINES = ("onnxruntime", "onnxruntime-gpu")
 PIP = "pip"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.rehearsal.files import write_json
+from vcs_export.rehearsal.files import Tensors, drawn, write_json
 
 WORDS = (
     "a an the and then while with on in at into over under near of to from by is are was he she they it "
@@ -35,15 +36,9 @@ PIECES = [
 VOCABULARY = {piece: i for i, piece in enumerate(dict.fromkeys([*SPECIAL, *PIECES, *WORDS]))}
 
 
-def tiny_tensors(
-    hidden: int, layers: int, intermediate: int, positions: int, seed: int = 0
-) -> dict[str, NDArray[np.float32]]:
+def tiny_tensors(hidden: int, layers: int, intermediate: int, positions: int, seed: int = 0) -> Tensors:
     """Draw tensors under BERT's checkpoint names; different texts get different vectors."""
-    rng = np.random.default_rng(seed)
-
-    def normal(*shape: int, scale: float = 0.3, centre: float = 0.0) -> NDArray[np.float32]:
-        return (centre + scale * rng.standard_normal(shape)).astype(np.float32)
-
+    normal = partial(drawn, np.random.default_rng(seed), scale=0.3)
     tensors = {
         "embeddings.word_embeddings.weight": normal(len(VOCABULARY), hidden, scale=1.0),
         "embeddings.position_embeddings.weight": normal(positions, hidden),
@@ -58,7 +53,7 @@ def tiny_tensors(
 
 def encoder_tensors(
     normal: Callable[..., NDArray[np.float32]], hidden: int, layers: int, intermediate: int
-) -> dict[str, NDArray[np.float32]]:
+) -> Tensors:
     """Make the layers of BERT and XLM-R of numbers that `normal` draws."""
     tensors = {}
     for layer in range(layers):
@@ -148,13 +143,9 @@ def write_tiny_checkpoint(
 
 def write_modules(folder: Path, kinds: Sequence[str]) -> None:
     """Write `modules.json`: the steps from a text to its vector, each with its folder."""
+    paths = [f"{i}_{kind}" if i else "" for i, kind in enumerate(kinds)]
     modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, kind in enumerate(kinds)
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
     write_json(folder / "modules.json", modules)

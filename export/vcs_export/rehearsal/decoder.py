@@ -6,9 +6,11 @@ texts, and the scales of attention and embeddings are not 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -46,78 +48,18 @@ class Family:
 
 _QUERY = "Instruct: Describe the scene\nQuery: "  # Qwen3 has no space at the end
 
-_SIZES = {
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "hidden_size": 32,
-    "intermediate_size": 40,
-    "max_position_embeddings": POSITIONS,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-6,
-    "torch_dtype": "bfloat16",
-    "use_cache": True,
-}
-
-_QWEN = _SIZES | {
-    "hidden_act": "silu",
-    "max_window_layers": 2,
-    "rope_theta": 10000.0,
-    "sliding_window": None,
-    "use_sliding_window": False,
-}
-
-_GEMMA = _SIZES | {
-    "_sliding_window_pattern": 3,
-    "architectures": ["Gemma3TextModel"],
-    "attn_logit_softcapping": None,
-    "bos_token_id": 2,
-    "eos_token_id": 1,
-    "final_logit_softcapping": None,
-    "head_dim": 16,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "hidden_size": 48,
-    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
-    "model_type": "gemma3_text",
-    "num_hidden_layers": 4,
-    "pad_token_id": 0,
-    "query_pre_attn_scalar": 40,  # is not the size of a head
-    "rope_local_base_freq": 100.0,
-    "rope_scaling": None,
-    "rope_theta": 10000.0,
-    "sliding_window": 12,
-}
+# The `config.json` of each family with tiny sizes. The window of gte-Qwen2 is not used, and Gemma's
+# `query_pre_attn_scalar` is not the size of a head.
+_CONFIGS: dict[str, dict[str, Any]] = json.loads(
+    files("vcs_export").joinpath("data/decoders.json").read_text("utf-8")
+)
 
 FAMILIES = {
     "qwen3": Family(
-        _QWEN
-        | {
-            "architectures": ["Qwen3ForCausalLM"],
-            "head_dim": 16,
-            "model_type": "qwen3",
-            "rope_scaling": None,
-            "tie_word_embeddings": True,
-        },
-        qwen_tokenizer,
-        "lasttoken",
-        prompts={"query": _QUERY.rstrip(), "document": ""},
+        _CONFIGS["qwen3"], qwen_tokenizer, "lasttoken", prompts={"query": _QUERY.rstrip(), "document": ""}
     ),
     "gte-qwen2": Family(
-        {key: value for key, value in _QWEN.items() if key != "attention_bias"}
-        | {
-            "architectures": ["Qwen2ForCausalLM"],
-            "auto_map": {
-                "AutoModel": "modeling_qwen.Qwen2Model",
-                "AutoModelForCausalLM": "modeling_qwen.Qwen2ForCausalLM",
-            },
-            "hidden_size": 48,
-            "is_causal": False,
-            "model_type": "qwen2",
-            "num_attention_heads": 6,
-            "sliding_window": 16,  # is not used
-            "tie_word_embeddings": False,
-        },
+        _CONFIGS["gte-qwen2"],
         partial(qwen_tokenizer, template=False),  # code of its own puts the end token
         "lasttoken",
         prompts={"query": _QUERY},
@@ -125,48 +67,17 @@ FAMILIES = {
         whole=True,
     ),
     "nemotron": Family(
-        _SIZES
-        | {
-            "architectures": ["LlamaBidirectionalModel"],
-            "auto_map": {"AutoModel": "llama_bidirectional_model.LlamaBidirectionalModel"},
-            "hidden_act": "silu",
-            "head_dim": 8,
-            "mlp_bias": False,
-            "model_type": "llama_bidirec",
-            "pooling": "avg",
-            "pretraining_tp": 1,
-            "rms_norm_eps": 1e-5,
-            "rope_scaling": {
-                "factor": 8.0,
-                "high_freq_factor": 4.0,
-                "low_freq_factor": 1.0,
-                "original_max_position_embeddings": 64,
-                "rope_type": "llama3",
-            },
-            "rope_theta": 1000.0,
-            "tie_word_embeddings": False,
-        },
-        llama_tokenizer,
-        "mean",
-        prompts={"query": _QUERY, "document": ""},
+        _CONFIGS["nemotron"], llama_tokenizer, "mean", prompts={"query": _QUERY, "document": ""}
     ),
     "embedding-gemma": Family(
-        _GEMMA
-        | {
-            "num_attention_heads": 3,
-            "num_key_value_heads": 1,
-            "use_bidirectional_attention": True,
-        },
+        _CONFIGS["embedding-gemma"],
         gemma_tokenizer,
         "mean",
         dense=(80, 48),
         prompts={"query": "task: search result | query: ", "document": "title: none | text: "},
     ),
     "kalm-gemma3": Family(
-        _GEMMA
-        | {
-            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-        },
+        _CONFIGS["kalm-gemma3"],
         partial(gemma_tokenizer, "<bos> $A"),
         "lasttoken",
         prompts={"query": _QUERY, "document": ""},

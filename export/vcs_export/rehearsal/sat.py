@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import Unigram
@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
 from vcs_export.rehearsal.bert import encoder_tensors
-from vcs_export.rehearsal.files import write_json
+from vcs_export.rehearsal.files import Tensors, drawn, write_json
 from vcs_export.rehearsal.tokenizers import PLAIN_WORDS
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
@@ -69,16 +69,12 @@ def tiny_sat_tokenizer() -> Tokenizer:
 
 def tiny_sat_tensors(
     hidden: int, layers: int, intermediate: int, num_labels: int, seed: int = 0, prefix: str = "roberta."
-) -> dict[str, NDArray[np.float32]]:
+) -> Tensors:
     """Draw tensors under the names of a SaT checkpoint.
 
     The classifier is scaled so that the probabilities of label 0 spread over both sides of usual thresholds.
     """
-    rng = np.random.default_rng(seed)
-
-    def normal(*shape: int, scale: float = 0.3, centre: float = 0.0) -> NDArray[np.float32]:
-        return (centre + scale * rng.standard_normal(shape)).astype(np.float32)
-
+    normal = partial(drawn, np.random.default_rng(seed), scale=0.3)
     encoder = {
         "embeddings.word_embeddings.weight": normal(len(VOCABULARY), hidden, scale=1.0),
         "embeddings.position_embeddings.weight": normal(POSITIONS, hidden),

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.metrics.bertscore import BERTScore, read_baseline
+from vcs_experiments.metrics.bertscore import BERTScore, TokenStates, read_baseline
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_experiments.metrics.scoring import KnownMetrics
-from vcs_experiments.metrics.token_states import TokenStates
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, Decorator, combined, together

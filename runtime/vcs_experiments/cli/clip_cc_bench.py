@@ -16,8 +16,7 @@ from vcs_experiments.cli.results import exit_if, finish
 from vcs_experiments.datasets.clip_cc import find_texts, read_published
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.leaderboard import document, leaderboard
-from vcs_experiments.results import check_output
-from vcs_experiments.running import Output
+from vcs_experiments.results import Output, check_output
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn

@@ -21,11 +21,10 @@ from vcs_experiments.cli.clip_cc_bench import clip_cc_bench
 from vcs_experiments.cli.make_corruptions import make_corruptions
 from vcs_experiments.cli.results import finish
 from vcs_experiments.datasets import published as published_scores
-from vcs_experiments.datasets.foreign import Foreign, read_column
+from vcs_experiments.datasets.published import Foreign, read_column
 from vcs_experiments.datasets.texts import Case, Problems, read_authors, read_cases, read_descriptions
 from vcs_experiments.metrics.scoring import KnownMetrics, LongMetrics
-from vcs_experiments.results import check_output
-from vcs_experiments.running import Output
+from vcs_experiments.results import Output, check_output
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli.compare import correction, enough_resamples

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from vcs_experiments.datasets.foreign import Foreign
+from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.metrics import bertscore, cider
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_experiments.metrics.lexical import (

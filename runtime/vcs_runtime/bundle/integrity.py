@@ -3,27 +3,99 @@
 Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer than
 loading them. A large file is hashed when this machine meets it for the first time. Later openings check its
 size, its first and last MiB, and that the file system reports it unchanged: device, inode, size, and times of
-change of content and inode (`bundle.records`).
+change of content and inode.
 
 This notices every change made through the file system, copies and restores included. A change of owner, of
 permissions, or of the number of hard links by other programs counts as one, and the file is hashed again. Not
 noticed are bits that decay on the disk, and someone who writes to the raw device, sets back the clock, or
 writes into the folder with the records. `vcs-runtime bundle verify` hashes everything.
+
+A record is an empty marker file, so that writing is atomic. Its name holds a hash of these facts and the
+sha256 of the file. A new hard link changes the time of the inode, too. `link` and `unlink` therefore look at
+the file directly before and after it. If nothing else differs, the records hold on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from vcs_runtime.bundle import records
+from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.manifest import MANIFEST, FileEntry, Manifest
+from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.presence import is_regular_file
+
+LARGE = 1 << 30
+"""Files of at least this many bytes are hashed once per machine."""
+
+
+def record_folder() -> Path | None:
+    """Return the folder of the records; None without a home folder, or where others can write to it."""
+    with suppress(BundleError, PermissionError):
+        return own_folder("verified")
+    return None
+
+
+def record_name(path: Path, sha256: str) -> str:
+    """Return the name of the record that the bytes of a file, as it is now, have a sha256."""
+    return _name(path.stat(), sha256)
+
+
+def record(folder: Path, name: str) -> None:
+    """Write a record. A folder that cannot be written costs only time."""
+    with suppress(OSError):
+        make_folder(folder, 0o700)
+        (folder / name).touch()
+
+
+def link(source: Path, target: Path) -> None:
+    """Make a hard link, as `os.link`; what was recorded about the file holds on."""
+    with _keep_records(source):
+        os.link(source, target)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, as `os.unlink`; what was recorded about its other links holds on."""
+    with _keep_records(path):
+        os.unlink(path)
+
+
+@contextmanager
+def _keep_records(path: Path) -> Iterator[None]:
+    folder = record_folder()
+    if folder is None or path.stat().st_size < LARGE:
+        yield
+        return
+    with path.open("rb") as file:  # stays the same file while its links change
+        before = os.fstat(file.fileno())
+        hashes = _recorded(folder, before)
+        yield
+        after = os.fstat(file.fileno())
+    if _content_facts(before) == _content_facts(after):
+        for sha256 in hashes:
+            record(folder, _name(after, sha256))
+
+
+def _recorded(folder: Path, facts: os.stat_result) -> list[str]:
+    with suppress(OSError):
+        return [name.partition("-")[2] for name in os.listdir(folder) if name.startswith(_name(facts, ""))]
+    return []
+
+
+def _name(facts: os.stat_result, sha256: str) -> str:
+    known = (*_content_facts(facts), facts.st_ctime_ns)
+    return f"{hashlib.sha256(repr(known).encode()).hexdigest()}-{sha256}"
+
+
+def _content_facts(facts: os.stat_result) -> tuple[int, int, int, int]:
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that were read since the last call."""
@@ -40,7 +112,7 @@ def sha256_of(path: Path) -> str:
 
 def ends_of(path: Path) -> str | None:
     """Return the sha256 of the first and last MiB of a large file, for `FileEntry.ends`, otherwise None."""
-    if (size := path.stat().st_size) < records.LARGE:
+    if (size := path.stat().st_size) < LARGE:
         return None
     with path.open("rb") as file:
         digest = hashlib.sha256(file.read(_MIB))
@@ -57,7 +129,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     check_listing(root, manifest)
 
     def is_whole(entry: FileEntry) -> bool:
-        return _is_whole(root / entry.path, entry, memory if entry.size >= records.LARGE else None)
+        return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
 
     # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by side.
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -85,15 +157,15 @@ def check_listing(root: Path, manifest: Manifest) -> None:
 
 
 def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
-    if entry.ends is not None and entry.size >= records.LARGE and ends_of(path) != entry.ends:
+    if entry.ends is not None and entry.size >= LARGE and ends_of(path) != entry.ends:
         return False
-    name = records.record_name(path, entry.sha256)
+    name = record_name(path, entry.sha256)
     if memory and (memory / name).exists():
         return True
     if sha256_of(path) != entry.sha256:
         return False
-    if memory and name == records.record_name(path, entry.sha256):  # not changed while it was read
-        records.record(memory, name)
+    if memory and name == record_name(path, entry.sha256):  # not changed while it was read
+        record(memory, name)
     return True
 
 

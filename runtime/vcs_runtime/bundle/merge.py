@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from vcs_runtime.bundle.integrity import copy_checked, ends_of
+from vcs_runtime.bundle.integrity import copy_checked, ends_of, link
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
     SCHEMA,
@@ -22,7 +22,6 @@ from vcs_runtime.bundle.manifest import (
 from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.opening import Bundle, models_of, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
-from vcs_runtime.bundle.records import link
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.atomic import flush, new_folder, refuse_input_as_output
 

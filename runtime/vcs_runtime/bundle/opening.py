@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from vcs_runtime.bundle.integrity import verify_files
+from vcs_runtime.bundle.integrity import record_folder, verify_files
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
     EmbedderSpec,
@@ -27,7 +27,6 @@ from vcs_runtime.bundle.manifest import (
 )
 from vcs_runtime.bundle.onnx_check import check_engine_graph, check_onnx
 from vcs_runtime.bundle.paths import bundle_folder
-from vcs_runtime.bundle.records import record_folder
 from vcs_runtime.errors import BundleError
 
 #: Number of hexadecimal digits of a hash in a signature.

@@ -7,9 +7,12 @@ A pointer is an integer (as C passes it), None, or what ctypes accepts for a poi
 from __future__ import annotations
 
 import ctypes
+import itertools
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from vcs_numba import score_similarity
 from vcs_runtime._version import __version__
@@ -17,12 +20,92 @@ from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.capi import log, memory
 from vcs_runtime.capi.binding import VCS_ABI_VERSION, Status, vcs_log_fn, vcs_params
 from vcs_runtime.capi.failures import Refusal, failed, last_message, returns_status, status_of
-from vcs_runtime.capi.handles import Handles, Model, ScorerState
 from vcs_runtime.errors import BundleError, TextError
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair
 from vcs_runtime.scoring.scorer import Scorer
+
+_CLOSED: Final = "the scorer's model was closed"
+
+
+class Model:
+    """An open `Scorer`. It is closed when its handle has been given back *and* no call uses it any more.
+
+    A call uses it by `with model as scorer:`, which raises ValueError for a closed model.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self._users = 1  # the handle; each call adds one
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Refuse new calls. The last running call closes the scorer."""
+        with self._lock:
+            if self._closed:  # by another thread, at the same time
+                return
+            self._closed = True
+        self.__exit__()
+
+    def __enter__(self) -> Scorer:
+        with self._lock:
+            if self._closed:
+                raise ValueError(_CLOSED)
+            self._users += 1
+        return self._scorer
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            unused = self._users == 0
+        if unused:
+            self._scorer.close()
+
+
+@dataclass(frozen=True)
+class ScorerState:
+    """A scorer of the C API."""
+
+    model: Model
+    options: Options
+
+
+Object = TypeVar("Object", Model, ScorerState)
+
+
+class Handles:
+    """Objects by number. No number is used twice, so that a handle which was given back is recognised."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Model | ScorerState] = {}
+        self._numbers = itertools.count(16, 16)  # C sees pointers: never NULL, and aligned
+
+    def keep(self, item: Model | ScorerState) -> int:
+        """Return a new handle for an object."""
+        handle = next(self._numbers)
+        self._objects[handle] = item
+        return handle
+
+    def get(self, handle: int, kind: type[Object], name: str) -> Object:
+        """Return the object of a handle. Raises ValueError with `name` if there is none of `kind`."""
+        item = self._objects.get(handle)
+        if not isinstance(item, kind):
+            raise ValueError(_unknown(handle, name))
+        return item
+
+    def give_back(self, handle: int, kind: type[Object], name: str) -> Object:
+        """Return the object of a handle and make the handle invalid. Errors as for `get`."""
+        item = self.get(handle, kind, name)
+        if self._objects.pop(handle, None) is None:  # another thread was faster
+            raise ValueError(_unknown(handle, name))
+        return item
+
+
+def _unknown(handle: int, name: str) -> str:
+    return f"{name}: was given back, or never was one" if handle else f"{name} is NULL"
+
 
 _handles: Final = Handles()
 

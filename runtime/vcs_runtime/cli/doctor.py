@@ -21,8 +21,8 @@ from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import available_providers, choose_device, import_onnxruntime
+from vcs_runtime.inference.onnx_session import old_release
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions
-from vcs_runtime.inference.releases import old_release
 from vcs_runtime.inference.tensorrt import choose_for, describe_speed, fitting, speed
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters

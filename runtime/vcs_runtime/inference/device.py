@@ -41,7 +41,7 @@ class Device:
     index: int = 0  # number of the GPU
     memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
     engines: tuple[EngineSpec, ...] = ()  # TensorRT engines that run the model
-    batch_invariant: bool = False  # batches have fixed shapes (`inference.invariant`); only on a GPU
+    batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
     precision: str = ""  # of OpenVINO, "bf16" or "fp32"; "": the provider chooses by the weights
     # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
     instructions: str = ""

@@ -12,13 +12,21 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from vcs_runtime.bundle.onnx_check import graph_versions
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import CPU, CUDA, ERRORS, TENSORRT, Device, import_onnxruntime
+from vcs_runtime.inference.device import (
+    CPU,
+    CUDA,
+    ERRORS,
+    TENSORRT,
+    Device,
+    available_providers,
+    import_onnxruntime,
+)
 from vcs_runtime.inference.openvino import OpenVINOSession
-from vcs_runtime.inference.releases import old_release
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
 from vcs_runtime.util.process import OPENING
@@ -27,6 +35,43 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
+
+# From which version of the file format, or of the standard operators, a graph needs which release: an older
+# one refuses it, or computes something else. tests/inference/test_releases.py ran under all of them.
+_NEEDED: Final = (
+    # 1.23.0 computes attention with a mask wrongly.
+    (11, 23, (1, 23, 1)),
+    # 1.24 opens such graphs, but computes attention over padded texts wrongly.
+    (12, 24, (1, 25)),
+)
+
+
+def needed_release(model: Path) -> tuple[int, ...]:
+    """Return the lowest release of ONNX Runtime that runs a graph rightly: `(1, 25)`, or () for all.
+
+    Raises BundleError if the file is not an ONNX graph.
+    """
+    file_format, operators = graph_versions(model)
+    fitting = [release for ir, opset, release in _NEEDED if file_format >= ir or operators >= opset]
+    return max(fitting, default=())
+
+
+def old_release(model: Path) -> str:
+    """Say that the installed ONNX Runtime is too old for a graph, and what to do; "" if it is not.
+
+    Raises BundleError, as `needed_release`, and MissingExtraError without ONNX Runtime.
+    """
+    installed: str = import_onnxruntime().__version__
+    needed = needed_release(model)
+    if tuple(map(int, re.findall(r"\d+", installed)[:3])) >= needed:
+        return ""
+    release = ".".join(map(str, needed))
+    package = "onnxruntime-gpu" if CUDA in available_providers() else "onnxruntime"
+    return (
+        f"{model} needs ONNX Runtime {release} or later, and {installed} is installed: "
+        f"pip install --upgrade '{package}>={release}'"
+    )
+
 
 # Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from libraries
 # that take workspace. It has one type of exception for all failures.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.bundle.protobuf import Reader, written
+from vcs_runtime.bundle.onnx_check import Reader, written
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.tokenizer import NO_SPAN, Sequences
 

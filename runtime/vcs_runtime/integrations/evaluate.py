@@ -22,31 +22,10 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
     A prediction is a text, and a reference a text or a list of texts of which the best counts. `compute`
     returns the mean of every score by name, and the counts of `training.State`.
 
-    Parameters
-    ----------
-    config
-        How the scorer is opened, or a bundle's folder. Metrics of a process with equal configs share a
-        session.
-    chunk_size
-        Segments joined to one chunk, as for `Scorer.score_many`.
-    params
-        Parameters of the alignment.
-    aggregate
-        "max" or "mean" over several references.
-    short
-        Compare words instead of sentences, as `Scorer.score_short` does.
-    deadline_s
-        Seconds that `compute` may take. Late pairs count as unscorable. None: no limit.
-    **kwargs
-        Further arguments of `Metric` of evaluate. Texts stay in memory, unless `keep_in_memory=False` or
-        several processes want files.
-
-    Raises
-    ------
-    MissingExtraError
-        evaluate is not installed.
-    BundleError, DeviceError, ValueError
-        As for `training.TrainingScorer`.
+    The arguments are those of `training.TrainingScorer` with the same names, and those of evaluate's
+    `Metric`. `deadline_s` is for a `compute`; late pairs count as unscorable. Metrics of a process with equal
+    configs share a session. Texts stay in memory, unless `keep_in_memory=False` or several processes want
+    files. Raises MissingExtraError if evaluate is not installed, and what `training.TrainingScorer` raises.
     """
 
     def __init__(

@@ -23,37 +23,11 @@ _Metric: Any = base_class("torchmetrics", "Metric", _PURPOSE)
 class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is not there when types are checked
     """Mean scores of an evaluation, over all ranks.
 
-    Parameters
-    ----------
-    config
-        How the scorer is opened, or a bundle's folder. Metrics of a process with equal configs share a
-        session.
-    chunk_size
-        Segments joined to one chunk, as for `Scorer.score_many`.
-    params
-        Parameters of the alignment.
-    aggregate
-        "max" or "mean" over several references.
-    short
-        Compare words instead of sentences, as `Scorer.score_short` does.
-    deadline_s
-        Seconds that an update may take. Late pairs count as unscorable. None: no limit.
-    **kwargs
-        Further arguments of `Metric` of torchmetrics.
-
-    Attributes
-    ----------
-    sums
-        float64 (16,), the sum of every score, in the order of files (docs/reference/vcs.md, section 12).
-    counts
-        int64 (4,): `count`, `zeros`, `not_judged` and `unscorable` (see `training.State`).
-
-    Raises
-    ------
-    MissingExtraError
-        torchmetrics or PyTorch is not installed.
-    BundleError, DeviceError, ValueError
-        As for `training.TrainingScorer`.
+    The arguments are those of `training.TrainingScorer` with the same names, and those of torchmetrics'
+    `Metric`. `deadline_s` is for an update; late pairs count as unscorable. Metrics of a process with equal
+    configs share a session. `sums`, float64 (16,), has the sum of every score in the order of files
+    (docs/reference/vcs.md, section 12), and `counts`, int64 (4,), those of `training.State`. Raises
+    MissingExtraError if torchmetrics or PyTorch is not installed, and what `training.TrainingScorer` raises.
     """
 
     is_differentiable = False

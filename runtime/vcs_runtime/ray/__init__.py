@@ -8,9 +8,8 @@ Inside this package `import ray` means Ray.
 """
 
 from vcs_runtime.jobs.output import JobFiles
-from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, connected
-from vcs_runtime.ray.dataset import score_dataset, score_shards
+from vcs_runtime.ray.dataset import ScoreBatch, score_dataset, score_shards
 from vcs_runtime.ray.job import score_file
 
 __all__ = ["JobFiles", "Needs", "ScoreBatch", "connected", "score_dataset", "score_file", "score_shards"]

@@ -24,9 +24,8 @@ from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, as_source
 from vcs_runtime.jobs.run import Block, line_of, run_blocks
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.ray.batch import ScoreBatch
 from vcs_runtime.ray.cluster import Needs, import_ray
-from vcs_runtime.ray.dataset import pool_config, through_actors
+from vcs_runtime.ray.dataset import ScoreBatch, pool_config, through_actors
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.scoring.result import Result

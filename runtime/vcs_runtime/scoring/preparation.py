@@ -15,12 +15,12 @@ from vcs_runtime.segmentation.custom import ScoringSegmenter
 from vcs_runtime.text.cleaning import (
     check_text,
     clean_segments,
+    expand_contractions,
     join_chunks,
     plain_line_ends,
     short_words,
     strip_punctuation,
 )
-from vcs_runtime.text.contractions import expand_contractions
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped

@@ -15,8 +15,7 @@ from vcs_runtime.errors import BundleError
 from vcs_runtime.scoring.result import Evidence, ReplacedWords, StrictScores
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.numbers import exact_means
-from vcs_runtime.words.numbering import Numbering, words_hash
-from vcs_runtime.words.reading import TextWords, read_words
+from vcs_runtime.words.reading import Numbering, TextWords, read_words, words_hash
 from vcs_runtime.words.vectors import WordVectors
 
 #: Bytes of the words of texts that are remembered: those of some 500 texts of 450 words.

@@ -22,10 +22,9 @@ from vcs_runtime.scoring.background import BackgroundScorer, Request
 from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Evidence, Result
-from vcs_runtime.serve.guard import Guard, answer, error
+from vcs_runtime.serve.guard import Guard, Metrics, answer, error
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.messages import Refused, read_question
-from vcs_runtime.serve.metrics import Metrics
 from vcs_runtime.serve.openapi import EXAMPLE, docs_page, document
 
 # Bytes of a body that is parsed within a millisecond.

@@ -1,13 +1,33 @@
-"""From a text to the pieces that are compared: validation, cleaning, chunks, and the words of short texts."""
+"""From a text to the pieces that are compared: validation, cleaning, chunks, and the words of short texts.
+
+Contractions are written out as by the PyPI package `contractions`, which the authors use, where they have an
+apostrophe; a parity test checks it. That package installs a top-level package `data`, and also rewrites words
+without an apostrophe ("shell" becomes "she will"). A possessive ("the man's hat") is not changed.
+"""
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.text.stopwords import STOP_WORDS
+
+# NLTK's 179 English stop words (docs/reference/vcs.md, section 10), which its documentation credits to Martin
+# Porter and others. Punctuation is deleted before words are looked up: of "don't" the halves are listed.
+STOP_WORDS = frozenset(
+    """
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves what which who whom this that these those
+    am is are was were be been being have has had having do does did doing
+    a an the and but if or because as until while of at by for with about against between into through
+    during before after above below to from up down in out on off over under again further then once
+    here there when where why how all any both each few more most other some such no nor not only own same
+    so than too very s t can will just don should now d ll m o re ve y
+    ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
+    """.split()
+)
 
 # A description has some thousand characters. A million (about 200,000 words) is a file passed by mistake, and
 # its similarity matrix would fill the memory.
@@ -86,3 +106,87 @@ def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
 def short_words(text: str) -> list[str]:
     """Return the words of a short text, without stop words (docs/reference/vcs.md, section 10)."""
     return [word for word in strip_punctuation(text).split() if word.lower() not in STOP_WORDS]
+
+
+# Forms whose expansion is not stem + suffix.
+_IRREGULAR = {
+    "ain't": "are not", "can't": "cannot", "won't": "will not", "shan't": "shall not", "let's": "let us",
+    "y'all": "you all", "ma'am": "madam", "o'clock": "of the clock", "ne'er": "never", "e'er": "ever",
+    "o'er": "over", "'tis": "it is", "'twas": "it was", "'cause": "because", "'em": "them",
+    "how'd": "how did", "what'd": "what did", "where'd": "where did", "why'd": "why did", "amn't": "am not",
+    "daren't": "dare not",
+}  # fmt: skip
+_NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"  # + n't
+# Words after which 's is "is"; after any other word it may be a possessive.
+_IS = (
+    "he|she|it|that|this|there|here|what|when|where|which|who|why|how|everyone|somebody|someone|something|so"
+)
+_SUFFIXES = {"'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
+
+_PATTERN = re.compile(
+    r"(?<!\w)(?<!\w')(?:"
+    rf"(?P<irregular>{'|'.join(sorted(_IRREGULAR, key=len, reverse=True))})"
+    rf"|(?P<negated>{_NEGATED})n't"
+    r"|(?P<am>i)'m"
+    rf"|(?P<is>{_IS})'s"
+    r"|(?P<stem>[a-z]+)(?='(?:re|ve|ll|d)(?![\w]))"
+    r")(?P<suffixes>(?:'(?:re|ve|ll|d))*)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def expand_contractions(text: str) -> str:
+    """Write out the contractions in a text.
+
+    Capitals are preserved: "It's" becomes "It is", and "IT'S" becomes "IT IS". Typographic apostrophes count
+    as plain ones. No other character changes.
+    """
+    if "'" not in text and "’" not in text:
+        return text
+    plain = text.replace("’", "'")
+    parts: list[str] = []
+    end = 0
+    for span in _words_with_apostrophes(plain):
+        for match in _PATTERN.finditer(plain, *span):
+            parts += [text[end : match.start()], _expand(match)]
+            end = match.end()
+    return "".join(parts) + text[end:]
+
+
+def _words_with_apostrophes(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where words with apostrophes are: every match of `_PATTERN` lies inside one of them.
+
+    To look for the pattern in the whole text would take longer than all else that is done to a text before
+    its sentences are found.
+    """
+    end = 0
+    while (at := text.find("'", end)) >= 0:
+        start = at
+        while start > end and text[start - 1].isalnum():
+            start -= 1
+        end = at
+        while end < len(text) and (text[end].isalnum() or text[end] in "_'"):
+            end += 1
+        yield start, end
+
+
+def _expand(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    if irregular := groups["irregular"]:
+        expanded = _IRREGULAR[irregular.casefold()]  # the pattern takes "ſ" for "s"
+    elif negated := groups["negated"]:
+        expanded = negated + " not"
+    elif groups["am"]:
+        expanded = groups["am"] + " am"
+    elif groups["is"]:
+        expanded = groups["is"] + " is"
+    else:
+        expanded = groups["stem"]
+    expanded += "".join(
+        _SUFFIXES[suffix.lower()] for suffix in re.findall(r"'[a-z]+", groups["suffixes"], re.I)
+    )
+    written = match.group()
+    letters = [c for c in written if c.isalpha()]
+    if len(letters) > 2 and all(c.isupper() for c in letters):
+        return expanded.upper()
+    return expanded[0].upper() + expanded[1:] if letters[0].isupper() else expanded

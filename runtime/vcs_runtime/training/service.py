@@ -9,20 +9,57 @@ threads of ONNX Runtime do not survive a fork.
 from __future__ import annotations
 
 import atexit
+import heapq
+import itertools
 import logging
 import math
 import os
 import threading
-from collections.abc import Sequence
+import time
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.background import BackgroundScorer, Request, settle
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Evidence, Result
-from vcs_runtime.training.deadlines import Clock
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Settles futures that are not done in time. The thread starts with the first deadline."""
+
+    def __init__(self) -> None:
+        # The references are weak: a future that is done and forgotten should not stay until its deadline.
+        self._entries: list[tuple[float, int, weakref.ref[Future[Any]], Callable[[], Any]]] = []
+        self._numbers = itertools.count()  # entries with equal deadlines must not be compared by their future
+        self._changed = threading.Condition()
+        self._running = False
+
+    def watch(self, future: Future[T], seconds: float, late: Callable[[], T]) -> None:
+        """Settle `future` with `late()` if it is not done within `seconds` from now."""
+        with self._changed:
+            entry = (time.monotonic() + seconds, next(self._numbers), weakref.ref(future), late)
+            heapq.heappush(self._entries, entry)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="vcs-deadlines", daemon=True).start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._entries or (wait := self._entries[0][0] - time.monotonic()) > 0:
+                    self._changed.wait(min(wait, threading.TIMEOUT_MAX) if self._entries else None)
+                _, _, weak, late = heapq.heappop(self._entries)
+            if (future := weak()) is not None:
+                settle(future, late())
+            del future  # or it would live until the next deadline
+
 
 LOG = logging.getLogger("vcs_runtime.training")
 

@@ -8,6 +8,7 @@ import shlex
 import struct
 import textwrap
 from dataclasses import asdict, dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 
 from vcs_runtime.bundle.archive import copy_bundle
@@ -40,38 +41,6 @@ _WARM_UP = {
         "He throws a ball for the dog. The dog brings it back."
     ),
 }
-_README = """\
-# {name}: the Video Comprehension Score from Triton
-
-Bundle: {bundle}. Device: {device}. Written by `vcs-runtime triton export`. Start it so:
-
-    tritonserver --model-repository={folder} --disable-auto-complete-config \\
-        --http-address={address} --grpc-address={address} --metrics-address={address}
-
-Its ports (8000, 8001, 8002) are open at {address} only. Triton asks nobody for a password: put what checks
-clients in front of it before you open them to others. SIGTERM stops it when its clients have hung up, within
-30 seconds at most (`--exit-timeout-secs`).
-
-The Python of the server's Python backend must have vcs-runtime: `pip install 'vcs-runtime[{extra},default]'`.
-In a virtual environment: activate it first, as the backend finds it by PATH. A Python that is not the
-system's: put the `lib` folder of its installation first into LD_LIBRARY_PATH, or the backend takes the
-system's libpython.
-
-Ready, when the model is loaded and has scored a pair (the server's own readiness says less):
-
-    curl -f {ready}
-
-Inputs: `reference` and `generated`, UTF-8, of shape [items, 1], at most {most} items a request. Outputs of
-the same shape: `error`, empty or why an item has no scores; `signature`; `flags`, separated by commas, which
-say for instance why a VCS is 0; and in double precision, NaN where there is an error:
-{scores}.
-
-    curl {infer} -d '{{"inputs": [
-      {{"name": "reference", "datatype": "BYTES", "shape": [1, 1],
-       "data": ["{reference}"]}},
-      {{"name": "generated", "datatype": "BYTES", "shape": [1, 1],
-       "data": ["{generated}"]}}]}}'
-"""
 # What the fields of Triton's ModelConfig hold: 32 bits, but 64 for microseconds.
 _COUNTS = {"max_batch_size": (1, 2**31 - 1), "queue_delay_us": (0, 2**64 - 1), "instances": (1, 2**31 - 1)}
 _COPY = "bundle"  # in the folder of the model's version
@@ -186,7 +155,8 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)
     kind = split_device(deployment.config.device)[0].partition(":")[0]
     extra = {"cuda": "gpu", "tensorrt": "gpu", "openvino": "openvino"}.get(kind, "cpu")
-    return _README.format(
+    template = files("vcs_runtime.triton").joinpath("README.txt").read_text("utf-8")
+    return template.format(
         name=name, bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
         device=deployment.config.device, address=address, extra=extra,
         ready=f"http://{host}:8000/v2/models/{name}/ready",

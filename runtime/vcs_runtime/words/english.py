@@ -1,60 +1,34 @@
-"""English as far as substitution needs it: function words, words that negate, irregular forms, stems.
+"""English as far as substitution needs it, by the lists of `data/english.toml`; and stems.
 
-The lists are our own. Stems are what the forms of a word have in common: no words, and never shown.
+Stems are what the forms of a word have in common: no words, and never shown. Words of a line of `EXCLUSIONS`
+have vectors that are close together ("left" and "right"), because they stand in the same places. A list has
+to say that they exclude each other. So do two different words that begin with a digit.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
+import tomllib
+from importlib.resources import files
 from typing import Final
 
-FUNCTION_WORDS: Final = frozenset(
-    """
-    a an the this that these those some any each every another other others such same own both all either
-    neither no none i me my mine myself you your yours yourself he him his himself she her hers herself it its
-    itself we us our ours ourselves they them their theirs themselves one ones someone somebody something
-    anyone anybody anything everyone everybody everything nobody nothing who whom whose which what whoever
-    whatever am is are was were be been being has have had having do does did doing will would shall should
-    can could may might must and or but nor so yet for if then than as because while when where why how since
-    until till unless although though whereas whether after before once of to in on at by with from into onto
-    upon out off over under up down about above below between among through during against toward towards
-    along across around behind beside besides near within without inside outside beyond past via per amid
-    amidst atop away back forth forward together apart not n't there here now just also too very quite rather
-    still even only again ever never always almost much many more most less least few several lot lots
-    cannot s t d ll re ve m
-    """.split()
-)
-"""Words that say little alone. A word that ends in n't is one, too."""
+import numpy as np
+import numpy.typing as npt
 
-NEGATORS: Final = frozenset("not never no without cannot nor neither hardly".split())
-"""Words that negate the content word after them. A word that ends in n't does so, too."""
-
-_FORMS = """
-go went gone goes going;see saw seen;take took taken;give gave given;get got gotten;come came;run ran;sit sat
-stand stood;hold held;leave left;find found;make made;tell told;say said;hear heard;fall fell fallen
-rise rose risen;throw threw thrown;catch caught;bring brought;buy bought;think thought;feel felt;keep kept
-lose lost;meet met;pay paid;ride rode ridden;ring rang rung;send sent;shake shook shaken;shoot shot
-show shown;sing sang sung;sleep slept;speak spoke spoken;spend spent;steal stole stolen;swim swam swum
-swing swung;teach taught;tear tore torn;wake woke woken;wear wore worn;win won;write wrote written
-break broke broken;build built;draw drew drawn;drink drank drunk;drive drove driven;eat ate eaten
-fight fought;fly flew flown flies;hang hung;hide hid hidden;lie lay lain lied lying lies;lead led;light lit
-slide slid;spin spun;stick stuck;strike struck stricken;sweep swept;bend bent;bind bound;bite bit bitten
-blow blew blown;choose chose chosen;cling clung;creep crept;dig dug;deal dealt;feed fed;flee fled;fling flung
-forget forgot forgotten;freeze froze frozen;grow grew grown;kneel knelt;know knew known;lean leant
-leap leapt;seek sought;sell sold;sink sank sunk;spring sprang sprung;spit spat;weep wept;wind wound
-begin began begun;become became;bear bore borne;beat beaten;sew sewn;shine shone;shrink shrank shrunk
-stride strode;swear swore sworn;understand understood;use used using uses
-man men;woman women;child children;foot feet;tooth teeth;mouse mice;person people;wife wives;knife knives
-life lives;half halves;shelf shelves;thief thieves;wolf wolves
-die died dying dies;tie tied tying ties
-"""
+_LISTS: Final = tomllib.loads(files("vcs_runtime").joinpath("data/english.toml").read_text("utf-8"))
+FUNCTION_WORDS: Final = frozenset(_LISTS["function_words"].split())
+NEGATORS: Final = frozenset(_LISTS["negators"].split())
 IRREGULAR: Final = {
     form: line.split()[0]
-    for line in _FORMS.replace("\n", ";").split(";")
+    for line in _LISTS["irregular"].replace("\n", ";").split(";")
     if line
     for form in line.split()[1:]
 }
-"""The base of each irregular form. "leaves" is not one: in descriptions it is mostly the verb."""
+"""The base of each irregular form."""
+EXCLUSIONS: Final[list[str]] = _LISTS["exclusions"].splitlines()
+"""Lines of words of which any two exclude each other, with the spellings of one word as "gray/grey"."""
 
 _VOWEL = re.compile("[aeiouy]")
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
@@ -98,3 +72,48 @@ def _closed(base: str) -> str:
 
 def _without_e(word: str) -> str:
     return word.rstrip("e") if len(word) > 3 else word
+
+
+#: The codes of words in no list, and of words that begin with a digit.
+_NONE, _DIGITS = 0, 1
+
+
+@functools.cache
+def exclusion_codes() -> dict[str, int]:
+    """Return the code of each stem that a list holds: its row of `excluding_table`."""
+    stems = sorted({word for group in _groups() for place in group for word in place})
+    return {word: code for code, word in enumerate(stems, _DIGITS + 1)}
+
+
+def exclusion_code(word_stem: str) -> int:
+    """Return the row of a stem in `excluding_table`; 0 for a stem that excludes nothing."""
+    return _DIGITS if word_stem[:1].isdigit() else exclusion_codes().get(word_stem, _NONE)
+
+
+@functools.cache
+def excluding_table() -> npt.NDArray[np.bool_]:
+    """Return which codes exclude each other, bool `(codes, codes)`: those in one line at different places.
+
+    All words that begin with a digit have one code, which excludes itself. Equal stems exclude nothing.
+    """
+    codes = exclusion_codes()
+    table = np.zeros((len(codes) + 2, len(codes) + 2), np.bool_)
+    table[_DIGITS, _DIGITS] = True
+    for group in _groups():
+        for place, other in itertools.permutations(group, 2):
+            for first, second in itertools.product(place, other):
+                table[codes[first], codes[second]] = first != second
+    table.flags.writeable = False
+    return table
+
+
+@functools.cache
+def _groups() -> tuple[tuple[frozenset[str], ...], ...]:
+    """Return the lines of the lists: the stems at each place."""
+    return tuple(
+        tuple(
+            frozenset(stem(word) for word in words.split("/") if word not in FUNCTION_WORDS)
+            for words in line.split()
+        )
+        for line in EXCLUSIONS
+    )

@@ -1,34 +1,116 @@
-"""The content words of a text, chunk by chunk, with their places, classes, names and negations."""
+"""The content words of a text, chunk by chunk, with their places, classes, names and negations.
+
+A word's class is thing, action or quality, by the word and its two neighbours. Ten features of the word are
+hashed to rows of a table of three columns, whose sums are logarithms of the classes' probabilities, up to a
+constant of each word. models/word-classes.md says how the table was trained.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
+import zlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from importlib.resources import files
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from vcs_runtime.words.classes import (
-    FEATURES,
-    NO_NEIGHBOUR,
-    class_scores,
-    ending_feature,
-    neighbour_features,
-    word_features,
+from vcs_numba import WORD_CLASSES, Vocabulary, Words
+from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
+from vcs_runtime.errors import BuildError
+from vcs_runtime.words import english
+from vcs_runtime.words.english import (
+    FUNCTION_WORDS,
+    NEGATORS,
+    excluding_table,
+    exclusion_code,
+    exclusion_codes,
+    stem,
 )
-from vcs_runtime.words.english import FUNCTION_WORDS, NEGATORS, stem
-from vcs_runtime.words.exclusions import exclusion_code
+from vcs_runtime.words.vectors import WordVectors
+
+#: Rows of the table.
+ROWS: Final = 1 << 14
+#: Number of features of a word, and how many of them are of the word alone.
+FEATURES: Final = 10
+OWN_FEATURES: Final = 6
+#: Names of the classes, in the order of the table's columns.
+CLASSES: Final = WORD_CLASSES[:3]
+#: Placeholder for a missing neighbour.
+NO_NEIGHBOUR: Final = "<"
+
+_TABLE: Final = "data/word-classes.npy"
+_REMEMBERED: Final = 1 << 15  # words, and pairs of neighbours
+_WORDS_AT_ONCE: Final = 4096
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def word_features(form: str, word_stem: str) -> tuple[int, ...]:
+    """Return the OWN_FEATURES of a word, as rows of the table: the word, its stem, its endings, a number."""
+    features = (
+        "w" + form, "t" + word_stem, "2" + form[-2:], "3" + form[-3:], "4" + form[-4:],
+        f"n{form.isdigit()}",
+    )  # fmt: skip
+    return tuple(map(_row, features))
+
+
+@functools.lru_cache(_REMEMBERED)
+def neighbour_features(before: str, after: str) -> tuple[int, int, int]:
+    """Return the features of a word's two neighbours, as rows of the table."""
+    return _row("b" + before), _row("a" + after), _row(f"c{before}|{after}")
+
+
+@functools.lru_cache(_REMEMBERED)
+def ending_feature(before: str, ending: str) -> int:
+    """Return the feature of a word's ending together with the neighbour before it."""
+    return _row(f"e{before}|{ending}")
+
+
+def _row(feature: str) -> int:
+    return zlib.crc32(feature.encode()) % ROWS
+
+
+@functools.cache
+def class_table() -> npt.NDArray[np.float16]:
+    """Return the table, float16 `(ROWS, 3)`; raises BuildError if the installation lacks it."""
+    try:
+        with files("vcs_runtime").joinpath(_TABLE).open("rb") as file:
+            table: npt.NDArray[np.float16] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"vcs_runtime/{_TABLE}: cannot be read: {error}") from None
+    if table.shape != (ROWS, len(CLASSES)) or table.dtype != np.float16:
+        raise BuildError(f"vcs_runtime/{_TABLE}: is not the table of word classes")
+    return table
+
+
+@functools.cache
+def _exact_table() -> FloatArray:
+    return class_table().astype(np.float64)
+
+
+def class_scores(rows: npt.NDArray[np.uint16]) -> FloatArray:
+    """Add up features (words, FEATURES): logarithms of probabilities (words, 3), up to a constant.
+
+    Numbers of half precision are added without any rounding, so that all processors give the same bits.
+    """
+    table = _exact_table()
+    scores = np.empty((len(rows), table.shape[1]), np.float64)
+    for start in range(0, len(rows), _WORDS_AT_ONCE):
+        part = slice(start, start + _WORDS_AT_ONCE)
+        scores[part] = table[rows[part]].sum(axis=1)
+    return scores
+
 
 # Latin letters and digits, with a part after an apostrophe ("Sam's", "don't", "o’clock").
 _WORD: Final = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’][A-Za-z]+)?")
 # A negator reaches the first content word among so many words after it.
 _REACH: Final = 3
-#: Number of words whose properties are remembered.
-_REMEMBERED: Final = 1 << 15
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
@@ -149,3 +231,41 @@ class _Found:
             if word.negates:
                 reach = _REACH
             before = word.seen_as
+
+
+# Raised when the rules change that stand in the code: how words are found, and what is a name or negated.
+_RULES: Final = 1
+
+
+class Numbering:
+    """Numbers the stems and the forms of texts that are compared with each other."""
+
+    def __init__(self) -> None:
+        self._stems: dict[str, int] = {}
+        self._forms: dict[str, int] = {}
+
+    def words(self, text: TextWords) -> Words:
+        """Return the words of a text as numbers; all texts of one numbering share them."""
+        stems, forms = self._stems, self._forms
+        lexemes = text.lexemes
+        return Words(
+            stem=np.array([stems.setdefault(word.stem, len(stems)) for word in lexemes], np.int32),
+            vector=np.array([forms.setdefault(word.form, len(forms)) for word in lexemes], np.int32),
+            chunk=text.chunk, log_class=text.class_scores, name=text.is_name, negated=text.is_negated,
+            exclusion=np.array([word.exclusion for word in lexemes], np.int32),
+        )  # fmt: skip
+
+    def vocabulary(self, vectors: WordVectors) -> Vocabulary:
+        """Return the vectors of all forms so far, and the words that exclude each other."""
+        return Vocabulary(vectors.of(list(self._forms)), excluding_table())
+
+
+def words_hash() -> str:
+    """Return the sha256 of all that the comparison depends on: rules, lists, table of classes, constants."""
+    rules = [
+        _RULES, sorted(english.FUNCTION_WORDS), sorted(english.NEGATORS), sorted(english.IRREGULAR.items()),
+        sorted(exclusion_codes().items()), np.argwhere(excluding_table()).tolist(),
+        astuple(DEFAULT_SUBSTITUTION),
+    ]  # fmt: skip
+    table: npt.NDArray[np.float16] = class_table()
+    return hashlib.sha256(repr(rules).encode() + table.astype("<f2").tobytes()).hexdigest()

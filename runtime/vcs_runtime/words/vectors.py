@@ -1,23 +1,171 @@
 """Static vectors of words, from the rows of the table that a bundle's embedder begins with.
 
 The vector of a word is the mean of the rows of its tokens, less the mean row of the table, scaled to unit
-length. No model runs for it.
+length. No model runs for it. The embedder's graph reads the rows by a `Gather` of `input_ids`. Their table is
+found in the bytes of the graph, whose field numbers are those of `onnx.proto`
+(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
 
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.bundle.onnx_check import BYTES, VARINT, Reader, Refusal
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.bundle.word_rows import StoredRows, find_word_rows
 from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.tokenizer import encoded, load_tokenizer
 from vcs_runtime.util.lru import LRUCache
+
+#: Types of ONNX whose numbers are rows as they stand, with the bytes of a number.
+FLOAT_TYPES: Final = {1: ("float32", 4), 10: ("float16", 2), 16: ("bfloat16", 2)}
+_STANDARD = ("", "ai.onnx")
+_EXTERNAL = 1  # TensorProto.data_location
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A table of token vectors in a file of a bundle."""
+
+    file: Path
+    offset: int  # bytes
+    rows: int  # tokens
+    width: int
+    number: str  # "float32", "float16" or "bfloat16", little-endian
+
+
+def find_word_rows(bundle: Bundle) -> StoredRows:
+    """Find the table in which a bundle's embedder looks token vectors up; BundleError if it shows none."""
+    spec = bundle.manifest.embedder
+    if spec is None:
+        raise BundleError(f"{bundle.root}: word vectors need an embedder, and the bundle has none")
+    path = bundle.path(spec.model)
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            tensor = _Tables(data).of_tokens()
+        return _stored(tensor, path, bundle.sizes_beside(spec.model))
+    except Refusal as error:
+        raise BundleError(f"{bundle.root}: no word vectors for the embedder {spec.name}: {error}") from None
+    except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
+        raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
+@dataclass
+class _Tensor:
+    """Fields of a tensor in a graph."""
+
+    dims: list[int] = field(default_factory=list)
+    kind: int = 0
+    raw: tuple[int, int] | None = None
+    location: int = 0
+    external: dict[str, str] = field(default_factory=dict)
+
+
+class _Tables(Reader):
+    """One pass over the nodes and tensors of a graph."""
+
+    def of_tokens(self) -> _Tensor:
+        """Return the tensor whose rows the graph looks up by `input_ids`."""
+        names: set[str] = set()
+        tensors: dict[str, tuple[int, int]] = {}
+        for number, wire, start, stop in self.fields(0, len(self.data)):
+            if number == 7 and wire == BYTES:
+                for part, kind, begin, end in self.fields(start, stop):
+                    if part == 1 and kind == BYTES:
+                        names |= self._looked_up(begin, end)
+                    elif part == 5 and kind == BYTES:
+                        tensors[self._name(begin, end)] = begin, end
+        tables = sorted(names & tensors.keys())
+        if len(tables) != 1:
+            raise Refusal(
+                f"its graph looks tokens up in {len(tables)} tables, and one of fp32, fp16 or bf16 is "
+                "needed: quantised tables cannot be read"
+            )
+        return self._tensor(*tensors[tables[0]])
+
+    def _looked_up(self, start: int, stop: int) -> set[str]:
+        """Return the name of the table if a node is a Gather of `input_ids` from the rows of one."""
+        inputs: list[str] = []
+        operator = domain = ""
+        for number, wire, begin, end in self.fields(start, stop):
+            if wire != BYTES:
+                continue
+            if number == 1:
+                inputs.append(self.text(begin, end))
+            elif number == 4:
+                operator = self.text(begin, end)
+            elif number == 7:
+                domain = self.text(begin, end)
+            elif number == 5 and self._is_other_axis(begin, end):
+                return set()
+        found = operator == "Gather" and domain in _STANDARD and inputs[1:] == ["input_ids"]
+        return set(inputs[:1]) if found else set()
+
+    def _is_other_axis(self, start: int, stop: int) -> bool:
+        """Tell whether an attribute says that a Gather reads along another axis than the first."""
+        return any(
+            number == 3 and wire == VARINT and self.varint(begin, end)[0] != 0
+            for number, wire, begin, end in self.fields(start, stop)
+        )
+
+    def _name(self, start: int, stop: int) -> str:
+        for number, wire, begin, end in self.fields(start, stop):
+            if number == 8 and wire == BYTES:
+                return self.text(begin, end)
+        return ""
+
+    def _tensor(self, start: int, stop: int) -> _Tensor:
+        tensor = _Tensor()
+        for number, wire, begin, end in self.fields(start, stop):
+            if number == 1:  # a writer may put the numbers of a list together, or each by itself
+                while begin < end:
+                    size, begin = self.varint(begin, end)
+                    tensor.dims.append(size)
+                    if wire == VARINT:
+                        break
+            elif number in (2, 14) and wire == VARINT:
+                value = self.varint(begin, end)[0]
+                if number == 2:
+                    tensor.kind = value
+                else:
+                    tensor.location = value
+            elif number == 9 and wire == BYTES:
+                tensor.raw = begin, end
+            elif number == 13 and wire == BYTES:
+                entry = {key: self.text(first, last) for key, _, first, last in self.fields(begin, end)}
+                tensor.external[entry.get(1, "")] = entry.get(2, "")
+        return tensor
+
+
+def _stored(tensor: _Tensor, graph: Path, sizes: dict[str, int]) -> StoredRows:
+    """Return the place of a tensor, after a check that it is a table of floating-point rows in its file."""
+    if tensor.kind not in FLOAT_TYPES:
+        raise Refusal(
+            f"its token vectors are of ONNX's type {tensor.kind}, and only fp32, fp16 and bf16 can be read"
+        )
+    if len(tensor.dims) != 2 or not all(tensor.dims):
+        raise Refusal(f"its token vectors are an array of the shape {tuple(tensor.dims)}, not of rows")
+    name, size = FLOAT_TYPES[tensor.kind]
+    file, offset = graph, 0
+    if tensor.location == _EXTERNAL:
+        file = graph.with_name(tensor.external.get("location", ""))
+        offset = int(tensor.external.get("offset") or 0)
+        end = sizes.get(file.name, 0)
+    elif tensor.raw:
+        offset, end = tensor.raw
+    else:
+        raise Refusal("its token vectors are not stored as raw data")
+    if offset + size * math.prod(tensor.dims) > end:
+        raise Refusal(f"its token vectors reach beyond the end of {file.name}")
+    return StoredRows(file, offset, tensor.dims[0], tensor.dims[1], name)
+
 
 FloatArray = npt.NDArray[np.float32]
 

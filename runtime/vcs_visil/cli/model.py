@@ -14,14 +14,13 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand, combined, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
+from vcs_visil.asking import GENERATE, METHODS
 from vcs_visil.frames import FRAMES
-from vcs_visil.models.apis import Gemini, OpenAI
 from vcs_visil.models.genai import DEVICES, GenAI
 from vcs_visil.models.generated import TOP
 from vcs_visil.models.probing import TOLERANCE, ProbeCheck, probe, probe_generated
 from vcs_visil.models.recorded import Recorded, Recorder
-from vcs_visil.models.servers import TIMEOUT, VLLM, SGLang, Stepping
-from vcs_visil.options import GENERATE, METHODS
+from vcs_visil.models.servers import TIMEOUT, VLLM, Gemini, OpenAI, SGLang, Stepping
 
 # What `--model KIND:PLACE` names.
 _PLACES = {

@@ -13,8 +13,7 @@ from typing import Any
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_visil.frames import FrameFolder, VideoFile, check_rate, parse_timecode, uniform
-from vcs_visil.images import Image
-from vcs_visil.summaries import Summary, Video
+from vcs_visil.summaries import Image, Summary, Video
 
 MADE = "made"
 """Field of a line that contains the signature of each field that a step has made."""

@@ -15,11 +15,10 @@ from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
 from vcs_runtime.util.progress import progress_bar
-from vcs_visil.asking import Model
+from vcs_visil.asking import Model, VisilOptions
 from vcs_visil.correlation import LARGEST_SCORE
 from vcs_visil.jobs.items import Item, read_videos
 from vcs_visil.masking import mask_caption
-from vcs_visil.options import VisilOptions
 from vcs_visil.score import score
 from vcs_visil.summaries import VIDEO
 

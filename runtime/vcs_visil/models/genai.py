@@ -22,9 +22,9 @@ from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.errors import ModelError, TextError, unknown_choice
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.telemetry import refuse_telemetry
-from vcs_visil.images import Image, Part
 from vcs_visil.models.generated import Generated
 from vcs_visil.models.logprobs import Forced
+from vcs_visil.summaries import Image, Part
 
 DEVICES = ("auto", "cpu", "cuda")
 """Devices of a model."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vcs_runtime.errors import ModelError, TextError
-from vcs_visil.images import Part
+from vcs_visil.summaries import Part
 
 TOP = 20
 """Default number of likeliest tokens to request per token; OpenAI and Gemini return no more."""

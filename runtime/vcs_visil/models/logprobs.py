@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vcs_runtime.errors import ModelError
-from vcs_visil.images import Part
+from vcs_visil.summaries import Part
 
 _MINUS_INFINITY = -9999.0  # as vLLM writes it
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.util.numbers import checked_number
-from vcs_visil.images import Image, Part
 from vcs_visil.models.generated import TOP, Generated, Generates, check_generated
 from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
+from vcs_visil.summaries import Image, Part
 
 TOLERANCE = 0.05
 """Default tolerance in nats: servers with half precision differ by hundredths between two ways of asking."""
@@ -68,30 +68,9 @@ def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE)
 def probe_generated(
     model: Generates, *, images: bool = True, tolerance: float = TOLERANCE, top: int = TOP
 ) -> list[ProbeCheck]:
-    """Check a model that generates, up to the first check that fails, as `probe` does.
+    """Check a model that generates, up to the first check that fails.
 
-    Parameters
-    ----------
-    model
-        The model.
-    images
-        Whether the model will receive images.
-    tolerance
-        Largest difference in nats between two ways to the same number; above 0.
-    top
-        Number of likeliest tokens that will be requested.
-
-    Returns
-    -------
-    list of ProbeCheck
-        Outcomes of the checks. Only the last one can be a failure.
-
-    Raises
-    ------
-    ModelError
-        The model does not answer.
-    ValueError
-        `tolerance` is not above 0.
+    Arguments, result and errors are those of `probe`; `top` likeliest tokens will be requested.
     """
     return _Generating(model, tolerance, top).outcomes(images)
 

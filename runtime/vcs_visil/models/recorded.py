@@ -16,9 +16,9 @@ from typing import Any
 from vcs_runtime.errors import CacheError, InputError, ModelError
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.jobs.output import OutputFile
-from vcs_visil.images import Image, Part
 from vcs_visil.models.generated import Generated, Generates, check_generated
 from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
+from vcs_visil.summaries import Image, Part
 
 _Ask = Callable[[Any], dict[str, Any]]  # asks a model, checks the answer, and returns it as a record
 

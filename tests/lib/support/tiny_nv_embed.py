@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vcs_export.families.build import Build, Quantization
-from vcs_export.families.nv_embed import build_nv_embed_bundle
-from vcs_export.families.streamed_bundle import TextSettings
+from vcs_export.families.decoder import TextSettings, build_nv_embed_bundle
 from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from vcs_runtime.cli import cli
-from vcs_visil.images import Part
+from vcs_visil.summaries import Part
 
 
 def visil(*arguments: object) -> Result:
