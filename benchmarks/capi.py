@@ -82,13 +82,9 @@ class Hosts:
         """Run a host, below a tool."""
         command = [*(before or []), str(self.folder / host), *map(str, arguments)]
         return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
+            command, capture_output=True, text=True, errors="replace", check=False,
             env=os.environ | environment,
-        )
+        )  # fmt: skip
 
 
 def cases(bundle: Path, damaged: Path, rounds: int) -> dict[str, tuple[object, ...]]:

@@ -43,12 +43,9 @@ Pair = tuple[str, str]
 Scores = list[tuple[float, float, float]]
 LIMIT = 254  # tokens of a window, and two special tokens
 PEERS = {
-    "PyTorch fp32": "torch",
-    "PyTorch bf16": "torch",
-    "ST ONNX": "optimum.onnxruntime",
-    "ST OpenVINO": "optimum.intel",
-    "PyTorch fp32, cut": "torch",
-}
+    "PyTorch fp32": "torch", "PyTorch bf16": "torch", "ST ONNX": "optimum.onnxruntime",
+    "ST OpenVINO": "optimum.intel", "PyTorch fp32, cut": "torch",
+}  # fmt: skip
 BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino"}
 SHARED_MB = 256
 DISTINCT, SHARING = 16, 17  # pairs with a reference of their own; generated texts of a shared one

@@ -28,12 +28,8 @@ FOLDER = Path(__file__).parent / "results/figures"
 ANY = "any"
 # What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.
 FEATURES = {
-    "avx2": "AVX2",
-    "avx512f": "AVX-512",
-    "avx512_vnni": "VNNI",
-    "avx512_bf16": "BF16",
-    "amx_bf16": "AMX",
-}
+    "avx2": "AVX2", "avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_bf16": "AMX",
+}  # fmt: skip
 PACKAGES = (
     "onnxruntime", "openvino", "numpy", "numba", "torch", "transformers", "sentence-transformers", "fastembed",
     "wtpsplit", "wtpsplit-lite", "video-comprehension-score",
@@ -92,13 +88,9 @@ def versions() -> dict[str, str]:
 
 
 def keep(
-    script: str,
-    rows: list[dict[str, Any]],
-    folder: Path = FOLDER,
-    *,
-    place: str | None = None,
+    script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, place: str | None = None,
     source: str | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write rows into a file; rows with the same `workload` are replaced.
 
     A row has `workload`, `sides` (figures by the name of the side) or `cells` (texts by the head of the column), and what

@@ -29,10 +29,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gpu.weights import made_up_words
 from records import keep, measure, parser_of, peak_mb, work_folder
 
 THRESHOLD = 0.25
@@ -45,23 +47,13 @@ SIDES = (
 SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
-def made_up_words(count: int, rng: random.Random) -> list[str]:
-    """Distinct pronounceable words of two to four syllables."""
-    syllables = [c + v for c in "bcdfghjklmnpqrstvwxz" for v in "aeiou"]
-    words: dict[str, None] = {}
-    while len(words) < count:
-        words["".join(rng.choices(syllables, k=rng.randint(2, 4)))] = None
-    return list(words)
-
-
 def write_tokenizer(path: Path, size: int) -> list[str]:
     """Write a Unigram tokenizer of XLM-R's kind with `size` tokens; returns words, a third of them in two pieces."""
     from tokenizers import AddedToken, Tokenizer
     from tokenizers.models import Unigram
     from tokenizers.pre_tokenizers import Metaspace, Sequence, WhitespaceSplit
 
-    rng = random.Random(1)
-    whole = made_up_words((size - 60) // 2, rng)
+    whole = made_up_words((size - 60) // 2)
     letters = ["\u2581", *"abcdefghijklmnopqrstuvwxyz"]
     pieces = [*(f"\u2581{word}" for word in whole), *whole, *letters]
     pieces += [f"<unused{i}>" for i in range(size - len(SPECIAL) - 1 - len(pieces))]
@@ -80,6 +72,9 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
     """Random weights under the names of a SaT checkpoint; the classifier spreads the probabilities."""
     from safetensors.numpy import save_file
 
+    from vcs_export.rehearsal.bert import encoder_tensors
+    from vcs_export.rehearsal.files import drawn
+
     rng = np.random.default_rng(1)
 
     def normal(*shape: int, scale: float = 0.03) -> Any:
@@ -90,17 +85,11 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
         "embeddings.position_embeddings.weight": normal(514, hidden),
         "embeddings.token_type_embeddings.weight": normal(1, hidden),
     }
-    norms = ["embeddings.LayerNorm"]
-    for prefix in (f"encoder.layer.{layer}." for layer in range(layers)):
-        attention = (f"attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense"))
-        shapes = dict.fromkeys(attention, (hidden, hidden))
-        shapes |= {"intermediate.dense": (4 * hidden, hidden), "output.dense": (hidden, 4 * hidden)}
-        for name, (out, inputs) in shapes.items():
-            tensors[f"{prefix}{name}.weight"] = normal(out, inputs, scale=inputs**-0.5)
-            tensors[f"{prefix}{name}.bias"] = normal(out)
-        norms += [f"{prefix}attention.output.LayerNorm", f"{prefix}output.LayerNorm"]
-    for name in norms:
-        tensors |= {f"{name}.weight": 1 + normal(hidden), f"{name}.bias": normal(hidden)}
+    tensors |= {
+        "embeddings.LayerNorm.weight": 1 + normal(hidden),
+        "embeddings.LayerNorm.bias": normal(hidden),
+    }
+    tensors |= encoder_tensors(partial(drawn, rng), hidden, layers, 4 * hidden)
     tensors = {f"roberta.{name}": tensor for name, tensor in tensors.items()}
     tensors |= {"classifier.weight": normal(1, hidden, scale=2 * hidden**-0.5), "classifier.bias": normal(1)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -150,13 +139,8 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
     return texts
 
 
-def open_side(
-    side: str, folder: Path, gpu: str | None = None
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What splits and what gives probabilities, each from a list of texts to a list.
-
-    gpu  where PyTorch runs it, in half precision
-    """
+def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What splits and what gives probabilities, each from a list of texts to a list."""
     if side.startswith("ours"):
         from vcs_runtime import Segmenter
 
@@ -181,8 +165,6 @@ def open_side(
         )  # fmt: skip
         transformers.AutoTokenizer.from_pretrained = lambda *_, **__: tokenizer
         oracle = wtpsplit.SaT(at, tokenizer_name_or_path=at, **providers)
-        if gpu:
-            oracle.half().to(gpu)
     return (
         lambda texts: list(oracle.split(texts, threshold=THRESHOLD, stride=STRIDE)),
         lambda texts: list(oracle.predict_proba(texts, stride=STRIDE)),
@@ -216,9 +198,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--vocabulary", type=int, default=250002)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--work", type=Path, help="folder of prepared models, for several runs; default: temporary"
-    )
+    parser.add_argument("--work", type=Path, help="folder of prepared models, for several runs")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

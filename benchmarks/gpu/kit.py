@@ -1,14 +1,14 @@
-"""Packs the dependencies for a GPU machine without a network, in parts that fit a transfer. The checkout travels beside them.
+"""Packs the dependencies for a GPU machine without a network, and the default bundle where it is installed, in parts that fit a transfer.
 
     python benchmarks/gpu/kit.py KIT [--python 3.12] [--part-mb 24] [--without numba llvmlite numpy]
 
     # over there, in the checkout, when all parts are in KIT
     cat KIT/wheels.tar.* | tar x
     python3 -m pip install --no-index --no-deps --target site wheels/*.whl
-    PYTHONPATH=site:.:runtime:export python3 benchmarks/gpu/measure.py
+    VCS_RUNTIME_HOME=. PYTHONPATH=site:.:runtime:export python3 benchmarks/gpu/measure.py
 
 The machine needs an x86-64 Linux, that Python, NVIDIA's driver, and the CUDA 13 libraries that PyTorch's packages bring. Wheels
-are packed already, so onnxruntime-gpu with the code of every architecture takes 256 of about 350 MB: fifteen parts.
+and weights cannot be made smaller: onnxruntime-gpu takes 256 of about 480 MB, and the bundle 134: twenty-one parts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from vcs_runtime.bundle.paths import default_bundle_path
 
 PACKAGES = (
     "onnxruntime-gpu==1.31.1", "numpy", "numba", "tokenizers", "msgspec", "platformdirs", "click", "rich", "onnx",
@@ -34,26 +36,22 @@ PLATFORMS = (
 def download(folder: Path, python: str) -> None:
     """Download the wheels of the dependencies into a folder."""
     pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "download",
-        "--dest",
+        sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--dest",
         str(folder),
-    ]
+    ]  # fmt: skip
     platforms = [item for platform in PLATFORMS for item in ("--platform", platform)]
     only = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     subprocess.run([*pip, *only, *PACKAGES], check=True)
 
 
 def write_parts(wheels: list[Path], kit: Path, size: int) -> list[Path]:
-    """Write one archive of the wheels as files of at most `size` bytes; joined in the order of their names they are it."""
+    """Write one archive of the wheels and the bundle as files of at most `size` bytes; joined in the order of their names they are it."""
     with tempfile.TemporaryFile() as archive:
         with tarfile.open(fileobj=archive, mode="w") as files:
             for wheel in wheels:
                 files.add(wheel, f"wheels/{wheel.name}")
+            if (bundle := default_bundle_path()).exists():
+                files.add(bundle, "bundles/default")
         archive.seek(0)
         parts = []
         while content := archive.read(size):

@@ -6,19 +6,23 @@
 
 Needs `vcs-runtime[gpu,export]`, and PyTorch for what is compared with it. Weights are made up, in NV-Embed-v2's
 published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Nothing is downloaded. Sections, with the
-minutes that each has:
+minutes that each has, and the GPU's clock, power and temperature before and after each:
 
-    machine      .7  GPU, libraries, rates of bare matrix products and copies; makes the weights
-    correctness  .6  64 texts beside the original in PyTorch, float32, for each graph (first layers)
-    packed      1.6  the graph of every provider: 27 texts of 600 tokens, 630 of 26, a block of 40 pairs, one pair:
+    machine      .8  GPU, libraries, rates of bare matrix products, also over ten seconds, and copies; makes the weights
+    correctness  .5  64 texts beside the original in PyTorch, float32, for each graph (first layers); without PyTorch
+                     beside the first graph, text by text
+    packed      1.3  the graph of every provider: 27 texts of 600 tokens, 630 of 26, a block of 40 pairs, one pair:
                      tokens a second, and the time of each kind of kernel
-    varlen      1.5  the same of the graph for CUDA alone
-    score       1.4  pairs a second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
-    precisions  1.4  bf16, int8 and fp8 beside fp16 (first layers): speed, and error with planted outliers
-    peers       1.0  the original in PyTorch without padding, as it is and compiled
-    memory       .5  without and with a limit, for both ways in which the arena grows
-    batches      .4  a text alone and among others
-    segmenter    .4  SaT of 12 layers; wtpsplit if installed
+    varlen      1.2  the same of the graph for CUDA alone
+    residual     .1  sums by the fused kernel and by Cast and Add
+    score       1.2  pairs a second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
+    jobs         .8  the default model, alone and behind SaT of 12 layers: one process, and four
+    precisions  1.2  bf16, int8 and fp8 beside fp16 (first layers): speed, and error with planted outliers; fp8 also
+                     with 16k and 64k tokens in a run
+    peers        .8  the original in PyTorch without padding, as it is and compiled
+    training     .4  steps of a small training without and with the metric beside them
+    memory       .9  without and with a limit; released and opened again, also beside a PyTorch that holds 60 GB
+    batches      .3  a text twice, alone, and among others
 
 A row is written to the JSON file as soon as it is measured, so a run that is stopped loses nothing. A section that
 fails, or for which something is missing, is a row that says so, and the rest goes on. Time that a section leaves over
@@ -30,26 +34,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
-import inspect
 import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from ctypes import CDLL, RTLD_GLOBAL
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
-from speed import busy, correctness, kernels_of, machine, packed, peers, precisions, varlen
-from weights import pairs
-from work import Row, Unmeasured, Work
+from speed import busy, correctness, kernels_of, machine, packed, peers, precisions, residual, varlen
+from weights import english, pairs
+from work import Row, Unmeasured, Work, free_torch, need
+
+from vcs_runtime.inference import nvidia
+from vcs_runtime.inference.device import choose_device, import_onnxruntime
 
 
 def score(work: Work) -> Iterator[Row]:
@@ -66,10 +71,8 @@ def score(work: Work) -> Iterator[Row]:
         made = pairs(work.size, count, count, seed=2)
         started = time.perf_counter()
         scorer.score_many(made)
-        yield {
-            "what": f"{count} pairs, every reference new",
-            "pairs/s": count / (time.perf_counter() - started),
-        }
+        rate = count / (time.perf_counter() - started)
+        yield {"what": f"{count} pairs, every reference new", "pairs/s": rate}
         if not work.late:
             yield _busy(work, scorer, pairs(work.size, count // 2, count // 2, seed=3))
         yield _single(work, "every reference new", scorer, pairs(work.size, 102, 102, seed=4))
@@ -94,12 +97,8 @@ def _single(work: Work, what: str, scorer: Any, made: list[tuple[str, str]]) -> 
         if work.late and len(seconds) > 12:
             break
     p50, p99 = np.quantile(seconds[2:], [0.5, 0.99]) * 1e3  # the first two warm up
-    return {
-        "what": f"one pair, {what}",
-        "p50 ms": float(p50),
-        "p99 ms": float(p99),
-        "pairs": len(seconds) - 2,
-    }
+    row: Row = {"what": f"one pair, {what}", "p50 ms": float(p50), "p99 ms": float(p99)}
+    return {**row, "pairs": len(seconds) - 2}
 
 
 def _busy(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
@@ -118,23 +117,15 @@ def _busy(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
         kernels = kernels_of(run, work.folder)
     except Unmeasured as why:
         return {"what": what, "not measured": str(why)}
-    return {
-        "what": what,
-        "busy": busy(kernels) / 1e6 / taken,
-        "pairs/s": len(made) / taken,
-        "kernels": len(kernels),
-    }
+    share = busy(kernels) / 1e6 / taken
+    return {"what": what, "busy": share, "pairs/s": len(made) / taken, "kernels": len(kernels)}
 
 
 def memory(work: Work) -> Iterator[Row]:
-    """GPU memory with and without a limit, for both ways in which the arena grows; after release()."""
-    import onnxruntime
-
-    from vcs_runtime.inference import nvidia, onnx_session
-
+    """GPU memory without and with a limit; release and return, also beside a PyTorch that holds 60 GB."""
     if not work.on_gpu:
         raise Unmeasured("no GPU")
-    major = nvidia.cuda_major(onnxruntime)
+    major, index = nvidia.cuda_major(import_onnxruntime()), choose_device(work.device).index
     bundle = work.bundle(shallow=True)
     files = sum(entry.size for entry in bundle.manifest.files)
     rng = random.Random(0)
@@ -143,108 +134,167 @@ def memory(work: Work) -> Iterator[Row]:
     ]
 
     def used() -> int:
-        free = nvidia.free_memory(0, major)
-        return nvidia.gpu(0).memory - (free or 0)
+        free = nvidia.free_memory(index, major)
+        return nvidia.gpu(index).memory - (free or 0)
 
-    options = onnx_session.provider_options
-    for strategy in ("kNextPowerOfTwo", "kSameAsRequested"):
-
-        def chosen(of: Any, strategy: str = strategy) -> list[tuple[str, dict[str, str]]]:
-            return [
-                (name, {**values, "arena_extend_strategy": strategy} if name.startswith("CUDA") else values)
-                for name, values in options(of)
-            ]
-
-        for limit in (None, files / 1e9 + 6):
-            before = used()
-            with (
-                mock.patch.object(onnx_session, "provider_options", chosen),
-                work.embedder(bundle, gpu_memory_gb=limit) as embedder,
-            ):
-                embedder.embed(["a"])
-                loaded, peak = used() - before, 0
-                started = time.perf_counter()
-                for texts in batches:
-                    embedder.embed(texts)
-                    peak = max(peak, used() - before)
-                seconds = time.perf_counter() - started
-                tokens = embedder._budget.tokens
-                embedder.release()
-                released = used() - before
-            yield {
-                "what": f"{strategy}, {'no limit' if limit is None else f'limit {limit:.1f} GB'}",
-                "files GB": files / 1e9, "loaded GB": loaded / 1e9, "peak GB": peak / 1e9,
-                "tokens of a batch at the end": tokens, "released GB": released / 1e9,
-                "batches/s": len(batches) / seconds,
-            }  # fmt: skip
+    for limit in (None, files / 1e9 + 6):
+        before = used()
+        with work.embedder(bundle, gpu_memory_gb=limit) as embedder:
+            embedder.embed(["a"])
+            loaded, peak = used() - before, 0
+            started = time.perf_counter()
+            for texts in batches:
+                embedder.embed(texts)
+                peak = max(peak, used() - before)
+            seconds = time.perf_counter() - started
+            tokens = embedder._budget.tokens
+            embedder.release()
+            released = used() - before
+        yield {
+            "what": "no limit" if limit is None else f"limit {limit:.1f} GB", "files GB": files / 1e9,
+            "loaded GB": loaded / 1e9, "peak GB": peak / 1e9, "tokens of a batch at the end": tokens,
+            "released GB": released / 1e9, "batches/s": len(batches) / seconds,
+        }  # fmt: skip
     work.forget(bundle)
+    block: Any = None
+    for held in (0, 60):
+        what = f"release and return of the whole model, {held} GB held by PyTorch"
+        try:
+            if held:
+                need("torch", "PyTorch")
+                import torch
+
+                block = torch.empty(held * 10**9, dtype=torch.uint8, device=f"cuda:{index}")
+            with work.embedder(work.bundle()) as embedder:
+                embedder.embed(work.texts("one pair"))
+                taken = used()
+                started = time.perf_counter()
+                embedder.release()
+                released = time.perf_counter() - started
+                given = taken - used()
+                started = time.perf_counter()
+                embedder.embed(work.texts("one pair", 1))
+                returned = time.perf_counter() - started
+            row: Row = {"release s": released, "given back GB": given / 1e9, "return and a pair s": returned}
+            yield {"what": what, **row}
+        except (Unmeasured, RuntimeError, AssertionError) as why:  # PyTorch sees no GPU, or has not so much
+            yield {"what": what, "not measured": str(why)[:500]}
+    del block
+    free_torch()
 
 
-def segmenter(work: Work) -> Iterator[Row]:
-    """SaT of 12 layers and real size, against wtpsplit where it is installed."""
+def training(work: Work) -> Iterator[Row]:
+    """Steps of a small training without and with the default model's metric beside them; the current GPU stays."""
+    need("torch", "PyTorch")
+    import torch
+
+    from vcs_runtime import ScorerConfig
+    from vcs_runtime.training import TextMetric
+
+    cuda = work.on_gpu and torch.cuda.is_available()
+    device, width = work.torch_device if cuda else "cpu", 64 if work.tiny else 4096
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width, device=device) for _ in range(8)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    made = pairs(work.size, *((4, 4) if work.tiny else (128, 128)), seed=7, of=english())
+
+    def step() -> float:
+        started = time.perf_counter()
+        model(torch.randn(width, width, device=device)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    def steps(until: Callable[[int], bool]) -> list[float]:
+        seconds: list[float] = []
+        while not until(len(seconds)):
+            seconds.append(step())
+        return seconds
+
+    current = torch.cuda.current_device() if cuda else None
+    steps(lambda count: count == 3)  # warm up
+    alone = np.median(steps(lambda count: count == 20))
+    config = ScorerConfig(work.default(), work.device, gpu_memory_gb=8 if cuda else None)
+    with contextlib.closing(TextMetric(config, asynchronous=True)) as metric:
+        metric.update([made[0][1]], [made[0][0]])  # opens the models
+        metric.compute()
+        metric.reset()
+        started = time.perf_counter()
+        metric.update([generated for _, generated in made], [reference for reference, _ in made])
+        with ThreadPoolExecutor(1) as waiting:
+            scores = waiting.submit(metric.compute)
+            beside = np.median(steps(lambda count: count > 0 and scores.done()))
+        seconds = time.perf_counter() - started
+    yield {
+        "what": f"{len(made)} pairs beside a training", "step alone ms": alone * 1e3, "step beside ms": beside * 1e3,
+        "pairs/s": len(made) / seconds, "unscorable": scores.result()["unscorable"],
+        "current GPU": f"{current} before, {torch.cuda.current_device() if cuda else None} after",
+    }  # fmt: skip
+
+
+def jobs(work: Work) -> Iterator[Row]:
+    """The default model in jobs, alone and behind SaT of 12 layers and real size."""
     sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from segmenter import made_up_words, open_side, write_checkpoint, write_tokenizer
+    from segmenter import write_checkpoint, write_tokenizer
 
     from vcs_export.families.build import Build, Quantization
     from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import BundleInfo
-    from vcs_runtime import Segmenter
+    from vcs_runtime import Scorer
 
     hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, 12, 250002)
-    source = work.folder / "sat/checkpoint"
+    folder, precision = work.folder / "sat", "fp16" if work.on_gpu else "fp32"
+    source = folder / "checkpoint"
     if not (source / "model.safetensors").exists():
         source.mkdir(parents=True, exist_ok=True)
         write_tokenizer(source / "tokenizer.json", vocabulary)
         write_checkpoint(source, hidden, layers, vocabulary)
-    rng = random.Random(0)
-    common = made_up_words(500, rng)
-    rounds = [[" ".join(rng.choices(common, k=400)) for _ in range(2 if work.tiny else 64)] for _ in range(4)]
-    for precision in ("fp16",) if work.on_gpu else ("fp32",):
-        bundle = work.folder / f"sat/{precision}"
-        if not bundle.exists():
-            info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
-            build_sat_bundle(Build(source, bundle, info, Quantization(precision)), SatOptions(threshold=0.25))
-        with Segmenter.open(bundle, work.device) as mine:
-            seconds = work.seconds(lambda i, mine=mine: mine.split(rounds[i]))
-        yield {"what": f"SaT, {layers} layers, {precision}", "texts of 400 words/s": len(rounds[0]) / seconds}
-    try:
-        split, _ = open_side(
-            "wtpsplit torch", work.folder / "sat", work.torch_device if work.on_gpu else None
-        )
-    except ImportError as failure:
-        yield {"what": "wtpsplit", "not measured": f"wtpsplit is not installed ({failure})"}
-        return
-    seconds = work.seconds(lambda i: split(rounds[i]))
-    name = f"wtpsplit, {layers} layers, {'fp16' if work.on_gpu else 'fp32'}"
-    yield {"what": name, "texts of 400 words/s": len(rounds[0]) / seconds}
+        info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
+        sat = Build(source, folder / precision, info, Quantization(precision))
+        build_sat_bundle(sat, SatOptions(threshold=0.25))
+    bundle, count = work.default(), 6 if work.tiny else 1000
+    made = pairs(work.size, count, count, seed=8, of=english())
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made), "utf-8")
+    work.wait_for("alignment")
+    for what, cutter in (
+        ("the default model", "rules"),
+        ("SaT and the default model", str(folder / precision)),
+    ):
+        with Scorer.open(bundle, work.device, segmenter=cutter, cache_mb=0) as scorer:
+            scorer.score_many(made[: count // 4])  # warms up
+            started = time.perf_counter()
+            scorer.score_many(made)
+            yield {"what": f"{what}, one process", "pairs/s": count / (time.perf_counter() - started)}
+            yield {**(row := _busy(work, scorer, made)), "what": f"{what}: {row['what']}"}
+        command = [sys.executable, "-m", "vcs_runtime", "score", path, "--device", work.device, "--overwrite"]
+        command += ["--segmenter", cutter, "-o"]
+        started = time.perf_counter()
+        outputs = [folder / f"{number}.jsonl" for number in range(4)]
+        running = [subprocess.Popen([*command, each], stdout=subprocess.DEVNULL) for each in outputs]
+        codes = [process.wait() for process in running]
+        rate = 4 * count / (time.perf_counter() - started)
+        yield {"what": f"{what}, four processes and their start", "pairs/s": rate, "exit codes": codes}
 
 
 def batches(work: Work) -> Iterator[Row]:
-    """How far a text's vector depends on the texts beside it, without and with `batch_invariant`."""
-    from vcs_runtime import Embedder
-
+    """Vectors of the same texts twice, and of texts alone and among others, without and with `batch_invariant`."""
     texts = work.some()
     bundle = work.bundle(shallow=True)
-    ways: list[Row] = [{}]
-    if "batch_invariant" in inspect.signature(Embedder.open).parameters:
-        ways.append({"batch_invariant": True})
-    else:
-        yield {"what": "batch_invariant", "not measured": "this version has no such option"}
     for name, graph in work.graphs(bundle).items():
-        for options in ways:
+        for options in ({}, {"batch_invariant": True}):
             what = f"{name}, alone and among others{', batch_invariant' if options else ''}"
             with work.embedder(graph, **options) as embedder:
-                together = embedder.embed(texts)
+                together, again = embedder.embed(texts), embedder.embed(texts)
                 alone = np.concatenate([embedder.embed([text]) for text in texts])
                 seconds = work.seconds(lambda i, embedder=embedder: embedder.embed(work.texts("block", i)), 2)
             tokens = sum(map(len, work.ids(work.texts("block", 1))))
             yield {
-                "what": what,
-                "largest difference": float(np.abs(together - alone).max()),
-                "equal to the bit": int(np.all(together == alone, axis=1).sum()),
-                "texts": len(texts),
-                "tokens/s": tokens / seconds,
-            }
+                "what": what, "largest difference": float(np.abs(together - alone).max()), "texts": len(texts),
+                "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
+                "equal to the bit": int(np.all(together == alone, axis=1).sum()), "tokens/s": tokens / seconds,
+            }  # fmt: skip
     work.forget(bundle)
 
 
@@ -255,8 +305,8 @@ Section = Callable[[Work], Iterator[Row]]
 SECTIONS: dict[str, tuple[Section, float]] = {
     section.__name__: (section, minutes)
     for section, minutes in (
-        (machine, 0.7), (correctness, 0.6), (packed, 1.6), (varlen, 1.5), (score, 1.4), (precisions, 1.4),
-        (peers, 1.0), (memory, 0.5), (batches, 0.4), (segmenter, 0.4),
+        (machine, 0.8), (correctness, 0.5), (packed, 1.3), (varlen, 1.2), (residual, 0.1), (score, 1.2), (jobs, 0.8),
+        (precisions, 1.2), (peers, 0.8), (training, 0.4), (memory, 0.9), (batches, 0.3),
     )
 }  # fmt: skip
 
@@ -276,18 +326,11 @@ def keep_rows(rows: list[Row]) -> Path:
     from records import keep
 
     gpu = next(row["name"] for row in rows if row["what"] == "GPU")
-    kept = [
-        {
-            "head": None,
-            "workload": f"{row['section']}: {row['what']}",
-            "cells": {
-                "section": row["section"],
-                "what": row["what"],
-                "figures": "; ".join(figures(row)).replace("|", "/").replace("\n", " "),
-            },
-        }
-        for row in rows
-    ]
+    kept = []
+    for row in rows:
+        said = "; ".join(figures(row)).replace("|", "/").replace("\n", " ")
+        cells = {"section": row["section"], "what": row["what"], "figures": said}
+        kept.append({"head": None, "workload": f"{row['section']}: {row['what']}", "cells": cells})
     return keep("gpu", kept, place=gpu.lower().replace(" ", "-"))
 
 
@@ -343,6 +386,8 @@ def measure(work: Work, results: Results, names: list[str], minutes: float) -> N
         work.until = max(planned, started + share * weight / 3)
         results.start(name)
         state = "done"
+        if work.on_gpu:
+            results.add(name, {"what": "GPU before", **work.state()})
         try:
             for row in section(work):
                 results.add(name, row)
@@ -352,29 +397,11 @@ def measure(work: Work, results: Results, names: list[str], minutes: float) -> N
             state = "failed"
             where = traceback.extract_tb(failure.__traceback__)[-1]
             words = f"{type(failure).__name__}: {failure}"[:1500]
-            results.add(
-                name,
-                {"what": "all of it", "failed": words, "at": f"{Path(where.filename).name}:{where.lineno}"},
-            )
+            at = f"{Path(where.filename).name}:{where.lineno}"
+            results.add(name, {"what": "all of it", "failed": words, "at": at})
+        if work.on_gpu:
+            results.add(name, {"what": "GPU after", **work.state()})
         results.end(name, state, time.monotonic() - started)
-
-
-def load_libraries() -> None:
-    """Load CUDA's libraries from PyTorch and its packages: ONNX Runtime's own loader looks only beside itself."""
-    if importlib.util.find_spec("torch"):
-        import torch  # noqa: F401 - loads most of them
-    if spec := importlib.util.find_spec("nvidia"):
-        for folder in spec.submodule_search_locations or ():
-            for name in (
-                "libcudart.so.13",
-                "libcublasLt.so.13",
-                "libcublas.so.13",
-                "libcurand.so.10",
-                "libcudnn.so.9",
-            ):
-                for path in Path(folder).glob(f"**/lib/{name}"):
-                    with contextlib.suppress(OSError):
-                        CDLL(str(path), mode=RTLD_GLOBAL)
 
 
 def place() -> Path:
@@ -390,7 +417,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--tiny", action="store_true", help="a small model, on the CPU unless --device says otherwise"
+        "--tiny", action="store_true", help="a small model, on the CPU unless --device differs"
     )
     parser.add_argument("--device", help="cuda:N, or cpu for a small model [default: cuda:0]")
     parser.add_argument("--work", type=Path, help="folder for weights and bundles; kept if named")
@@ -412,8 +439,6 @@ def main() -> None:
     device = arguments.device or ("cpu" if arguments.tiny else "cuda:0")
     results = Results(path, arguments.tiny, arguments.resume is not None)
     names = [name for name in SECTIONS if name in arguments.only and not results.done(name)]
-    if device != "cpu":
-        load_libraries()
     with contextlib.ExitStack() as stack:
         folder = arguments.work
         if folder is None:

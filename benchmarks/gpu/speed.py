@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 
 from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference import nvidia, session
+from vcs_runtime.inference.device import choose_device, import_onnxruntime
+from vcs_runtime.inference.onnx_session import provider_options
 
 _PRODUCTS = 20  # of one run
 _COPIED = 1 << 32  # bytes
@@ -103,11 +108,7 @@ def summary(kernels: list[Kernel]) -> Row:
 
 def machine(work: Work) -> Iterator[Row]:
     """GPU, driver and versions; the rates of bare matrix products and copies; the checkpoint."""
-    import onnxruntime
-
-    from vcs_runtime.inference import nvidia
-    from vcs_runtime.inference.device import choose_device
-
+    onnxruntime = import_onnxruntime()
     yield {"what": "onnxruntime", "version": onnxruntime.__version__}
     if work.on_gpu:
         gpu = nvidia.gpu(choose_device(work.device).index)
@@ -127,6 +128,12 @@ def machine(work: Work) -> Iterator[Row]:
     for name in ("fp16", "bf16", "fp8") if work.on_gpu else ("fp16", "bf16"):
         rate = 2 * count**3 / work.seconds(_product(work, count, name)) * _PRODUCTS / 1e12
         yield {"what": f"matrix product {name}", "TFLOP/s": rate}
+    run, rounds, started = _product(work, count, "fp16"), 0, time.perf_counter()
+    while (seconds := time.perf_counter() - started) < (0.1 if work.tiny else 10):
+        run(rounds)
+        rounds += 1
+    rate = 2 * count**3 * _PRODUCTS * rounds / seconds / 1e12
+    yield {"what": "matrix product fp16, over some seconds", "TFLOP/s": rate, "seconds": seconds}
     if work.on_gpu:
         yield {"what": "copy within the GPU", "TB/s": 2 * _COPIED / work.seconds(_copy()) / 1e12}
     free_torch()
@@ -166,13 +173,48 @@ def _copy() -> Callable[[int], None]:
 
 
 def correctness(work: Work) -> Iterator[Row]:
-    """Vectors of 64 texts beside PyTorch's in float32, of the first layers of the model, for each graph."""
-    exact = work.exact()
+    """Vectors of 64 texts of each graph, first layers, beside PyTorch's in float32, or the first graph's, text by text."""
+    beside, exact = work.exact()
     bundle = work.bundle(shallow=True)
     for name, graph in work.graphs(bundle).items():
         with work.embedder(graph) as embedder:
-            yield {"what": f"{name}, {work.precision}", **error_of(embedder.embed(work.some()), exact)}
+            error = error_of(embedder.embed(work.some()), exact)
+            yield {"what": f"{name}, {work.precision}", "beside": beside, **error}
     work.forget(bundle)
+
+
+def residual(work: Work) -> Iterator[Row]:
+    """Sums of a float32 and a half matrix, as in every layer: by the fused operator, and by Cast and Add."""
+    from onnx.parser import parse_model
+
+    ort, device = import_onnxruntime(), choose_device(work.device)
+    place = ("cuda", device.index) if work.on_gpu else ("cpu", 0)
+    tokens, width, sums = (64, 64, 4) if work.tiny else (16200, 4096, 50)
+    numbers = np.random.default_rng(0).standard_normal((tokens, width), np.float32)
+    inputs = {"x0": numbers, "half": numbers.astype(np.float16), "ones": np.ones((tokens, 1), np.float32)}
+    ways = {
+        "HyperConnectionPostMix": "x{1} = com.microsoft.HyperConnectionPostMix <num_branches = {2}> (x{0}, ones, half)",
+        "Cast and Add": "h{0} = Cast <to = 1> (half) x{1} = Add (x{0}, h{0})",
+    }
+    for name, way in ways.items():
+        nodes = " ".join(way.format(i, i + 1, width) for i in range(sums))
+        model = parse_model(
+            f'<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]> residual (float[{tokens}, {width}] x0, '
+            f"float16[{tokens}, {width}] half, float[{tokens}, 1] ones) => (float[1, {width}] y) "
+            f"{{ {nodes} first = Constant <value_ints = [0]> () y = Gather (x{sums}, first) }}"
+        )
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # it would cast once
+        opened = ort.InferenceSession(model.SerializeToString(), options, provider_options(device))
+        binding = opened.io_binding()
+        for key, value in inputs.items():
+            binding.bind_ortvalue_input(key, ort.OrtValue.ortvalue_from_numpy(value, *place))
+        binding.bind_output("y", *place)
+
+        def run(_: int, opened: Any = opened, binding: Any = binding) -> None:
+            opened.run_with_iobinding(binding)
+
+        yield {"what": f"{name}, {tokens} x {width}", "ms a sum": work.seconds(run) / sums * 1e3}
 
 
 def packed(work: Work) -> Iterator[Row]:
@@ -207,11 +249,8 @@ def _shapes(work: Work, name: str, embedder: Any, size: Any, batches: int = 4) -
         rounds = [work.texts(shape, seed, 1 if single else batches) for seed in range(4)]
         seconds = work.seconds(lambda i, rounds=rounds: embedder.embed(rounds[i]), len(rounds) - 1)
         lengths = [len(row) for row in work.ids(rounds[1])]
-        row: Row = {
-            "what": f"{name}, {shape}",
-            "tokens/s": sum(lengths) / seconds,
-            "TFLOP/s": sum(map(size.flops, lengths)) / seconds / 1e12,
-        }
+        flops = sum(map(size.flops, lengths)) / seconds / 1e12
+        row: Row = {"what": f"{name}, {shape}", "tokens/s": sum(lengths) / seconds, "TFLOP/s": flops}
         if single:
             row["ms"] = seconds * 1e3
         yield row
@@ -224,18 +263,13 @@ def _kernels(work: Work, what: str, run: Callable[[], object]) -> Iterator[Row]:
         return
     try:
         yield {"what": f"{what}: kernels", **summary(kernels_of(run, work.folder))}
-    except Unmeasured as why:
-        yield {"what": f"{what}: kernels", "not measured": str(why)}
     except Exception as failure:  # the rates are right without it
         yield {"what": f"{what}: kernels", "failed": str(failure)[:500]}
 
 
 def precisions(work: Work) -> Iterator[Row]:
-    """Other precisions beside the checkpoint's own, on the first layers: speed, and error beside PyTorch in float32."""
-    try:
-        exact = work.exact()
-    except Unmeasured:
-        exact = None
+    """Other precisions beside the checkpoint's own, on the first layers: speed, and error beside `correctness`'s."""
+    beside, exact = work.exact()
     size = work.size.shallow()
     work.wait_for("bundles")
     for precision in (work.precision, *work.others):
@@ -250,14 +284,13 @@ def precisions(work: Work) -> Iterator[Row]:
             what = f"{name}, {precision}, {size.decoder.num_hidden_layers} layers"
             try:
                 with work.embedder(graph) as embedder:
-                    vectors = embedder.embed(work.some())
-                    error = (
-                        {"not measured": "PyTorch is not installed"}
-                        if exact is None
-                        else error_of(vectors, exact)
-                    )
-                    yield {"what": f"{what}: error", **error}
+                    error = error_of(embedder.embed(work.some()), exact)
+                    yield {"what": f"{what}: error", "beside": beside, **error}
                     yield from _shapes(work, what, embedder, size)
+                for times in (1, 4) if precision == "fp8" and graph.manifest.embedder.cuda else ():
+                    with mock.patch.object(session, "_FP8_TIMES", times), work.embedder(graph) as embedder:
+                        row = next(_shapes(work, what, embedder, size))
+                        yield {**row, "what": f"{row['what']}, {times * 16}k tokens a run"}
             except DeviceError as why:
                 yield {"what": what, "not measured": str(why)[:500]}
             except Exception as failure:  # a graph that does not run on this GPU says nothing of the others
@@ -266,7 +299,7 @@ def precisions(work: Work) -> Iterator[Row]:
 
 
 def peers(work: Work) -> Iterator[Row]:
-    """The published model in PyTorch without padding, as it is and compiled; vLLM where it is installed."""
+    """The published model in PyTorch without padding, as it is and compiled."""
     need("torch", "PyTorch")
     import torch
     from original import Original
@@ -276,7 +309,7 @@ def peers(work: Work) -> Iterator[Row]:
         if compiled and not work.on_gpu:
             yield {"what": name, "not measured": "compiled for GPUs alone"}
             continue
-        model = Original(work.checkpoint(), work.size, kind, work.torch_device, "unpadded", compiled=compiled)
+        model = Original(work.checkpoint(), work.size, kind, work.torch_device, compiled=compiled)
         for shape in (*SHAPES, "block"):
             single = shape == "one pair"
             rounds = [work.ids(work.texts(shape, seed, 1 if single else 4)) for seed in range(3)]

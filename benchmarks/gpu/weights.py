@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -190,14 +191,25 @@ def _plant(name: str, values: Half) -> Half:
 
 
 @cache
-def words(size: Size) -> list[str]:
-    """Return made-up words, one for each id of the vocabulary that is free."""
+def made_up_words(count: int) -> list[str]:
+    """Return distinct pronounceable words of two to four syllables."""
     syllables = [c + v for c in "bcdfghjklmnpqrstvwxz" for v in "aeiou"]
     rng = random.Random(1)
     found: dict[str, None] = {}
-    while len(found) < size.decoder.vocab_size - len(SPECIAL) - 1:
+    while len(found) < count:
         found["".join(rng.choices(syllables, k=rng.randint(2, 4)))] = None
     return list(found)
+
+
+def words(size: Size) -> list[str]:
+    """Return made-up words, one for each id of the vocabulary that is free."""
+    return made_up_words(size.decoder.vocab_size - len(SPECIAL) - 1)
+
+
+def english() -> list[str]:
+    """Return the words of the manual's example, for models that know English."""
+    text = (Path(__file__).parents[2] / "docs/examples/references.json").read_text("utf-8")
+    return re.findall(r"[A-Za-z]{2,}", text)
 
 
 def _write_tokenizer(path: Path, vocabulary: list[str]) -> None:
@@ -219,10 +231,12 @@ def texts(size: Size, lengths: list[int], seed: int = 0) -> list[str]:
     return [" ".join(rng.choices(vocabulary, k=length - 2)) for length in lengths]
 
 
-def pairs(size: Size, count: int, references: int, seed: int = 3) -> list[tuple[str, str]]:
-    """Return pairs of documents in sentences; every reference serves several pairs."""
+def pairs(
+    size: Size, count: int, references: int, seed: int = 3, of: list[str] | None = None
+) -> list[tuple[str, str]]:
+    """Return pairs of documents in sentences of these words; every reference serves several pairs."""
     rng = random.Random(seed)
-    vocabulary = words(size)
+    vocabulary = of or words(size)
 
     def text() -> str:
         left, sentences = size.document * 3 // 4, []

@@ -20,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from weights import pairs, size, texts, write_checkpoint, write_shallow
 
+from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.errors import BundleError
+
 Row = dict[str, Any]
 Shape = list[int]
 SHAPES = {"27x600": [600] * 27, "630x26": [26] * 630, "one pair": [600] * 2 + [26] * 46}
@@ -39,12 +42,11 @@ def need(package: str, name: str) -> None:
 def error_of(vectors: NDArray[np.float32], exact: NDArray[np.float32]) -> Row:
     """How far unit vectors are from the exact ones."""
     cosines = (vectors.astype(np.float64) * exact).sum(axis=1)
+    worst, mean = float(1 - cosines.min()), float(1 - cosines.mean())
+    far = float(np.abs(vectors - exact).max())
     return {
-        "texts": len(exact),
-        "largest difference": float(np.abs(vectors - exact).max()),
-        "1 - cosine, mean": float(1 - cosines.mean()),
-        "1 - cosine, worst": float(1 - cosines.min()),
-    }
+        "texts": len(exact), "largest difference": far, "1 - cosine, mean": mean, "1 - cosine, worst": worst,
+    }  # fmt: skip
 
 
 class Work:
@@ -61,7 +63,7 @@ class Work:
         self.torch_device = device
         self.ahead = False
         """Whether bundles of other precisions are asked for later on, so that building them ahead pays."""
-        self._exact: NDArray[np.float32] | None = None
+        self._exact: tuple[str, NDArray[np.float32]] | None = None
         self._folded: Any = None
         self._beside: dict[str, subprocess.Popen[bytes]] = {}
         self.precision = "fp16" if self.on_gpu else "fp32"
@@ -98,13 +100,30 @@ class Work:
             self._export(self.checkpoint(shallow), path, precision)
         return Bundle(path, read_manifest(path / MANIFEST))
 
+    def default(self) -> Any:
+        """Return the default bundle; raises Unmeasured."""
+        try:
+            return open_bundle("default")
+        except BundleError as why:
+            raise Unmeasured(str(why)) from None
+
+    def state(self) -> Row:
+        """Return the clock, power and temperature of the GPUs that NVIDIA's command shows, one after the other."""
+        names = {"SM MHz": "clocks.sm", "W": "power.draw", "°C": "temperature.gpu"}
+        command = ["nvidia-smi", f"--query-gpu={','.join(names.values())}", "--format=csv,noheader,nounits"]
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError) as why:
+            return {"not measured": f"nvidia-smi: {why}"[:200]}
+        columns = zip(*(line.split(", ") for line in said.splitlines()), strict=True)
+        return {name: " ".join(column) for name, column in zip(names, columns, strict=True)}
+
     def prepare(self) -> None:
         """Begin, in processes beside this one, what later sections need: a GPU leaves the processor idle."""
         build = [__file__, str(self.folder), "tiny" if self.tiny else "whole", self.device]
-        commands = {
-            "alignment": ["-m", "vcs_runtime", "warm-up"],
-            **({"bundles": build} if self.ahead else {}),
-        }
+        commands = {"alignment": ["-m", "vcs_runtime", "warm-up"]} | (
+            {"bundles": build} if self.ahead else {}
+        )
         for name, command in commands.items():
             self._beside[name] = subprocess.Popen(
                 ["nice", "-n", "19", sys.executable, *command],
@@ -207,20 +226,25 @@ class Work:
 
         return Tokenizer.from_file(str(self.checkpoint() / "tokenizer.json"))
 
-    def exact(self) -> NDArray[np.float32]:
-        """Return the vectors of `some` by PyTorch in float32, of the shallow checkpoint; raises Unmeasured."""
-        if self._exact is not None:
+    def exact(self) -> tuple[str, NDArray[np.float32]]:
+        """Return vectors of `some` by the shallow checkpoint, and their source: PyTorch in float32, or our first graph."""
+        if self._exact:
             return self._exact
-        need("torch", "PyTorch")
-        import torch
-        from original import Original
-
-        torch.backends.cuda.matmul.allow_tf32 = False
         shallow = self.size.shallow()
-        model = Original(self.checkpoint(True), shallow, torch.float32, self.torch_device, "sdpa")
-        self._exact = model.embed(self.ids(self.some()), 4096).numpy()
-        del model
-        free_torch()
+        if importlib.util.find_spec("torch"):
+            import torch
+            from original import Original
+
+            torch.backends.cuda.matmul.allow_tf32 = False
+            model = Original(self.checkpoint(True), shallow, torch.float32, self.torch_device)
+            self._exact = "PyTorch in float32", model.embed(self.ids(self.some()), 4096).numpy()
+            del model
+            free_torch()
+        else:
+            [(name, graph), *_] = self.graphs(self.bundle(shallow=True)).items()
+            with self.embedder(graph) as embedder:
+                vectors = np.concatenate([embedder.embed([text]) for text in self.some()])
+            self._exact = f"{name}, {self.precision}, text by text", vectors
         return self._exact
 
     def seconds(self, run: Callable[[int], object], rounds: int = 3) -> float:
@@ -241,10 +265,8 @@ class Work:
 
 def free_torch() -> None:
     """Give PyTorch's unused GPU memory back."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        sys.modules["torch"].cuda.empty_cache()
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 SECTIONS = {
-    "machine", "correctness", "packed", "varlen", "score", "precisions", "peers", "memory", "batches", "segmenter",
+    "machine", "correctness", "packed", "varlen", "residual", "score", "jobs", "precisions", "peers", "training", "memory",
+    "batches",
 }  # fmt: skip
 
 
@@ -57,8 +58,16 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed_by_section(tmp_path: Path) -
     shapes = ("27x600", "630x26", "one pair", "block")
     assert {("packed", f"packed, {shape}") for shape in shapes} <= measured
     assert {("precisions", f"packed, int8, 2 layers, {shape}") for shape in shapes} <= measured
+    rows = {(row["section"], row["what"]): row for row in whole["rows"]}
+    assert rows["correctness", "packed, fp32"]["largest difference"] < 1e-6  # also where PyTorch is missing
+    assert rows["residual", "Cast and Add, 64 x 64"]["ms a sum"] > 0
+    for what in ("the default model", "SaT and the default model"):
+        assert rows["jobs", f"{what}, one process"]["pairs/s"] > 0
+        assert rows["jobs", f"{what}, four processes and their start"]["exit codes"] == [0] * 4
     [batches] = [row for row in whole["rows"] if row["what"] == "packed, alone and among others"]
-    assert batches["equal to the bit"] == batches["texts"] == 64  # on a CPU
+    assert (
+        batches["twice, equal to the bit"] == batches["equal to the bit"] == batches["texts"] == 64
+    )  # on a CPU
 
 
 @pytest.mark.slow

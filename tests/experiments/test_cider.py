@@ -114,7 +114,7 @@ def test_idf_over_the_references_of_a_file(experiment: Any, tmp_path: Path) -> N
     arguments = ("vatex", "--data", tmp_path / "v.jsonl", "--resamples", 100)
     assert experiment(*arguments).exit_code == 0
     mixed = experiment(*arguments, "--idf-references", tmp_path / "refs.json", "--resume")
-    assert "its signature is" in str(mixed.exception)
+    assert "its signature has" in str(mixed.exception)
     done = experiment(*arguments, "--idf-references", tmp_path / "refs.json", out=tmp_path / "o2")
     assert done.exit_code == 0, done.output
     lines = {line["id"]: line for line in read_lines(tmp_path / "o2/pairs.jsonl")}

@@ -80,7 +80,7 @@ def test_resuming_refuses_other_options_and_other_data(experiment: Any, tmp_path
     data, out = comparison(tmp_path / "data"), tmp_path / "out"
     assert experiment("corruption", "--data", data).exit_code == 0
     other = experiment("corruption", "--data", data, "--lct", 0.5, "--resume")
-    assert "line 1: its signature is vcs|" in str(other.exception)
+    assert "line 1: its signature has lct:" in str(other.exception)
     scene = data / "comparison" / "0.json"
     text = scene.read_text()
     scene.write_text(text.replace(".", "!", 1))

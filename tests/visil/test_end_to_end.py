@@ -156,7 +156,7 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     assert "1 of them before" in done.stdout
     assert (folder / "part.jsonl").read_bytes() == whole
     refused = score(source, folder / "part.jsonl", *model, "--resume", "--method", "sequential")
-    assert "its signature is visil|" in str(refused.exception)
+    assert "its signature has method:forced, and this run's has method:sequential" in str(refused.exception)
     refused = score(
         source, folder / "part.jsonl", "--model", f"genai:{vision_model}", "--frames", "3", "--resume"
     )
