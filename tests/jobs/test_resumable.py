@@ -82,7 +82,11 @@ def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(tmp
 @pytest.mark.parametrize(
     ("items", "signature", "says"),
     [
-        ("abc", "other", "line 1: its signature has s, and this run's has other: resume with the same options"),
+        (
+            "abc",
+            "other",
+            "line 1: its signature has s, and this run's has other: resume with the same options",
+        ),
         ("axc", "s", "line 2: id 'b', where the input has 'x': this is the output of another input"),
         ("ab", "s", "line 3: the output has more lines than the input has items"),
     ],
