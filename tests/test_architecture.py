@@ -125,18 +125,18 @@ def measured() -> dict[str, float]:
     }
 
 
-#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. They rose
-#: three times, of which is owed: the store of vectors; kinds of GPUs and embedders of a server; and 351 words and 9 options
-#: for `export --rehearse`, tables that fit a terminal and a paper, and refusals of what the second round of attacks found.
+#: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. In all they are
+#: 1,182 lines, 807 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
+#: server, `export --rehearse`, tables that fit a terminal and a paper, and what the second round of attacks found.
 BUDGETS = {
-    "lines of the packages": 47_273,
-    "code lines of the packages": 32_539,
+    "lines of the packages": 47_482,
+    "code lines of the packages": 32_672,
     "share of docstrings in the packages": 0.15,
-    "lines of benchmarks": 5_000,
+    "lines of benchmarks": 4_997,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_984,
-    "words of the manual": 27_711,
-    "words of pages of benchmarks": 4_500,
+    "lines of tests": 48_982,
+    "words of the manual": 27_745,
+    "words of pages of benchmarks": 4_167,
     "commands": 42,
     "options, once a command": 516,
     "targets of make": 14,
