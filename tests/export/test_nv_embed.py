@@ -438,7 +438,7 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
 @pytest.mark.parametrize(
     "command",
     [
-        ["export", "nv-embed-v2", "--from", "checkpoint", "-o", "bundle"],
+        ["export", "nv-embed-v2", "--from", ".", "-o", "bundle"],
         ["export", "verify", "bundle"],
         ["engine", "build", "bundle"],
         ["engine", "check", "bundle"],

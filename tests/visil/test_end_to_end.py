@@ -160,7 +160,7 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     refused = score(
         source, folder / "part.jsonl", "--model", f"genai:{vision_model}", "--frames", "3", "--resume"
     )
-    assert "|frames:3|" in str(refused.exception)
+    assert "its signature has frames:2, and this run's has frames:3" in str(refused.exception)
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     refused = score(source, folder / "part.jsonl", *model, "--resume")

@@ -241,7 +241,7 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert write(name, source, part, "--model", f"vllm:{url}", "--resume").exit_code == 1
         assert len(log) == asked
         other = write(name, source, part, "--model", f"stepping:{url}", "--resume")
-    assert "line 1: its signature has step:" in str(other.exception)
+    assert "signature has model:vllm:made/up, and this run's has model:openai:made/up" in str(other.exception)
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     with fake.serve(Writing) as (url, log):
