@@ -249,6 +249,19 @@ def test_a_client_that_asks_much_and_reads_nothing_is_cut_off(serve: Serve) -> N
         eventually(lambda: _answers(server))
 
 
+def test_one_address_leaves_connections_to_others(serve: Serve) -> None:
+    server = serve(connections=8)
+    held = [
+        socket.create_connection(("127.0.0.1", server.port), 60, source_address=("127.0.0.2", 0))
+        for _ in range(9)
+    ]
+    with suppress(OSError):
+        assert held[-1].recv(1) == b""
+    assert _answers(server)
+    for connection in held:
+        connection.close()
+
+
 def test_others_are_answered_while_a_large_body_is_read(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -20,15 +21,24 @@ class Connection(H11Protocol):
     """
 
     limits = Limits()
+    _kept = 1 << 17  # bytes of answers that the system keeps for a client that reads nothing, and doubles
     _early = 1 << 16  # bytes of further requests that may come before the answer to the first
     _timer: asyncio.TimerHandle | None = None
     _unsent: float = math.inf
     _full = False  # more is unsent than the system's buffer takes
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for headers, or close the connection if there are too many."""
+        """Begin to wait for headers, or close the connection if there are too many.
+
+        One address may hold 7 of 8 connections, so that others are still answered.
+        """
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        if channel := transport.get_extra_info("socket"):
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._kept)
+        most = self.limits.connections
+        clients = [getattr(each, "client", None) or ("",) for each in self.connections]
+        own = [host for host, *_ in clients if host == (self.client or ("",))[0]]
+        if len(clients) > most or len(own) > most - most // 8:
             transport.abort()
         else:
             self._watch()
