@@ -245,8 +245,7 @@ def jobs(work: Work) -> Iterator[Row]:
 
     hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, 12, 250002)
     folder, precision = work.folder / "sat", "fp16" if work.on_gpu else "fp32"
-    source = folder / "checkpoint"
-    if not (source / "model.safetensors").exists():
+    if not ((source := folder / "checkpoint") / "model.safetensors").exists():
         source.mkdir(parents=True, exist_ok=True)
         write_tokenizer(source / "tokenizer.json", vocabulary)
         write_checkpoint(source, hidden, layers, vocabulary)
@@ -274,8 +273,8 @@ def jobs(work: Work) -> Iterator[Row]:
         outputs = [folder / f"{number}.jsonl" for number in range(4)]
         running = [subprocess.Popen([*command, each], stdout=subprocess.DEVNULL) for each in outputs]
         codes = [process.wait() for process in running]
-        rate = 4 * count / (time.perf_counter() - started)
-        yield {"what": f"{what}, four processes and their start", "pairs/s": rate, "exit codes": codes}
+        row = {"pairs/s": 4 * count / (time.perf_counter() - started), "exit codes": codes}
+        yield {"what": f"{what}, four processes and their start", **row}
 
 
 def batches(work: Work) -> Iterator[Row]:

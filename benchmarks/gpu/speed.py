@@ -264,7 +264,8 @@ def _kernels(work: Work, what: str, run: Callable[[], object]) -> Iterator[Row]:
     try:
         yield {"what": f"{what}: kernels", **summary(kernels_of(run, work.folder))}
     except Exception as failure:  # the rates are right without it
-        yield {"what": f"{what}: kernels", "failed": str(failure)[:500]}
+        outcome = "not measured" if isinstance(failure, Unmeasured) else "failed"
+        yield {"what": f"{what}: kernels", outcome: str(failure)[:500]}
 
 
 def precisions(work: Work) -> Iterator[Row]:

@@ -13,19 +13,24 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 
 
 def test_every_section_measures_on_a_gpu(dry_gpu: DryGpu, tmp_path: Path) -> None:
-    path, log = tmp_path / "results.json", tmp_path / "log"
-    log.touch()
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "measure.py"), "--tiny", "--device", "cuda:0", "--json", str(path)],
-        env=dry_gpu.environment(log, vectors=64), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    path = tmp_path / "results.json"
+    # A stand-in's vectors have one length; those of the default model have another.
+    for vectors, start in ((384, ["--only", "jobs", "--json"]), (64, ["--resume"])):
+        log = tmp_path / str(vectors)
+        log.touch()
+        done = subprocess.run(
+            [sys.executable, str(BENCHMARKS / "measure.py"), "--tiny", "--device", "cuda:0", *start, str(path)],
+            env=dry_gpu.environment(log, vectors=vectors), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text("utf-8"))["rows"]
     assert [row for row in rows if "failed" in row] == []
+    codes = [row["exit codes"] for row in rows if "exit codes" in row]
+    assert codes == [[0] * 4] * 2
     measured = {row["what"] for row in rows if row.get("tokens/s", 0) > 0 or row.get("pairs/s", 0) > 0}
     assert measured >= {
         "packed, 27x600", "varlen, one pair", "packed, bf16, 2 layers, 630x26", "varlen, int8, 2 layers, block",
-        "varlen, fp8, 2 layers, 27x600, 16k tokens a run", "varlen, fp8, 2 layers, 27x600, 64k tokens a run", "6 pairs, references cached", "varlen, alone and among others",
+        "varlen, fp8, 2 layers, 27x600, 16k tokens a run", "varlen, fp8, 2 layers, 27x600, 64k tokens a run", "6 pairs, references cached", "the default model, one process", "varlen, alone and among others",
     }  # fmt: skip
     arenas = {row["what"]: row for row in rows if row["section"] == "memory"}
     assert arenas["no limit"]["peak GB"] > 0
