@@ -25,12 +25,12 @@ def _gemma(window: str) -> list[str]:
 
 # By family and precision: kernels of attention, the type of products, and kernels of a layer beside both.
 CASES = {
-    ("qwen3", "fp16"): ([FLASH] * LAYERS, "fp16", 13),
-    ("qwen3", "bf16"): ([FLASH] * LAYERS, "bf16", 15),
-    ("qwen3", "int8"): ([FLASH] * LAYERS, "fp16", 13),
-    ("gte-qwen2", "fp16"): ([FLASH] * LAYERS, "fp16", 12),
-    ("nemotron", "fp16"): ([FLASH] * LAYERS, "fp16", 9),
-    ("nemotron", "bf16"): ([FLASH] * LAYERS, "bf16", 14),
+    ("qwen3", "fp16"): ([FLASH] * LAYERS, "fp16", 15),
+    ("qwen3", "bf16"): ([FLASH] * LAYERS, "bf16", 17),
+    ("qwen3", "int8"): ([FLASH] * LAYERS, "fp16", 15),
+    ("gte-qwen2", "fp16"): ([FLASH] * LAYERS, "fp16", 14),
+    ("nemotron", "fp16"): ([FLASH] * LAYERS, "fp16", 11),
+    ("nemotron", "bf16"): ([FLASH] * LAYERS, "bf16", 16),
     ("embedding-gemma", "bf16"): (_gemma(WINDOW_AND_LENGTHS), "bf16", 23),
     ("kalm-gemma3", "int8"): (_gemma(WINDOW), "bf16", 21),  # is causal, so it needs no lengths
 }

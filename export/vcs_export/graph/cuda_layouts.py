@@ -2,7 +2,6 @@
 
 They have operators of which the provider has one fused kernel, and the CPU mostly none:
 
-- HyperConnectionPostMix adds a matrix in half precision to a float32 one.
 - GatedRMSNorm multiplies with the SiLU of a gate, with a single rounding.
 - PackedMultiHeadAttention attends within texts of any lengths, without padding. It takes fp16, and as many
   heads of keys and values as of queries. It is not causal, and has no windows.
@@ -44,7 +43,6 @@ class _Fused(Layout):
         """Add what the operators need, given the place of each token in its text `(tokens,)`."""
         graph = self.graph
         self._token_positions = graph.op("Unsqueeze", positions, graph.ints(1))
-        self._ones = graph.op("Expand", graph.scalar(1.0), graph.op("Shape", self._token_positions))
         if self.config.activation == "silu":
             self._silu_weight = graph.array(
                 "silu.weight", np.full(self.config.intermediate_size, _ROOT), graph.compute
@@ -69,12 +67,6 @@ class _Fused(Layout):
             return super().gated(gate, up)
         return self.graph.microsoft_op(
             "GatedRMSNorm", up, self._silu_weight, gate, activation="silu", epsilon=_HUGE
-        )
-
-    def add(self, x: ir.Value, addend: ir.Value) -> ir.Value:
-        """Add in one kernel: each number of a row is a branch of its own, to which `addend * 1` is added."""
-        return self.graph.microsoft_op(
-            "HyperConnectionPostMix", x, self._ones, addend, num_branches=self.config.hidden_size
         )
 
     def _rotated_tokens(self, x: ir.Value, heads: int, local: bool) -> ir.Value:

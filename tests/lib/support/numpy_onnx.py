@@ -186,13 +186,6 @@ class Operators:
 
         return self._each(norm, x, scale, gate)
 
-    def HyperConnectionPostMix(self, x: Array, ones: Array, addend: Array, num_branches: int) -> Array:
-        """Streams of one number: `x[k] + addend[k] * ones`, in float32."""
-        assert x.shape == addend.shape
-        assert ones.shape == (len(x), 1)
-        assert num_branches == x.shape[1]
-        return self._each(lambda x, ones, addend: x + addend * ones, x, ones, addend)
-
     # Matrices: halves are multiplied and added in float32
 
     def Gemm(self, x: Array, y: Array, bias: Array | None = None, transB: int = 0) -> Array:
