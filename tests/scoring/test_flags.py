@@ -75,7 +75,7 @@ def test_counts_add_up_and_are_said_in_two_sentences() -> None:
     assert (counts.scored, counts.zeros, counts.not_judged) == (45, 36, 6 + 7 + 8 + 9)
     zeros, unjudged = counts.sentences()
     assert zeros == (
-        "VCS is 0 for 36 of 45 pairs: in 2, content and order together stay below 1; in 3, the order is no better "
+        "VCS is 0 for 36 of 45 pairs: in 2, content and order are too weak together; in 3, the order is no better "
         "than chance; in 5, the order is no better than chance and the texts share too little; in 13, the texts "
         "share too little; in 7, the texts share too little and order cannot be judged; in 6, order cannot be "
         "judged."

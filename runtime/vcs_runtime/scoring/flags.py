@@ -194,7 +194,7 @@ class FlagCounts:
 
 
 _REASONS: Final = {
-    BELOW_GATE: "content and order together stay below 1",
+    BELOW_GATE: "content and order are too weak together",
     ZERO_ORDER: "the order is no better than chance",
     ZERO_CONTENT: "the texts share too little",
     ORDER_UNDEFINED: "order cannot be judged",
