@@ -36,8 +36,7 @@ def run(
     for name, authors in both.items():
         groups.setdefault((authors,), []).append(scores[name])
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
-    if published:
-        counts["published scenes"] = len(texts.keys() & scenes_of(published))
+    counts |= {"published scenes": len(texts.keys() & scenes_of(published))} if published else {}
     title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
     means = means_table("authors", title, groups, ("authors",), metrics)
     keys = [Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows]

@@ -47,8 +47,7 @@ def run(
     ):
         problems.add(f"{name}: no published score")
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len(scenes)}
-    if published:
-        counts["published scenes"] = len(scenes & scenes_of(published))
+    counts |= {"published scenes": len(scenes & scenes_of(published))} if published else {}
     results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
     results.tables += tables(scored, scores, published, metrics, threshold)
     if results.tables and (cases_table := results.tables[0]).name == "cases":

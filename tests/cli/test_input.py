@@ -487,18 +487,18 @@ def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_pa
 def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command(
     tiny_bundle: Path, tmp_path: Path
 ) -> None:
-    marked = {name: {"samples": [row | {"pred": f"# Title\n{row['pred']}"} for row in ROWS]} for name in "ab"}
-    for name, content in marked.items():
-        write_json(tmp_path / f"{name}.json", content)
+    rows = [{"once the id": "v0"} | row | {"pred": f"# Title\n{row['pred']}"} for row in ROWS]
     files, out = [tmp_path / "a.json", tmp_path / "b.json"], tmp_path / "s"
+    for path in files:
+        write_json(path, {"samples": rows})
     common = (*KEYS, "--rows", "samples", "--bundle", tiny_bundle, "--device", "cpu")
     scored = vcs("score", *files, *common, "--also", "hm-cf", "-o", out)
     assert (scored.code, [line[0] for line in scored.stdout.splitlines()[1:3]]) == (0, ["a", "b"])
     assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "b.jsonl"]
     # The report asks for no metric again, nor do report and explain for the columns.
-    bundle = common[-4:]
-    report = vcs("report", out, "--pairs", files[0], "--pairs", files[1], *bundle, "-o", tmp_path / "r.html")
-    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", *bundle)
+    texts = ("--pairs", files[0], "--pairs", files[1], *common[-4:])
+    report = vcs("report", out, *texts, "-o", tmp_path / "r.html")
+    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", *common[-4:])
     assert with_scores.stdout == vcs("explain", files[0], *common, "--id", "v2").stdout
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
         said = f"of {count} generated texts, {count} with Markdown, which is scored too: --clean markdown"

@@ -49,10 +49,7 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
 
 
 def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the scores of pairs of authors, by "SCENE/A1-A2", from one file or a folder with A1/A1_SCENE.csv.
-
-    Missing columns are an InputError.
-    """
+    """Read the scores of pairs of authors, by "SCENE/A1-A2", from a file or a folder with A1/A1_SCENE.csv."""
     scores: dict[str, dict[str, float]] = {}
     for file in sorted(path.glob("**/*.csv")) if is_folder(path) else [path]:
         for row in _read_csv(file):

@@ -215,21 +215,23 @@ def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:
     """
     if source.reference_key or source.generated_key or source.id_key:
         return source
-    names = {row.get("texts"): row["id"] for _, row in islice(read_scores(scores, ()), _LOOKED_AT)}
-    rows: Any
+    names: dict[Any, set[str]] = {}  # ids by the hash of the texts, which several pairs may share
+    for _, line in islice(read_scores(scores, ()), _LOOKED_AT):
+        names.setdefault(line.get("texts"), set()).add(str(line["id"]))
     try:
-        rows = [*islice(input_file(pairs, source.format, source.rows).rows("id"), _LOOKED_AT)]
+        read = islice(input_file(pairs, source.format, source.rows).rows("id"), _LOOKED_AT)
+        rows = [row for _, row in read if isinstance(row, dict)]
     except NestedRows as error:
         return as_scored(replace(source, rows=error.args[1]), scores, pairs)
     except (RowError, OSError):  # which the job names
         return source
-    for _, row in rows:
-        for reference, generated in permutations(row, 2) if isinstance(row, dict) else ():
-            name = names.get(hash_texts(row[reference], row[generated]))
-            if name is not None:
-                same = (key for key, value in row.items() if value is not None and str(value) == str(name))
-                id_key = next(same, None)
-                return replace(source, reference_key=(reference,), generated_key=(generated,), id_key=id_key)
+    for reference, generated in chain.from_iterable(permutations(row, 2) for row in rows[:1]):
+        ids = [(row, names.get(hash_texts(row.get(reference), row.get(generated)))) for row in rows]
+        found = [(row, own) for row, own in ids if own]
+        if found:
+            same = (key for key in rows[0] if all(str(row.get(key)) in own for row, own in found))
+            id_key = next(same, None)
+            return replace(source, reference_key=(reference,), generated_key=(generated,), id_key=id_key)
     return source
 
 
