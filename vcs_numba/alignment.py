@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba.checks import checked_gas, matrix_error
+from vcs_numba.checks import checked_gas, checked_times, matrix_error
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.kernels.combine import (
     LAS_PRECISION,
@@ -40,7 +40,7 @@ from vcs_numba.kernels.windows import (
     Ints,
     window_area,
 )
-from vcs_numba.params import DEFAULT_PARAMS, LCT, Params, checked_params
+from vcs_numba.params import DEFAULT_PARAMS, LCT, TIMED, Params, checked_params
 from vcs_numba.scores import Scores, as_matrix
 
 #: Positions in the output of `EXPLAIN`.
@@ -70,11 +70,13 @@ def _explain(
     out[TOTAL_PENALTY] = total
     out[MAX_PENALTY] = largest
     costs = np.empty((4, y), dtype=np.float64)
-    came_from = np.empty((2, 3 * max(x, y)), dtype=np.int64)
+    heights = 0
+    for i in range(x):
+        heights += sides.ends[side, i] - sides.starts[side, i]
+    came_from = np.empty((2, heights), dtype=np.int64)
     floor, ceiling = ideal_band(side, sides, x, costs, came_from, True, True, floor_path, ceiling_path)
-    lct = params[LCT]
-    limit, limit_lct = segment_limits(y, x, lct)
-    actual = actual_length(side, sides.matches, x, y, lct, floor_path, lengths, kinds, True)
+    limit, limit_lct = segment_limits(y, x, params[LCT])
+    actual = actual_length(side, sides, x, y, params, floor_path, lengths, kinds, True)
     out[FLOOR] = floor
     out[CEILING] = ceiling
     out[ACTUAL] = actual
@@ -177,14 +179,14 @@ class Orientation:
         The flag of the reference package. After a window it counts from the window's end, one chunk further
         than the penalty does. So with a fractional tolerance it may be set where `tolerated` is not.
     tolerance_height
-        Height in chunks that `lct` multiplies.
+        Height in chunks that `lct` multiplies; by time each window's own, of which this is the largest.
     total_penalty, max_penalty
         Sum of the penalties, and the largest sum possible.
     segment_dy, segment_length, segment_method
         Rise, length and method of each segment between consecutive matches (section 7); methods are the
         values of `SEGMENT_METHODS`.
     segment_limit, segment_limit_lct
-        How far a segment may rise to count, without and with the tolerance.
+        How far a segment may rise to count, without and with the tolerance; by time the largest of all.
     floor_path, ceiling_path
         The rows that the shortest and the longest ideal line pass; empty for fewer than two chunks.
     floor_length, ceiling_length, actual_length
@@ -278,7 +280,11 @@ class Alignment:
         return Scores._make(out.tolist())
 
 
-def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignment:
+def align(
+    similarity: npt.ArrayLike,
+    params: Params = DEFAULT_PARAMS,
+    times: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> Alignment:
     """Compute the windows, matches, penalties, segments and paths from which a pair's scores result.
 
     Parameters
@@ -287,6 +293,9 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
         Cosines (n_ref, n_gen), as for `score_similarity`. The same helpers compute the same values.
     params
         Parameters of the metric.
+    times
+        Start and end of each reference and each generated segment in seconds, (n_ref, 2) and (n_gen, 2), in
+        the order of their starts. Windows are then by time (docs/reference/vcs.md, section 16).
 
     Returns
     -------
@@ -296,16 +305,22 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
     Raises
     ------
     ValueError
-        As for `score_similarity`; the message names the argument.
+        As for `score_similarity`; or times that are not finite, not ascending, or end before they start. The
+        message names the argument.
     """
     packed = checked_params(params).packed
     matrix, transposed = as_matrix(similarity, "similarity")
-    matched = match_matrix(matrix, transposed, packed)
+    rows = matrix.T if transposed else matrix
+    clock = None
+    if times is not None:
+        clock = checked_times(times, rows.shape)
+        packed = packed.copy()
+        packed[TIMED] = 1.0
+    matched = match_matrix(matrix, transposed, packed, clock)
     if isinstance(matched, int):
         raise matrix_error(matched, "similarity")
-    rows = matrix.T if transposed else matrix
-    precision = _orientation(PRECISION, rows.T, *matched, params)
-    recall = _orientation(RECALL, rows, *matched, params)
+    precision = _orientation(PRECISION, rows.T, *matched, params, packed)
+    recall = _orientation(RECALL, rows, *matched, params, packed)
     out = np.zeros(SCORE_COUNT)
     for side, part in ((PRECISION, precision), (RECALL, recall)):
         out[LAS_PRECISION + side] = part.las
@@ -334,13 +349,13 @@ def align(similarity: npt.ArrayLike, params: Params = DEFAULT_PARAMS) -> Alignme
 
 
 def _orientation(
-    side: int, lines: npt.NDArray[Any], side_ints: Ints, side_floats: Floats, params: Params
+    side: int, lines: npt.NDArray[Any], side_ints: Ints, side_floats: Floats, params: Params, packed: Floats
 ) -> Orientation:
     """Collect the results of one orientation; `lines` (x, y) holds the similarities of each chunk."""
     x, y = lines.shape
     longest = side_ints.shape[2]
     ints, floats, out = np.zeros((4, 2, longest), dtype=np.int64), np.zeros((3, 2, longest)), np.zeros(11)
-    EXPLAIN.call(side, x, y, side_ints, side_floats, params.packed, ints, floats, out)
+    EXPLAIN.call(side, x, y, side_ints, side_floats, packed, ints, floats, out)
     starts, ends, matches = side_ints[:, side, :x]
     tops, values = side_floats[:, side, :x]
     distance, kinds, floor_path, ceiling_path = ints[:, side, :x]
@@ -348,8 +363,11 @@ def _orientation(
     levels = tops - context
     candidates = _candidates(lines, levels, starts, ends)
     in_window = distance == 0
-    height = int(out[HEIGHT])
-    reach = params.lct * height
+    heights = ends - starts if packed[TIMED] else np.array([out[HEIGHT]])
+    reach = params.lct * heights
+    if packed[TIMED] and x > 1:
+        out[LIMIT] = (ends[1:] - 1 - starts[:-1]).max()
+        out[LIMIT_LCT] = out[LIMIT] + params.lct * heights.max()
     in_zone = ~in_window & (params.lct > 0) & (starts - reach <= matches) & (matches < ends + reach)
     reasons = np.where(np.diff(candidates.offsets) == 1, 0, np.where(in_window, 1, 2))
     path = slice(0, x if x > 1 else 0)
@@ -371,7 +389,7 @@ def _orientation(
         in_window=in_window,
         tolerated=~in_window & (penalty == 0.0),
         in_lct_zone=in_zone,
-        tolerance_height=height,
+        tolerance_height=int(heights.max()),
         total_penalty=float(out[TOTAL_PENALTY]),
         max_penalty=float(out[MAX_PENALTY]),
         segment_dy=np.diff(matches),

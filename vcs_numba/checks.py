@@ -50,6 +50,27 @@ def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
     return array
 
 
+def checked_times(times: Any, counts: tuple[int, int]) -> tuple[npt.NDArray[np.float64], ...]:
+    """Return the times of the reference's and of the generated segments, float64 (n, 2) each."""
+    try:
+        pair = dict(zip(("times[0]", "times[1]"), times, strict=True))
+    except (TypeError, ValueError):
+        raise ValueError("times: expected those of the reference and those of the generated text") from None
+    found = []
+    for count, (name, values) in zip(counts, pair.items(), strict=True):
+        array = np.ascontiguousarray(as_float_array(values, name, 2), dtype=FLOAT64)
+        if array.shape != (count, 2):
+            raise ValueError(f"{name}: expected shape ({count}, 2), not {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name}: holds NaN or infinity")
+        if bad := np.flatnonzero(array[:, 0] >= array[:, 1]).tolist():
+            raise ValueError(f"{name}: segment {bad[0]} does not end after it starts")
+        if bad := np.flatnonzero(np.diff(array[:, 0]) < 0).tolist():
+            raise ValueError(f"{name}: segment {bad[0] + 1} starts before the one before it")
+        found.append(array)
+    return tuple(found)
+
+
 def checked_gas(gas: Any, name: str = "gas") -> float:
     """Return `gas` as a float in [-1, 1]; a small excess by rounding is accepted."""
     if isinstance(gas, (bool, np.bool_)):

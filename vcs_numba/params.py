@@ -24,6 +24,7 @@ REFERENCE_SMALL_TEXT: Final = 4
 LENGTH_REGULARIZER: Final = 5
 NAS_BLEND_FACTOR: Final = 6
 NAS_COVERAGE_CUTOFF: Final = 7
+TIMED: Final = 8  # whether windows are by time: no field, because it goes with the times of a pair
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Params:
 
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
-        """The parameters as the kernels read them: float64 (8,), computed once for each `Params`."""
+        """The parameters as the kernels read them: float64 (9,), computed once for each `Params`."""
         return np.array(
             [
                 self.lct,
@@ -99,6 +100,7 @@ class Params:
                 self.regularizer == "length",
                 self.nas_blend_factor,
                 self.nas_coverage_cutoff,
+                0.0,
             ],
             dtype=np.float64,
         )

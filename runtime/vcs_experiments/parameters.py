@@ -12,11 +12,12 @@ import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Case, Problems
-from vcs_experiments.metrics.scoring import ScoresById, realign, tolerances
+from vcs_experiments.metrics.scoring import ScoresById, tolerances
 from vcs_experiments.results import Results
 from vcs_numba import Params
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.tables import Cell, Table
+from vcs_runtime.scoring.block_scores import align_all
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.scoring.scorer import Scorer
@@ -78,7 +79,7 @@ def run(
     scored = [embedded.case for embedded in embedded_cases]
     embedded = time.perf_counter()
     scores = {
-        (chunk_size, lct): realign([e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct))["vcs"]
+        (chunk_size, lct): align_all([e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct))["vcs"]
         for chunk_size in chunk_sizes
         for lct in lcts
     }

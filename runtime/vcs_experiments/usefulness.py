@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Case, Problems, read_cases
-from vcs_experiments.metrics.scoring import realign
 from vcs_experiments.parameters import embed, signature_of
 from vcs_experiments.rank import Texts
 from vcs_experiments.results import Results
@@ -21,6 +20,7 @@ from vcs_numba import Params, Scores
 from vcs_runtime.comparing.statistics import holm
 from vcs_runtime.comparing.tables import Cell, Table
 from vcs_runtime.errors import InputError
+from vcs_runtime.scoring.block_scores import align_all
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.result import merit
 from vcs_runtime.scoring.score_table import LABELS
@@ -118,7 +118,7 @@ def _score(
             evidence = [item.evidence[size] for item in block]
             counts[size] += [own.similarity.shape for own in evidence]
             for lct in lcts:
-                rows[size, lct].append(realign(evidence, Params(lct=lct)))
+                rows[size, lct].append(align_all(evidence, Params(lct=lct)))
     return _Scored(
         kept,
         {setting: np.concatenate(blocks) for setting, blocks in rows.items() if blocks},

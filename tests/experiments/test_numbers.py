@@ -19,11 +19,12 @@ import scipy.stats
 from support.stories import story
 from vcs_experiments import statistics
 from vcs_experiments.metrics.lexical import lexical_scores
-from vcs_experiments.metrics.scoring import Job, KnownMetrics, LongMetrics, realign
+from vcs_experiments.metrics.scoring import Job, KnownMetrics, LongMetrics
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.comparing.statistics import holm, paired_difference
 from vcs_runtime.errors import TextError
+from vcs_runtime.scoring.block_scores import align_all
 from vcs_runtime.scoring.options import Options
 
 
@@ -127,7 +128,7 @@ def test_realigned_scores_are_the_scorers_to_the_bit(tiny_bundle: Path, mixed_bu
     with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as scorer:
         for chunk_size, lct in itertools.product((1, 2), (0.0, 0.5)):
             found = scorer.iter_evidence(pairs + bare, Options(chunk_size))
-            rows = realign([evidence for _, evidence in found if evidence], Params(lct=lct))
+            rows = align_all([evidence for _, evidence in found if evidence], Params(lct=lct))
             expected = scorer.score_many(pairs + bare, chunk_size=chunk_size, params=Params(lct=lct))
             assert [tuple(row) for row in rows.tolist()] == [
                 tuple(result.scores or ()) for result in expected

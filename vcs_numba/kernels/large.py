@@ -30,6 +30,7 @@ from vcs_numba.kernels.windows import (
     PRECISION,
     RECALL,
     Ints,
+    fill_time_windows,
     fill_windows,
 )
 
@@ -43,6 +44,7 @@ _PACKED = array(types.float64, 1)
 _STACK = array(types.int64, 3), array(types.float64, 3)  # see `sides_of`
 
 _FILL: Final = Kernel(fill_windows, types.int64, types.int64, _INTS, _INTS)
+_FILL_TIMED: Final = Kernel(fill_time_windows, _FLOATS, _FLOATS, _INTS, _INTS)
 
 
 def _rows(
@@ -89,7 +91,9 @@ _CHECK: Final = Kernel(_check, types.int64, types.int64, *_STACK)
 _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int64, _FLOATS))
 
 
-def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> tuple[Ints, Floats] | int:
+def match_matrix(
+    matrix: npt.NDArray[Any], transposed: bool, packed: Floats, times: tuple[Floats, Floats] | None = None
+) -> tuple[Ints, Floats] | int:
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
@@ -100,7 +104,10 @@ def match_matrix(matrix: npt.NDArray[Any], transposed: bool, packed: Floats) -> 
     by_row = PRECISION if transposed else RECALL
     longest = max(rows, columns)
     ints, floats = np.empty((3, 2, longest), dtype=np.int64), np.empty((2, 2, longest))
-    _FILL.call(n_ref, n_gen, ints[0], ints[1])
+    if times:
+        _FILL_TIMED.call(*times, ints[0], ints[1])
+    else:
+        _FILL.call(n_ref, n_gen, ints[0], ints[1])
     code = matrix.dtype.char
     row_cuts = _cuts(rows, matrix.size)
     column_tops = np.full((len(row_cuts) - 1, 2, columns), -np.inf, dtype=matrix.dtype)

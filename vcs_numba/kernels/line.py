@@ -11,7 +11,7 @@ from vcs_numba.jit.kernel import helper, rare
 from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import Ints
-from vcs_numba.params import EXCESS_PENALTY, LCT, REFERENCE_SMALL_TEXT
+from vcs_numba.params import EXCESS_PENALTY, LCT, REFERENCE_SMALL_TEXT, TIMED
 
 
 @helper
@@ -53,6 +53,8 @@ def distance_score(
     for i in range(x):
         start, end = sides.starts[side, i], sides.ends[side, i]
         offset = offset_from_window(sides.matches[side, i], start, end)
+        if params[TIMED] != 0.0:
+            tolerance = params[LCT] * (end - start)
         penalties[side, i] = penalty(offset, tolerance, y, params)
         farthest += max(start, y - end)
     total = pairwise_sum(penalties, side, x)
@@ -198,15 +200,31 @@ def segment_kind(dy: int, lct: float, limit: int, limit_lct: float) -> int:
 
 
 @helper
+def timed_segment_kind(dy: int, lct: float, side: int, sides: Sides, i: int) -> int:
+    """Return the kind of the segment after chunk i, whose windows are by time (section 16)."""
+    start, end = sides.starts[side, i + 1], sides.ends[side, i + 1]
+    lowest = min(start - (sides.ends[side, i] - 1), 0)
+    highest = end - 1 - sides.starts[side, i]
+    if lowest <= dy <= highest:
+        return STANDARD
+    reach = lct * (end - start)
+    return FLOOR_STEP if lct > 0.0 and lowest - reach <= dy <= highest + reach else NOT_COUNTED
+
+
+@helper
 def actual_length(
-    side: int, matches: Ints, x: int, y: int, lct: float, floor_path: Ints, lengths: Floats, kinds: Ints,
+    side: int, sides: Sides, x: int, y: int, params: Floats, floor_path: Ints, lengths: Floats, kinds: Ints,
     keep_kinds: bool,
 ) -> float:  # fmt: skip
     """Return L_act, the length of the line through the matches; writes `lengths` and `kinds` (2, L)."""
+    matches, lct = sides.matches, params[LCT]
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
         dy = matches[side, i + 1] - matches[side, i]
-        kind = segment_kind(dy, lct, limit, limit_lct)
+        if params[TIMED] != 0.0:
+            kind = timed_segment_kind(dy, lct, side, sides, i)
+        else:
+            kind = segment_kind(dy, lct, limit, limit_lct)
         if kind == FLOOR_STEP:
             dy = floor_path[side, i + 1] - floor_path[side, i]
         length = step_length(dy)
@@ -233,5 +251,5 @@ def line_score(side: int, sides: Sides, x: int, y: int, params: Floats, scratch:
     floor, ceiling = ideal_band(
         side, sides, x, scratch.costs, scratch.came_from, lct > 0.0, False, path, path
     )
-    actual = actual_length(side, sides.matches, x, y, lct, path, scratch.parts, sides.matches, False)
+    actual = actual_length(side, sides, x, y, params, path, scratch.parts, sides.matches, False)
     return line_ratio(floor, ceiling, actual)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from vcs_numba.jit.kernel import helper
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 #: First index of the per-orientation arrays throughout the package.
 PRECISION = 0
@@ -62,6 +63,34 @@ def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
     shorter = min(n_ref, n_gen)
     direct_windows(longer, shorter, direct, starts, ends)
     reverse_windows(longer, shorter, 1 - direct, starts, ends)
+
+
+@helper
+def time_windows(own: Floats, other: Floats, side: int, starts: Ints, ends: Ints) -> None:
+    """Write the window of each segment of `own` (n, 2): the segments of `other` (m, 2) that it overlaps.
+
+    It reaches from the first to the last of them. Where there is none, it is the segment nearest in time, of
+    equals the first.
+    """
+    for i in range(own.shape[0]):
+        first, last, nearest = -1, -1, 0
+        smallest = np.inf
+        for j in range(other.shape[0]):
+            gap = max(own[i, 0] - other[j, 1], other[j, 0] - own[i, 1])
+            if gap < 0.0:  # segments that only touch do not overlap
+                last = j
+                first = j if first < 0 else first
+            elif gap < smallest:
+                smallest, nearest = gap, j
+        starts[side, i] = first if first >= 0 else nearest
+        ends[side, i] = (last if first >= 0 else nearest) + 1
+
+
+@helper
+def fill_time_windows(ref_times: Floats, gen_times: Floats, starts: Ints, ends: Ints) -> None:
+    """Write the windows of both orientations by time (docs/reference/vcs.md, section 16)."""
+    time_windows(gen_times, ref_times, PRECISION, starts, ends)
+    time_windows(ref_times, gen_times, RECALL, starts, ends)
 
 
 @helper

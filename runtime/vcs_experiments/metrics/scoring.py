@@ -9,8 +9,6 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
-
 from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.metrics import bertscore, cider
 from vcs_experiments.metrics.corpus import Corpus
@@ -21,8 +19,9 @@ from vcs_experiments.metrics.lexical import (
     identity,
     lexical_scores,
 )
-from vcs_numba import Params, score_batch
+from vcs_numba import Params
 from vcs_runtime.errors import InputError, TextError
+from vcs_runtime.scoring.block_scores import align_all
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.score_table import LABELS
@@ -123,11 +122,6 @@ def merge(single: Sequence[Scored], others: Scored) -> Scored:
     return rest | {name: max(part[name] for part in own) for name in own[0]}
 
 
-def realign(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[Any]:
-    """Align pairs once more with other parameters, without embedding them."""
-    return score_batch([pair.similarity for pair in evidence], [pair.gas for pair in evidence], params)
-
-
 def tolerances(lcts: Sequence[float]) -> str:
     """Return the field of a signature that names the tolerances that were tried."""
     return f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
@@ -181,7 +175,7 @@ class Metrics:
 
     def _records(self, evidence: Evidence) -> dict[str, Any]:
         """Return a pair's `vcs_numba.SCORE_DTYPE` record by the name of the tolerance."""
-        return {name: realign([evidence], params)[0] for name, params in self._params.items()}
+        return {name: align_all([evidence], params)[0] for name, params in self._params.items()}
 
 
 def column(name: str, first: int | None) -> str:

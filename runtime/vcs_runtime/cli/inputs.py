@@ -30,6 +30,7 @@ from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.segmentation.custom import TIME_STAMPS
 from vcs_runtime.text.markup import markup_in
 from vcs_runtime.util.reading import read_whole
 
@@ -254,13 +255,17 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(["texts", *(markup_in(text) if isinstance(text, str) else ())])
-    if found := [name for name in _MARKUP if counts[name] and name not in cleaned]:
+    context = click.get_current_context(silent=True)
+    by_time = context is not None and context.params.get("segmenter") == TIME_STAMPS
+    used = [*cleaned, TIME_STAMPS] if by_time else cleaned
+    if found := [name for name in _MARKUP if counts[name] and name not in used]:
         shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in found)
         clean = ",".join([*cleaned, *found])
-        warn(f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean {clean}")
+        clock = f", or --segmenter {TIME_STAMPS} to score by them" if TIME_STAMPS in found else ""
+        warn(f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean {clean}{clock}")
 
 
-_MARKUP = {"time-stamps": "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
+_MARKUP = {TIME_STAMPS: "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
 
 
 def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:

@@ -225,7 +225,7 @@ bundle = click.option(
 segmenter = click.option(
     "--segmenter", default="auto", show_default=True, metavar="NAME",
     help="How texts are split into sentences: auto (rules if punctuated, otherwise the learned model), "
-    "rules, learned, punkt (NLTK's), or a bundle.",
+    "rules, learned, punkt (NLTK's), time-stamps (segments marked [00:12-00:18] or as in SRT), or a bundle.",
 )  # fmt: skip
 device = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",

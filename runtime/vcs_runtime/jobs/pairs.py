@@ -21,6 +21,7 @@ from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import Layout
 from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
 from vcs_runtime.scoring import score_table
+from vcs_runtime.text.times import stamped
 
 REFUSE, SUFFIX = "refuse", "suffix"
 #: What happens to a second pair with one id: it ends the job, or becomes `id#2`.
@@ -202,7 +203,10 @@ def checked_id(name: Any, place: str, key: str) -> str | int | None:
 
 
 def as_text(value: Any, file: InputFile) -> Any:
-    """Return a number of a sheet as the text that it is; anything else as it is."""
+    """Return a number of a sheet as the text that it is, and segments with times as one text with stamps."""
+    if isinstance(value, list):
+        whole = stamped(value)
+        return [stamped(part) for part in value] if whole is value else whole
     return str(value) if isinstance(value, int | float) and not file.typed else value
 
 

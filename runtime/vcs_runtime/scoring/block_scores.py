@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vcs_numba import HmCf, Scores, hm_cf, score_batch
+from vcs_numba import HmCf, Params, Scores, align, hm_cf, score_batch
+from vcs_numba.batch import SCORE_DTYPE
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.vector_cache import Vector
@@ -37,10 +38,7 @@ def score_in_groups(
         checked = [(item, _refused(pair, refused) or pair) for item, pair in group]
         compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
         every = [evidence for _, _, candidates in compared for evidence in candidates]
-        cosines = [evidence.gas for evidence in every]
-        rows = iter(
-            score_batch([evidence.similarity for evidence in every], cosines, options.params).tolist()
-        )
+        rows = iter(align_all(every, options.params).tolist())
         scored: list[tuple[T, Result, Evidence | None]] = []
         for item, pair, candidates in compared:
             if isinstance(pair, TextError):
@@ -57,6 +55,14 @@ def score_in_groups(
         if SUBSTITUTION in options.also:
             scored = _with_substitution(scored, [candidates for *_, candidates in compared], options, words)
         yield scored
+
+
+def align_all(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[np.void]:
+    """Return the scores of pairs that are embedded, as `score_batch` does."""
+    if any(own.times for own in evidence):
+        scores = [align(own.similarity, params, own.times).scores(own.gas) for own in evidence]
+        return np.array(scores, SCORE_DTYPE)
+    return score_batch([own.similarity for own in evidence], [own.gas for own in evidence], params)
 
 
 def _groups(block: Block[T]) -> Iterator[Block[T]]:
@@ -117,8 +123,9 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
             _cosines(chunks, generated_chunks, vectors),
             float(_cosines([reference], [generated], vectors)[0, 0]),
             vectors=([vectors[text] for text in chunks], generated_vectors),
+            times=(pair.times[i], pair.times[-1]) if pair.times else None,
         )
-        for reference, chunks in zip(references, reference_chunks, strict=True)
+        for i, (reference, chunks) in enumerate(zip(references, reference_chunks, strict=True))
     ]
 
 

@@ -209,7 +209,7 @@ def explain(
     Explanation
         Verdicts, costs and sentences.
     """
-    alignment = align(evidence.similarity, params)
+    alignment = align(evidence.similarity, params, evidence.times)
     return Explanation(
         result=result, scores=alignment.scores(evidence.gas),
         reference=reference_chunks(evidence, alignment, thresholds),

@@ -9,7 +9,14 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
-from vcs_runtime.segmentation.custom import PUNKT, CustomSegmenter, Punkt, ScoringSegmenter
+from vcs_runtime.segmentation.custom import (
+    NAMED,
+    PUNKT,
+    CustomSegmenter,
+    Punkt,
+    ScoringSegmenter,
+    TimeStamps,
+)
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 
@@ -29,8 +36,8 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     else:
         assert bundle is not None
         embedder = Embedder.open(bundle, *where, shares[0], batch_invariant=config.batch_invariant)
-    if config.segmenter == PUNKT:
-        segmenter = CustomSegmenter(Punkt())
+    if isinstance(config.segmenter, str) and config.segmenter in NAMED:
+        segmenter = CustomSegmenter(Punkt() if config.segmenter == PUNKT else TimeStamps())
     elif not isinstance(config.segmenter, str | os.PathLike | Bundle):
         segmenter = CustomSegmenter(config.segmenter)
     else:
@@ -53,7 +60,7 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
     if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
         segmenter = bundle or _opened(config.bundle)
         choose_segmenter(segmenter, config.segmenter)
-    elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter != PUNKT:
+    elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter not in NAMED:
         segmenter = _opened(config.segmenter)
         choose_segmenter(segmenter, "auto")
     return bundle, segmenter

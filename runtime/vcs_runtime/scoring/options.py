@@ -14,7 +14,7 @@ from vcs_runtime.bundle.paths import FAST
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
-from vcs_runtime.segmentation.custom import PUNKT, TextSegmenter
+from vcs_runtime.segmentation.custom import NAMED, TextSegmenter
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number
@@ -107,8 +107,9 @@ class ScorerConfig:
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
         pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
         the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
-        needs the extra `experiments` and NLTK's data. Or an object of the caller (see `TextSegmenter`), which
-        splits every pair.
+        needs the extra `experiments` and NLTK's data. "time-stamps" takes the segments that time stamps mark,
+        and windows by time (docs/reference/vcs.md, section 16). Or an object of the caller (see
+        `TextSegmenter`), which splits every pair.
     gpu_memory_gb
         GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
         proportion to their weights. None: no limit.
@@ -173,7 +174,7 @@ class ScorerConfig:
             self,
             bundle=_absolute(self.bundle, "default", FAST),
             cache=None if self.cache is None else _absolute(self.cache),
-            segmenter=_absolute(self.segmenter, *CHOICES, PUNKT),
+            segmenter=_absolute(self.segmenter, *CHOICES, *NAMED),
             words=_absolute(self.words, "default", FAST),
         )
 

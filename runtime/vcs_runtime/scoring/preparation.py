@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring.options import HM_CF, Options
 from vcs_runtime.scoring.result import Pair
-from vcs_runtime.segmentation.custom import ScoringSegmenter
+from vcs_runtime.segmentation.custom import TIME_STAMPS, ScoringSegmenter
 from vcs_runtime.text.cleaning import (
     check_text,
     clean_segments,
@@ -22,6 +25,7 @@ from vcs_runtime.text.cleaning import (
     strip_punctuation,
 )
 from vcs_runtime.text.markup import remove_markup
+from vcs_runtime.text.times import timed_segments
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped
 
@@ -47,6 +51,7 @@ class PreparedPair:
     chunks: list[list[str]] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)  # texts that the learned segmenter still has to split
     sentences: list[list[str]] = field(default_factory=list)  # as they stand, for HM-CF
+    times: list[npt.NDArray[np.float64]] = field(default_factory=list)  # of the chunks, if they have times
 
     def all_texts(self) -> Iterator[str]:
         """Yield every text that needs a vector: each whole text and its chunks, then all sentences."""
@@ -148,7 +153,8 @@ class Preparation:
         named["generated"] = generated
         texts = {name: _checked(text, name, options) for name, text in named.items()}
         if not options.short:
-            return self._sentences(texts, options)
+            timed = self._segmenter.model_name == TIME_STAMPS
+            return self._timed(texts, options) if timed else self._sentences(texts, options)
         for text in texts.values():
             self.scripts.add(text)
         return _words(texts)
@@ -162,6 +168,26 @@ class Preparation:
             return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
         chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
         return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
+
+    def _timed(self, texts: dict[str, str], options: Options) -> PreparedPair:
+        """Take the segments that time stamps mark, and leave the stamps out of all texts."""
+        pair = PreparedPair([], TIME_STAMPS)
+        for name, text in texts.items():
+            self.scripts.add(text)
+            segments = timed_segments(text, name)
+            pieces = [strip_punctuation(expand_contractions(segment.text)).strip() for segment in segments]
+            told = [i for i, piece in enumerate(pieces) if piece]
+            if not told:
+                raise TextError(f"{name}: the text holds nothing but punctuation")
+            joined = [told[i : i + options.chunk_size] for i in range(0, len(told), options.chunk_size)]
+            pair.texts.append(" ".join(segment.text for segment in segments))
+            pair.chunks.append(join_chunks([pieces[i] for i in told], options.chunk_size))
+            pair.times.append(np.array(
+                [(segments[own[0]].start, max(segments[i].end for i in own)) for own in joined]
+            ))  # fmt: skip
+            if HM_CF in options.also:
+                pair.sentences.append([segment.text for segment in segments])
+        return pair
 
     def _split_by_rules(self, text: str, name: str) -> _RuleSplit:
         if (known := self._rule_splits.get(text)) is not None:
@@ -197,11 +223,11 @@ class Preparation:
 
         _apply(join, block)
         if HM_CF in options.also:
-            pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
+            pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and not pair.times]
             split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
 
             def add_sentences(pair: PreparedPair) -> None:
-                pair.sentences = _of_texts(pair, pair.texts, split)
+                pair.sentences = pair.sentences or _of_texts(pair, pair.texts, split)
 
             _apply(add_sentences, block)
         _apply(self._check_size, block)

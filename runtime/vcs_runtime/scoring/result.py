@@ -259,6 +259,8 @@ class Evidence(NamedTuple):
         only their cosines are known.
     words
         The words of both texts; None if `Options.also` does not ask for substitution.
+    times
+        Start and end of the chunks in seconds, float64 (n_ref, 2) and (n_gen, 2), if windows are by time.
     """
 
     chunks: tuple[list[str], list[str]]
@@ -267,6 +269,7 @@ class Evidence(NamedTuple):
     by_reference: tuple[Scores, ...] = ()
     vectors: tuple[list[npt.NDArray[np.float32]], list[npt.NDArray[np.float32]]] | None = None
     words: ReplacedWords | None = None
+    times: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
 
 def merit(scores: Scores) -> tuple[float, ...]:

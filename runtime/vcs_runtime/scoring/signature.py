@@ -15,7 +15,7 @@ from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.substitution import WordComparison
-from vcs_runtime.segmentation.custom import ScoringSegmenter
+from vcs_runtime.segmentation.custom import TIME_STAMPS, ScoringSegmenter
 from vcs_runtime.util.numbers import digits
 
 # Version of the formulas: that of the reference package.
@@ -68,7 +68,7 @@ def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[
     params = options.params
     fields = [
         "vcs",
-        f"def:{DEFINITION}",
+        f"def:{DEFINITION}{'+time' * (f'seg:{TIME_STAMPS}' in segmenter and not options.short)}",
         f"chunk:{'word' if options.short else options.chunk_size}",
         f"lct:{digits(params.lct)}",
         f"ctx:{digits(params.context_cutoff)}/{digits(params.context_window)}",

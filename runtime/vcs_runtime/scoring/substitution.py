@@ -75,7 +75,7 @@ class WordComparison:
         read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]
         compared = []
         for evidence, (reference, generated) in zip(every, read, strict=True):
-            alignment = align(evidence.similarity, params)
+            alignment = align(evidence.similarity, params, evidence.times)
             words = numbering.words(generated), numbering.words(reference)
             compared.append(WordPair(*words, alignment.precision.match, alignment.recall.match))
         found = substitution_batch(compared, numbering.vocabulary(self._opened.vectors))

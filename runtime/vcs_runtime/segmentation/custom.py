@@ -14,6 +14,10 @@ from vcs_runtime.util.extras import require
 
 #: The name by which users choose NLTK's Punkt.
 PUNKT: Final = "punkt"
+#: The name of the segments that time stamps in the texts mark; windows are then by time.
+TIME_STAMPS: Final = "time-stamps"
+#: Both: what needs no bundle.
+NAMED: Final = (PUNKT, TIME_STAMPS)
 
 
 class TextSegmenter(Protocol):
@@ -142,3 +146,13 @@ class Punkt:
     def split(self, texts: list[str]) -> list[list[str]]:
         """Split texts into sentences; a text that holds something has at least one."""
         return [self._tokenizer.tokenize(text) for text in texts]
+
+
+class TimeStamps:
+    """Stands for the time stamps in the texts, which `scoring.preparation` reads."""
+
+    identity = TIME_STAMPS
+
+    def split(self, texts: list[str]) -> list[list[str]]:
+        """Return each text as it is: a segment without its stamp."""
+        return [[text] for text in texts]

@@ -16,7 +16,7 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.segmentation.custom import PUNKT
+from vcs_runtime.segmentation.custom import NAMED
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import new_folder, refuse_input_as_output, write_whole
@@ -84,7 +84,7 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
     read = [bundle.root]
-    if config.segmenter not in (*CHOICES, PUNKT):
+    if config.segmenter not in (*CHOICES, *NAMED):
         segmenter = open_bundle(str(config.segmenter)).root
         read.append(segmenter)
         config = replace(config, segmenter=str(segmenter))

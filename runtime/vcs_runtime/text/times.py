@@ -1,0 +1,72 @@
+"""Segments with a start and an end: read from time stamps in a text (docs/guide/texts.md, "Time stamps")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vcs_runtime.errors import TextError
+
+_CLOCK = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,6})?"
+_TIME = rf"{_CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?"  # or seconds
+_TO = r" ?(?:-->|[-–—]|to) ?"
+_STAMP = re.compile(
+    # A cue of SRT or WebVTT, whose number stands on the line before it; or a range in brackets. Numbers in
+    # parentheses may be years.
+    rf"^(?:\d{{1,6}}[^\S\n]*\n)?[^\S\n]*({_CLOCK}) ?--> ?({_CLOCK})(?:[^\S\n][^\n]*)?$"
+    rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
+    re.MULTILINE,
+)
+_INSTANT = 0.001  # seconds that a moment lasts: the smallest step of SRT
+_SHOWN = 40  # characters of a text in an error
+
+
+class TimedSegment(NamedTuple):
+    """A segment of a text, and when it happens in the video, in seconds."""
+
+    start: float
+    end: float
+    text: str
+
+
+def timed_segments(text: str, name: str) -> list[TimedSegment]:
+    """Return the segments of a text with time stamps, in the order of their starts.
+
+    Raises TextError, which starts with `name`, unless every part of the text has a stamp before it that does
+    not end before it starts.
+    """
+    stamps = list(_STAMP.finditer(text))
+    if before := text[: stamps[0].start() if stamps else None].strip().removeprefix("WEBVTT").strip():
+        what = "before the first time stamp" if stamps else "without a time stamp such as [00:12-00:18]"
+        raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
+    found = []
+    for stamp, end in zip(stamps, [*(s.start() for s in stamps), len(text)][1:], strict=True):
+        first, last = (_seconds(time) for time in stamp.groups() if time)
+        if last < first:
+            raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
+        if piece := text[stamp.end() : end].strip():
+            found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
+    if not found:
+        raise TextError(f"{name}: there is no text behind its time stamps")
+    return sorted(found, key=lambda segment: segment[:2])
+
+
+def stamped(value: Any) -> Any:
+    """Return segments, objects with `start` and `end` in seconds and `text`, as one text; else the value."""
+    if not isinstance(value, Sequence) or not value or not all(map(_is_segment, value)):
+        return value
+    return "\n".join(f"[{row['start']:.3f}-{row['end']:.3f}] {row['text']}" for row in value)
+
+
+def _is_segment(value: object) -> bool:
+    if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
+        return False
+    times = value.get("start"), value.get("end")
+    return all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < 1e6 for t in times)
+
+
+def _seconds(time: str) -> float:
+    """Return the seconds of a time such as 1:02:03.5, 02:03,500 or 123.5."""
+    *larger, seconds = time.replace(",", ".").split(":")
+    return float(seconds) + sum(60 ** (i + 1) * int(part) for i, part in enumerate(reversed(larger)))

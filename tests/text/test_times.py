@@ -1,0 +1,107 @@
+"""Segments that time stamps mark, from a text to a score."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.command_line import vcs
+from vcs_runtime import Options, Scorer
+from vcs_runtime.errors import TextError
+from vcs_runtime.text.times import stamped, timed_segments
+
+SRT = "1\n00:00:12,000 --> 00:00:18,500\nA man walks.\nHe runs.\n\n2\n00:01:00,000 --> 00:01:02,000\nHe stops.\n"
+SEGMENTS = [{"start": 12, "end": 18.5, "text": "A man walks.\nHe runs."}, {"start": 60, "end": 62, "text": "He stops."}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SRT,
+        "WEBVTT\n\n00:12.000 --> 00:18.500 align:start\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
+        "[00:12-00:18.5] A man walks.\nHe runs.\n[01:00 - 01:02]: He stops.",
+        "(0:12 to 0:18.5) A man walks.\nHe runs. (1:00–1:02) He stops.",
+        "[60s-62s] He stops. [12.0-18.5] A man walks.\nHe runs.",  # in the order of time
+        "[60-62] He stops. [0:01-0:02] [0:00:12-0:00:18.5] A man walks.\nHe runs.",  # one without a text
+        stamped(SEGMENTS),
+    ],
+)
+def test_stamps_of_each_form(text: str) -> None:
+    assert [tuple(s) for s in timed_segments(text, "t")] == [tuple(s.values()) for s in SEGMENTS]
+
+
+def test_a_moment_lasts_a_millisecond() -> None:
+    assert timed_segments("[00:05-00:05] A cut.", "t") == [(5.0, 5.001, "A cut.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A man (2010-2012).", r"^t: there is text without a time stamp such as \[00:12-00:18\]: 'A man \(2010-2012\)\.'$"),
+        ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
+        ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
+        ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
+    ],
+)  # fmt: skip
+def test_what_is_not_timed_is_refused(text: str, says: str) -> None:
+    with pytest.raises(TextError, match=says):
+        timed_segments(text, "t")
+
+
+@given(
+    st.lists(st.sampled_from([*"[]()-:., \n1 2a", "00:01", " --> ", "[0:01-0:02]"]), max_size=60).map("".join)
+)
+def test_no_text_is_lost(text: str) -> None:
+    try:
+        found = timed_segments(text, "t")
+    except TextError:
+        return
+    assert all(s.start < s.end and s.text for s in found)
+    assert found == sorted(found, key=lambda s: s[:2])
+
+
+def test_values_that_are_no_segments_stay_what_they_are() -> None:
+    for value in (
+        "[0:01-0:02] A",
+        [],
+        ["A", "B"],
+        [{"text": "A"}],
+        [{"start": True, "end": 2, "text": "A"}],
+        None,
+    ):
+        assert stamped(value) is value
+
+
+def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_path: Path) -> None:
+    reference = "[0-4] A dog runs.\n[4-8] A cat sleeps.\n[8-12] A man cooks.\n[12-16] It rains."
+    late = reference.replace("[0-4]", "[20-24]")  # the first event at the end
+    with Scorer.open(tiny_bundle, segmenter="time-stamps") as scorer:
+        assert "|def:1.0.0+time|" in f"|{scorer.signature}|"
+        assert "|seg:time-stamps|" in scorer.signature
+        same, moved = scorer.score_many([(reference, reference), ([reference], late)])
+        assert (same.vcs, same.n_ref, same.segmenter) == (pytest.approx(1.0, abs=1e-6), 4, "time-stamps")
+        assert moved.nas < 1.0
+        options = Options(also=["hm-cf", "substitution"], chunk_size=3)
+        [(result, evidence)] = scorer.iter_evidence([(reference, late)], options)
+        assert result.further is not None
+        assert evidence is not None
+        assert evidence.times is not None
+        assert evidence.times[0].tolist() == [[0, 12], [12, 16]]
+        assert scorer.explain(reference, late).scores == scorer.score(reference, late).scores
+    pairs = tmp_path / "pairs.jsonl"
+    rows = [{"reference": stamped(SEGMENTS), "generated": SRT}, {"reference": SEGMENTS, "generated": SEGMENTS},
+            {"reference": [SEGMENTS, SEGMENTS], "generated": "A man."}]  # fmt: skip
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = vcs(
+        "score", pairs, "--bundle", tiny_bundle, "--segmenter", "time-stamps", "-o", tmp_path / "s.jsonl"
+    )
+    assert done.code == 1
+    one, two, three = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())
+    assert one["vcs"] == two["vcs"]
+    assert one["texts"] != two["texts"]
+    assert three["error"].startswith("generated: there is text without a time stamp")
+    assert "which is scored too" not in done.stderr
