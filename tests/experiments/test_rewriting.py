@@ -15,8 +15,8 @@ from support.experiments import files, sentences, table, write_json
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story
 from support.visil_commands import Scripted
-from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_cases
-from vcs_experiments.rewriting.writing import FILE, KINDS, Kind, Rewriter, ask_for, checked
+from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_authors, read_cases
+from vcs_experiments.rewriting.writing import AUTHOR, FILE, KINDS, Kind, Rewriter, ask_for, checked
 from vcs_runtime.errors import InputError, ModelError, TextError
 
 TEXT = "A man parks his old car. He walks to the river. A dog runs down the street. He looks at the water."
@@ -111,6 +111,13 @@ class Rewriting(fake.VLLMHandler):
         return {"choices": [{"message": {"content": "Sure, I can do it." if bad else rewritten(text, kind)}}]}
 
 
+class Retelling(Rewriting):
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        text = body["messages"][0]["content"].partition("Description:\n")[2]
+        assert ask_for(AUTHOR, text) == body["messages"][0]["content"]
+        return {"choices": [{"message": {"content": rewritten(text, AUTHOR)}}]}
+
+
 class Slow(Rewriting):
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         fake.time.sleep(0.05)
@@ -194,6 +201,27 @@ def test_a_set_that_was_stopped_goes_on_to_the_same_bytes(experiment: Any, tmp_p
         assert isinstance(other.exception, InputError)
         assert "2.json: it is none of the descriptions" in str(other.exception)
     assert files(part) == files(whole)
+
+
+def test_authors_are_written_one_run_a_model(experiment: Any, tmp_path: Path) -> None:
+    texts, out = descriptions(tmp_path), tmp_path / "set"
+    with fake.serve(Retelling) as (url, _):
+        for number in (2, 3):
+            done = make(experiment, texts, url, out, "--author", number)
+            assert done.output.startswith(f"2 scenes by author {number} in "), done.output
+        assert "it exists" in str(make(experiment, texts, url, out, "--author", 2).exception)
+        assert make(experiment, texts, url, out, "--author", 2, "--resume").exit_code == 0
+        write_json(texts, {"1": story(1, sentences=6)})
+        other = make(experiment, texts, url, out, "--author", 4)
+    assert "author1.json: its descriptions are not those of" in str(other.exception)
+    by_scene = read_authors(out, Problems())
+    assert {scene: sorted(by) for scene, by in by_scene.items()} == {key: ["A1", "A2", "A3"] for key in "12"}
+    assert by_scene["1"]["A1"] == story(1, sentences=6)
+    assert by_scene["1"]["A2"] == rewritten(by_scene["1"]["A1"], AUTHOR)
+    done = experiment("make-corruptions", "--references", texts, "--author", 2, out=tmp_path / "none")
+    assert done.exit_code == 2
+    assert "--author needs --model" in done.output
+    assert experiment("authors", "--data", out, out=tmp_path / "results").exit_code == 0
 
 
 @pytest.mark.slow

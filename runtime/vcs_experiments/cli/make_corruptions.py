@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from vcs_experiments.cli.results import exit_if
 from vcs_experiments.datasets import corruptions
 from vcs_experiments.datasets.corruptions import Rewrite, Segments
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.rewriting.writing import TRIES, Rewriter
+from vcs_experiments.rewriting.writing import AUTHOR, TRIES, Rewriter
 from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
@@ -53,11 +54,13 @@ _RECORD = "corruptions.json"
 @together(
     click.option("--tries", type=click.IntRange(min=1), default=TRIES, show_default=True, metavar="N",
                  help="How often the model is asked for a rewrite if its answers cannot be used."),
+    click.option("--author", type=click.IntRange(min=2), metavar="N",
+                 help="Only let the model tell each scene as author N, as data for `authors`."),
     section="Language model",
 )  # fmt: skip
 def make_corruptions(
     source: Path, seed: int, output: Path, resume: bool, overwrite: bool, bundle: str, segmenter: str,
-    device: str, tries: int, asked: ModelOptions,
+    device: str, tries: int, author: int | None, asked: ModelOptions,
 ) -> None:  # fmt: skip
     """Corrupt your own descriptions, as data for `corruption`.
 
@@ -69,6 +72,7 @@ def make_corruptions(
     Examples:
       vcs-runtime experiment make-corruptions --references refs.json -o corrupted
       vcs-runtime experiment make-corruptions --references refs.json -o set --model vllm:http://localhost:8000
+      vcs-runtime experiment make-corruptions --references refs.json -o set --model genai:DIR --author 2
     """
     check_resume(resume, overwrite)
     problems = Problems(warn)
@@ -76,8 +80,18 @@ def make_corruptions(
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
-    _check_folder(output, texts, resume or overwrite)
+    if author and not asked.model:
+        raise click.UsageError("--author needs --model")
+    if not author:
+        _check_folder(output, texts, resume or overwrite)
     writer = asked.open() if asked.model else None
+    if author and writer:
+        rewriter = Rewriter(writer, lambda text: None, tries)
+        job = partial(rewriter.run, resume=resume, overwrite=overwrite, kinds=(AUTHOR,))
+        told = {name: str(text) for name, text in texts.items()}
+        _write_author(told, source, output, author, job, problems)
+        exit_if(problems.messages)
+        return
     with usage_errors():
         config = ScorerConfig(bundle, segmenter=segmenter)
         opened = Segmenter.open(config.bundle, device, use=str(config.segmenter))
@@ -110,6 +124,23 @@ def _check_folder(output: Path, texts: Mapping[str, object], again: bool) -> Non
     foreign = next((path for path in existing if path.stem not in texts), None)
     if foreign:
         raise InputError(f"{foreign}: it is none of the descriptions; choose another --output")
+
+
+def _write_author(
+    texts: Mapping[str, str], source: Path, output: Path, number: int,
+    rewrite: Callable[..., Mapping[str, Sequence[Rewrite]]], problems: Problems,
+) -> None:  # fmt: skip
+    """Write the descriptions as author 1 and their retellings as another author, as `authors` reads them."""
+    folder = output / "authors"
+    for by in sorted(folder.glob("author1.json")):
+        if json.loads(by.read_text("utf-8")) != texts:
+            raise InputError(f"{by}: its descriptions are not those of {source}; choose another --output")
+    folder.mkdir(parents=True, exist_ok=True)
+    found = rewrite(texts, source, output, problems, file=f"rewrites-author{number}.jsonl")
+    told = {scene: rewrites[0].text for scene, rewrites in found.items() if rewrites}
+    for who, by_scene in ((1, texts), (number, told)):
+        write_whole(folder / f"author{who}.json", json.dumps(by_scene, indent=1, ensure_ascii=False) + "\n")
+    click.echo(f"{len(told)} scenes by author {number} in {folder}")
 
 
 def _write(

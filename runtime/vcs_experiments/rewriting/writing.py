@@ -181,6 +181,9 @@ KINDS = (
     Kind("5.1", "Summarization", "Summarization", False, "summary", 0.02, 0.45, 0.25),
 )  # fmt: skip
 
+#: The whole scene by another author (papers, Table 3): no case of `corruption`.
+AUTHOR = Kind("0.0", "Author", "Authors", True, "author", 0.5, 2.0)
+
 
 FILE = "rewrites.jsonl"
 TRIES = 3
@@ -245,10 +248,10 @@ class Rewriter:
 
     def run(
         self, texts: Mapping[str, str], source: Path, folder: Path, problems: Problems, *,
-        resume: bool = False, overwrite: bool = False,
+        resume: bool = False, overwrite: bool = False, kinds: Sequence[Kind] = KINDS, file: str = FILE,
     ) -> dict[str, list[Rewrite]]:  # fmt: skip
-        """Rewrite descriptions in every kind, and append each rewrite to `rewrites.jsonl` at once."""
-        tasks = [_Task(scene, kind, text) for scene, text in texts.items() for kind in KINDS]
+        """Rewrite descriptions in every kind, and append each rewrite to a file of the folder at once."""
+        tasks = [_Task(scene, kind, text) for scene, text in texts.items() for kind in kinds]
         rewrites: dict[str, list[Rewrite]] = {scene: [] for scene in texts}
 
         def collect(task: _Task, record: Record, resumed: bool) -> None:
@@ -264,7 +267,7 @@ class Rewriter:
             check_texts(place, record, hash_texts(task.text))
 
         run_resumable(
-            JobFiles(folder / FILE, resume, overwrite, inputs=[source]),
+            JobFiles(folder / file, resume, overwrite, inputs=[source]),
             Items(tasks, len(tasks), attrgetter("id"), check), self._lines, collect,
             bar=partial(progress_bar, what="rewriting", unit="texts"),
         )  # fmt: skip
