@@ -14,9 +14,10 @@ from vcs_visil.models.recorded import Recorded, Recorder
 from vcs_visil.score import VisilResult, visil
 from vcs_visil.selection import frontier, select_summary
 from vcs_visil.summaries import Image, Summary, Video
+from vcs_visil.writing import answered
 
 __all__ = [
     "Forced", "Generated", "Generates", "Image", "LogProbs", "MaskedCaption", "Recorded", "Recorder",
-    "Summary", "Video", "VisilOptions", "VisilResult", "frontier", "mask_caption", "parse_timecode",
-    "probe", "probe_generated", "select_summary", "visil",
+    "Summary", "Video", "VisilOptions", "VisilResult", "answered", "frontier", "mask_caption",
+    "parse_timecode", "probe", "probe_generated", "select_summary", "visil",
 ]  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from vcs_runtime.comparing.statistics import holm, paired_difference
 from vcs_visil.jobs.scores import QUANTITIES
 from vcs_visil.selection import Step, frontier, select_summary
 from vcs_visil.summaries import VIDEO
@@ -49,6 +51,33 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
                 if listed := [one[quantity] for one in given[name] if one.get(quantity) is not None]:
                     row[quantity] = _spread(listed)
         rows.append(row)
+    return rows
+
+
+def paired(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Compare the accuracy of each two formats over the questions that were answered from both.
+
+    Several answers to one question are one mean. The p-values of the paired permutation tests are corrected
+    by Holm's method for the number of tests.
+    """
+    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
+    right: dict[str, dict[tuple[str, str], list[int]]] = {}
+    for row in answers:
+        if isinstance(row.get("question"), str):
+            name = formats.get((str(row["id"]), row["name"])) or _format(row)
+            right.setdefault(name, {}).setdefault((str(row["id"]), row["question"]), []).append(
+                row["correct"]
+            )
+    rows: list[dict[str, Any]] = []
+    for first, second in combinations(sorted(right, key=_order), 2):
+        both = sorted(right[first].keys() & right[second].keys())
+        if len(both) > 1:
+            own, other = (np.array([np.mean(right[name][key]) for key in both]) for name in (first, second))
+            found = paired_difference(other, own)
+            rows.append({"formats": [first, second], "questions": len(both), "difference": found.mean,
+                         "low": found.low, "high": found.high, "p": found.p_permutation})  # fmt: skip
+    for row, p in zip(rows, holm(np.array([row["p"] for row in rows])), strict=True):
+        row["p_holm"] = float(p)
     return rows
 
 

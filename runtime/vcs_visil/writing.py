@@ -12,6 +12,7 @@ import json
 import re
 import string
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
@@ -20,7 +21,7 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.text.cleaning import check_text
 from vcs_visil.frames import parse_timecode
 from vcs_visil.masking import MASK, MAX_KEYWORDS, mask_caption
-from vcs_visil.prompts import Prompts, named, placeholder
+from vcs_visil.prompts import Prompts, builtin, named, placeholder
 from vcs_visil.summaries import Image, Part, Summary, Video
 
 T = TypeVar("T")
@@ -165,6 +166,47 @@ def answer_question(
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
     given = prompts.given(shown, "answer")
     return ask_writer(writer, prompts.fill("answer", given=given, question=question, options=listed), checked)
+
+
+def answered(
+    writer: Writer, text: str, questions: Sequence[tuple[str, Sequence[str], str]],
+    prompts: Prompts | None = None,
+) -> float:  # fmt: skip
+    """Return the share of questions about a video that a model answers rightly from a text alone.
+
+    It is a reward for captions: what a text does not say cannot be answered.
+
+    Parameters
+    ----------
+    writer
+        The model that answers.
+    text
+        The caption.
+    questions
+        Questions with their options and the letter of the right one: `("Who runs?", ["A dog", "A cat"], "A")`.
+    prompts
+        The prompts; None for the built-in ones.
+
+    Returns
+    -------
+    float
+        The share, in [0, 1]. An answer that is none of the letters counts as wrong.
+
+    Raises
+    ------
+    TextError
+        The text is empty, or there is no question.
+    ModelError
+        The model fails.
+    """
+    shown = Summary(check_text(text, "text"))
+    if not questions:
+        raise TextError("questions: there is none")
+    right = 0
+    for question, options, letter in questions:
+        with suppress(TextError):
+            right += answer_question(writer, prompts or builtin(), shown, question, options) == letter
+    return right / len(questions)
 
 
 def placeholders(text: str) -> list[str]:

@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
         ]} for video, parts in VIDEOS.items()
     ]  # fmt: skip
     answers: list[dict[str, Any]] = [
-        {"id": video, "name": f"{format_} of {video}", "correct": value, "seconds": 60 + i}
+        {"id": video, "name": f"{format_} of {video}", "correct": value, "seconds": 60 + i, "question": f"q{i}"}
         for video, formats in RIGHT.items() for format_, values in formats.items() for i, value in enumerate(values)
     ]  # fmt: skip
     write_pairs(tmp_path / "s.jsonl", scores)
@@ -46,6 +46,23 @@ def report(*arguments: object) -> dict[str, Any]:
     assert done.exit_code == 0, (done.output, done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_formats_are_compared_by_the_questions_that_both_answer(files: tuple[Path, Path]) -> None:
+    tests = {tuple(row["formats"]): row for row in report(files[0], "--answers", files[1])["paired"]}
+    assert len(tests) == 6
+    row = tests["text", "3-image"]
+    # Two of three questions are answered rightly from three images only: of 8 ways to swap, half of the four
+    # with these two sides lie as far off, on either side.
+    assert (row["questions"], row["difference"], row["p"]) == (3, pytest.approx(2 / 3), 0.5)
+    assert row["p_holm"] == 1.0
+    assert tests["3-image", "video"]["p"] == 1.0
+    shown = visil("report", files[0], "--answers", files[1]).stdout
+    assert "text and 3-image" in shown
+    assert "66.7 %" in shown
+    rows = [{key: value for key, value in row.items() if key != "question"} for row in read_lines(files[1])]
+    write_pairs(files[1], rows)
+    assert "paired" not in report(files[0], "--answers", files[1])
 
 
 def test_scores_tokens_and_accuracy_by_format(files: tuple[Path, Path]) -> None:

@@ -20,7 +20,7 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import Scripted, write
 from vcs_runtime.errors import InputError, ModelError, TextError
-from vcs_visil import Image, Summary, writing
+from vcs_visil import Image, Summary, answered, writing
 from vcs_visil.asking import VisilOptions
 from vcs_visil.frames import VideoFile
 from vcs_visil.jobs.items import Item
@@ -48,6 +48,23 @@ def test_what_can_be_used_is_taken(pictures: list[Image]) -> None:
     assert (
         writing.answer_question(Scripted(" b. "), PROMPTS, Summary("A man."), "Who?", ["dog", "man"]) == "B"
     )
+
+
+def test_a_text_is_rewarded_for_the_questions_that_it_answers() -> None:
+    questions = [
+        ("Who?", ["dog", "man"], "B"),
+        ("Where?", ["here", "there"], "A"),
+        ("When?", ["now", "then"], "B"),
+    ]
+    writer = Scripted("B", "B", "The text does not say.", "It does not say.")
+    assert answered(writer, "A man walks.", questions) == pytest.approx(1 / 3)
+    assert "A man walks." in writer.prompts[0]
+    for text, asked, says in (
+        ("", questions, "text: the text is empty"),
+        ("A", [], "questions: there is none"),
+    ):
+        with pytest.raises(TextError, match=says):
+            answered(writer, text, asked)
 
 
 def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:

@@ -18,7 +18,7 @@ from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.printable import printable
 from vcs_visil import correlation, plots
 from vcs_visil.cli.model import json_option, say_approximate
-from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops
+from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops, paired
 from vcs_visil.jobs.scores import read_answers, read_lines, read_scores, unknown_words
 from vcs_visil.selection import frontier, select_summary
 
@@ -153,6 +153,7 @@ def _by_format(
     result: dict[str, Any] = {}
     try:
         result["formats"] = by_format(scores, answers)
+        result |= {"paired": tests} if (tests := paired(scores, answers)) else {}
         result["frontier"] = along_frontier(scores, answers, alphas)
     except OverflowError:
         raise InputError(f"{path}: its numbers are too large to be summed") from None
@@ -191,6 +192,14 @@ def _print(result: Mapping[str, Any]) -> None:
             for row in result["formats"] if "visil" in row
         ]  # fmt: skip
         _print_table(["format", "n", *names], rows)
+    if "paired" in result:
+        out.print("\nAccuracy of the second format less that of the first, on the same questions:")
+        rows = [
+            [" and ".join(row["formats"]), str(row["questions"]), _percent(row["difference"]),
+             f"{_percent(row['low'])} to {_percent(row['high'])}", f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
+            for row in result["paired"]
+        ]  # fmt: skip
+        _print_table(["formats", "questions", "difference", "95 % interval", "p", "p (Holm)"], rows)
     if "frontier" in result:
         out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
         rows = [
