@@ -183,7 +183,7 @@ def answered(
     text
         The caption.
     questions
-        Questions with their options and the letter of the right one: `("Who runs?", ["A dog", "A cat"], "A")`.
+        Questions with options and the letter of the right one: `("Who runs?", ["A dog", "A cat"], "A")`.
     prompts
         The prompts; None for the built-in ones.
 
