@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
@@ -121,15 +120,6 @@ def test_the_timing_of_kernels_is_kept_unless_it_is_of_another_version(
     assert timing.read_bytes() == b"timing of another driver+"
 
 
-def test_what_building_needs_is_said_before_it_starts(bundle: Path, tensorrt: Built) -> None:
-    done = run("engine", "build", bundle)
-    assert "building engines is experimental" in done.stderr
-    assert "NVIDIA H200 (sm90), TensorRT 10.16.1.11, ONNX Runtime 1.31.1" in done.stderr
-    [line] = [line for line in done.stderr.splitlines() if "calculated needs" in line]
-    assert "2.0 GB of memory, " in line
-    assert line.endswith("about 1 min")
-
-
 @pytest.mark.parametrize(
     ("version", "says"),
     [
@@ -165,7 +155,6 @@ def test_tensorrts_own_words_end_a_build_that_fails(bundle: Path, tensorrt: Buil
     with pytest.raises(ExportError, match="embedder: TensorRT builds no engine: Error Code 10") as error:
         built(bundle)
     assert "chatter" not in str(error.value)
-    assert "--spell-out-attention" not in str(error.value)  # its graph has no such operator
     tensorrt.refuses = "Attention has no kernel"
     with pytest.raises(
         ExportError, match="parser refuses the graph: Attention node_7: Attention has no kernel"
@@ -185,29 +174,13 @@ def test_an_engine_that_does_not_load_is_not_listed(
     assert not open_bundle(bundle).manifest.engines
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_attention_that_is_spelt_out_gives_the_same_vectors(
-    tmp_path: Path, tensorrt: Built, precision: str
-) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, target_runtime="tensorrt", precision=precision)
-    with Embedder.open(bundle, "cpu") as cpu:
-        wanted = cpu.embed(TEXTS)
-    tensorrt.fails = "no kernel"
-    with pytest.raises(ExportError, match="build with --spell-out-attention"):
-        built(bundle)
-    tensorrt.fails = ""
-    done = run("engine", "build", bundle, "--spell-out-attention")
-    assert done.exit_code == 0, done.output
-    operators = {node.op_type for node in tensorrt.networks[-1]["graph"].graph.node}
-    assert "Softmax" in operators
-    assert "Attention" not in operators
-    with Embedder.open(bundle, "tensorrt:0") as embedder:
-        np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-3 if precision == "fp16" else 2e-6)
-
-
-def test_a_packed_graph_is_refused_before_anything_is_built(tmp_path: Path, tensorrt: Built) -> None:
-    with pytest.raises(ExportError, match="export it with `--target tensorrt`"):
+def test_what_is_no_encoder_is_refused_before_anything_is_built(tmp_path: Path, tensorrt: Built) -> None:
+    with pytest.raises(ExportError, match="is a decoder, which CUDA runs without padding: use cuda:N"):
         built(build_tiny_nv_embed_bundle(tmp_path))
+    sat = build_tiny_sat_bundle(tmp_path / "sat")
+    edit(sat, lambda data: data["segmenter"]["model"].update(precision="int8"))
+    with pytest.raises(ExportError, match="from graphs in fp32 or fp16, and tiny-sat is in int8"):
+        built(sat)
     assert not tensorrt.networks
 
 
@@ -269,24 +242,6 @@ def test_a_measured_speed_is_a_ratio_of_times(
     with Embedder.open(bundle, "auto") as embedder:
         assert embedder.device.provider_name == "ort-cuda"
         assert embedder.device.reason.endswith("TensorRT is not used: 1.00 times as fast as CUDA here")
-
-
-def test_the_static_check_needs_no_gpu(tiny_bundle: Path, tmp_path: Path) -> None:
-    done = run("engine", "check", "--static", tiny_bundle)
-    assert done.exit_code == 0
-    graph, needs = done.output.splitlines()
-    assert graph == "ok     embedder: graph: its precision and layout go into an engine"
-    assert (
-        needs
-        == "ok     calculated needs: 2.0 GB of memory, 0.0 GB of disk, 0.0 GB of the GPU's memory, about 1 min"
-    )
-    done = run("engine", "check", "--static", build_tiny_nv_embed_bundle(tmp_path / "packed"))
-    assert done.exit_code == 1
-    assert done.output == (
-        "FAILED embedder: graph: its texts are packed; export it with `--target tensorrt`\n"
-    )
-    done = run("engine", "check", "--static", build_tiny_sat_bundle(tmp_path / "int8", precision="int8"))
-    assert "FAILED segmenter: graph: TensorRT does not multiply its int8 matrices" in done.output
 
 
 def test_without_a_gpu_nothing_is_built(bundle: Path) -> None:

@@ -11,16 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from support.tensorrt_operators import parser_problems
 from support.tiny_bert import build_tiny_bundle
-from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_runtime.bundle.opening import open_bundle
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
-def test_nv_embed_for_tensorrt_has_nothing_that_it_refuses(tmp_path: Path, precision: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime="tensorrt")
-    assert parser_problems(bundle / "embedder/model.onnx") == []
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -39,13 +32,6 @@ def test_the_default_has_nothing_that_it_refuses(part: str) -> None:
     spec = bundle.part(part)
     assert spec is not None
     assert parser_problems(bundle.path(spec.model)) == []
-
-
-def test_a_packed_graph_is_refused_for_its_lengths(tmp_path: Path) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path)
-    found = parser_problems(bundle / "embedder/model.onnx")
-    assert "Attention takes no past_key, past_value or nonpad_kv_seqlen" in found
-    assert "Attention takes Q, K, V and a mask of 4 dimensions only" in found
 
 
 def test_a_graph_with_ort_operators_is_refused(tmp_path: Path) -> None:
@@ -96,8 +82,3 @@ def test_axes_must_be_constant(tmp_path: Path) -> None:
     assert parser_problems(_save(tmp_path / "a.onnx", axes, three=np.array([3]))) == [
         "Unsqueeze takes constant axes only"
     ]
-
-
-def test_a_layout_for_cuda_is_not_mistaken(tmp_path: Path) -> None:
-    """The plain graph of the packed layout has only operators that TensorRT knows; its inputs are another matter."""
-    assert parser_problems(build_layout_bundle(tmp_path / "b", "packed") / "embedder/model.onnx") == []

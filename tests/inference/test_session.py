@@ -36,7 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> stand_in.Machine:
     return stand_in.put_in(monkeypatch)
 
 
-@pytest.fixture(scope="module", params=["packed", "masked"])
+@pytest.fixture(scope="module", params=["packed", "padded"])
 def layout_bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_layout_bundle(tmp_path_factory.mktemp("layouts") / request.param, request.param)
 

@@ -18,8 +18,6 @@ from support import stand_in, tensorrt_stand_in
 from support.changed_bundles import edit
 from support.engines import TEXTS, built, run
 from support.stories import stripped
-from vcs_export.checks.tensorrt_engines import build_engines
-from vcs_export.errors import ExportError
 from vcs_runtime import BundleError, DeviceError, Embedder, Scorer
 from vcs_runtime.bundle.onnx_check import check_engine_graph
 from vcs_runtime.bundle.opening import open_bundle
@@ -324,10 +322,3 @@ def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture
     machine.architecture = architecture
     with Embedder.open(fp8, "cuda:0") as embedder:
         assert embedder.embed(TEXTS[:2]).shape[0] == 2
-
-
-def test_fp8_does_not_go_to_tensorrt(fp8: Path, machine: stand_in.Machine) -> None:
-    with pytest.raises(DeviceError, match="tensorrt:0: .* in FP8, which only CUDA multiplies: use cuda:0"):
-        Embedder.open(fp8, "tensorrt:0")
-    with pytest.raises(ExportError, match="does not multiply its fp8 matrices: export it in fp16"):
-        build_engines(open_bundle(fp8))

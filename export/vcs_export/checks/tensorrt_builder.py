@@ -12,15 +12,12 @@ https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/advanced.
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
-from onnx_ir.tape import Tape
 
 from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError
@@ -31,7 +28,6 @@ from vcs_runtime.util.atomic import write_whole
 Shape = tuple[int, ...]
 _REPEATED = 3  # messages of TensorRT that an error repeats: the last ones name the cause
 _MICROSOFT = "com.microsoft"
-_LOWEST = float(np.finfo(np.float32).min)
 
 
 def import_tensorrt() -> Any:
@@ -152,71 +148,3 @@ def write_context(model: Path, engine: Path, architecture: str) -> Path:
     written = engine.with_name("model.onnx")
     ir.save(ir.Model(graph, ir_version=10), written)
     return written
-
-
-def spell_out_attention(model: Path, folder: Path) -> Path:
-    """Write a graph into a folder whose Attention nodes are products and Softmax; `model` if it has none.
-
-    The folder gets links to the weights. TensorRT 10 turns Attention into one fused kernel, and builds no
-    engine where it has none that fits (https://github.com/NVIDIA/TensorRT/issues/4705). Elementary operators
-    can always be built.
-    """
-    import onnx
-    from onnx import shape_inference
-
-    proto = shape_inference.infer_shapes(onnx.load(model, load_external_data=False), data_prop=True)
-    graph = ir.from_proto(proto).graph
-    nodes = [node for node in graph if node.op_type == "Attention" and not node.domain]
-    if not nodes:
-        return model
-    for node in nodes:
-        _spell_out(graph, node)
-    for path in model.parent.iterdir():
-        if path.name != model.name and path.is_file():
-            (folder / path.name).symlink_to(path.resolve())
-    written = folder / model.name
-    ir.save(ir.Model(graph, ir_version=proto.ir_version), written)
-    return written
-
-
-def _spell_out(graph: ir.Graph, node: ir.Node) -> None:
-    """Put elementary operators in the place of a node with Q, K and V `(batch, heads, tokens, size)`."""
-    query, key, value, *rest = node.inputs
-    mask = rest[0] if rest else None
-    causal = node.attributes.get("is_causal")
-    size = query.shape[3] if query and query.shape else None
-    if (causal and causal.as_int()) or any(rest[1:]) or not isinstance(size, int):
-        raise ExportError(f"the node {node.name} (Attention) cannot be spelt out")
-    scale = node.attributes.get("scale")
-    tape = Tape()
-
-    def op(
-        kind: str, *inputs: ir.Value | None, **attributes: int | list[int] | ir.TensorProtocol
-    ) -> ir.Value:
-        return tape.op(kind, inputs, attributes)
-
-    def constant(numbers: float | list[int]) -> ir.Value:
-        kind = np.int64 if isinstance(numbers, list) else np.float32
-        return op("Constant", value=ir.Tensor(np.array(numbers, kind)))
-
-    def repeated(x: ir.Value | None) -> ir.Value:
-        """Repeat heads of keys or values for the queries that share them."""
-        groups, size = (op("Shape", x, start=axis, end=axis + 1) for axis in (1, 3))
-        single = op("Concat", constant([0]), groups, constant([1, -1]), size, axis=0)
-        copies = op("Concat", constant([1, 1]), op("Div", heads, groups), constant([1, 1]), axis=0)
-        several = op("Expand", op("Reshape", x, single), copies)
-        return op("Reshape", several, op("Concat", constant([0]), heads, constant([-1]), size, axis=0))
-
-    factor = op("CastLike", constant(scale.as_float() if scale else 1 / math.sqrt(size)), query)
-    heads = op("Shape", query, start=1, end=2)
-    turned = op("Transpose", repeated(key), perm=[0, 1, 3, 2])
-    # The factor comes first: a product of half precision has no more than 65,504.
-    product = op("MatMul", op("Mul", query, factor), turned)
-    scores = op("Cast", product, to=int(ir.DataType.FLOAT))
-    if mask is not None:
-        scores = op("Where", mask, scores, constant(_LOWEST))
-    weights = op("CastLike", op("Softmax", scores, axis=-1), query)
-    result = op("MatMul", weights, repeated(value))
-    for number, new in enumerate(tape.nodes):
-        new.name = new.outputs[0].name = f"{node.name}.spelt_out.{number}"
-    ir.convenience.replace_nodes_and_values(graph, node, [node], tape.nodes, [node.outputs[0]], [result])

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vcs_export.checks.quantization_error import demo_texts
-from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, spell_out_attention, write_context
+from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
@@ -54,22 +53,12 @@ _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for a
 _STEP = 16  # the runtime pads windows to a multiple of it
 _FOLDER = "engines"
 
-# Needs are calculated. The parser, the builder and the finished engine each hold the weights in the host's
-# memory.
-_COPIES, _HOST = 3, 2e9
-# Bytes of the GPU for each place of the largest batch, and for each number of a vector: inputs and outputs of
-# the widest layer. NV-Embed-v2 in half precision has 28,672 numbers there, for vectors of 4,096.
-_PLACE = 32
-_SEGMENTER_WIDTH = 1024  # not in the manifest; of the largest learned segmenters
-# Minutes of an engine, and of each GB of weights: TensorRT reads, transforms and times them.
-_MINUTES, _MINUTES_PER_GB = 1.0, 0.5
-
 Log = Callable[[str], None]
 
 
 def build_engines(
     bundle: Bundle, device: str = "tensorrt:0", shapes: Sequence[tuple[int, int]] | None = None,
-    parts: Sequence[str] = (), *, spell_out: bool = False, log: Log = lambda line: None,
+    parts: Sequence[str] = (), *, log: Log = lambda line: None,
 ) -> list[Path]:  # fmt: skip
     """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
 
@@ -92,12 +81,11 @@ def build_engines(
     log("building engines is experimental: nobody has run it on a GPU yet")
     runtime = import_onnxruntime().__version__
     log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
-    log(f"calculated needs: {needs_of(bundle, batches)}")
     engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
         for part, (rows, tokens) in batches:
             log(f"{part}, up to {rows} x {tokens} tokens")
-            engines.append(_build(bundle, part, chosen, gpu, (rows, tokens), Path(name), spell_out))
+            engines.append(_build(bundle, part, chosen, gpu, (rows, tokens), Path(name)))
         listed = _commit(bundle, chosen_parts, gpu, engines, Path(name))
     for spec in engines:
         trust(listed, spec)
@@ -110,10 +98,10 @@ def graph_problem(bundle: Bundle, part: str) -> str:
     The rest is said by TensorRT's own parser when an engine is built.
     """
     spec = part_of(bundle, part)
-    if spec.precision in ("int8", "int4", "fp8"):
-        return f"TensorRT does not multiply its {spec.precision} matrices: export it in fp16"
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
-        return "its texts are packed; export it with `--target tensorrt`"
+        return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:N"
+    if spec.precision == "int8":
+        return f"engines are built from graphs in fp32 or fp16, and {spec.name} is in int8"
     return ""
 
 
@@ -143,43 +131,8 @@ def largest_batches(
     return chosen
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What building engines needs, calculated from the weights."""
-
-    memory: float  # bytes of the host
-    disk: float  # bytes beside the bundle
-    gpu_memory: float  # bytes of the GPU for all engines at once, as scoring opens them
-    minutes: float
-
-    def __str__(self) -> str:
-        return (
-            f"{_gb(self.memory)} of memory, {_gb(self.disk)} of disk, {_gb(self.gpu_memory)} of the GPU's "
-            f"memory, about {self.minutes:.0f} min"
-        )
-
-
-def needs_of(bundle: Bundle, batches: Sequence[tuple[Part, tuple[int, int]]]) -> Needs:
-    """Calculate what engines need, given the part and the largest batch `(rows, tokens)` of each."""
-    memory = disk = gpu_memory = minutes = 0.0
-    for part, (rows, tokens) in batches:
-        spec = part_of(bundle, part)
-        weights = bundle.weights_size(spec)
-        width = spec.dimension if isinstance(spec, EmbedderSpec) else _SEGMENTER_WIDTH
-        memory = max(memory, _COPIES * weights + _HOST)
-        disk += weights
-        gpu_memory += weights + _PLACE * width * rows * tokens
-        minutes += _MINUTES + _MINUTES_PER_GB * weights / 1e9
-    return Needs(memory, disk, gpu_memory, minutes)
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.1f} GB"
-
-
 def _build(
-    bundle: Bundle, part: Part, device: Device, gpu: nvidia.Gpu, shape: tuple[int, int], work: Path,
-    spell_out: bool,
+    bundle: Bundle, part: Part, device: Device, gpu: nvidia.Gpu, shape: tuple[int, int], work: Path
 ) -> EngineSpec:  # fmt: skip
     """Build one engine below `work`, in the place that it will have in the bundle."""
     spec = part_of(bundle, part)
@@ -195,14 +148,9 @@ def _build(
     plan = folder / "model.engine"
     timing = home() / "tensorrt" / f"{_folder_name(gpu.name)}-{version}.timing"
     try:
-        with tempfile.TemporaryDirectory(dir=work) as name:
-            built_of = spell_out_attention(graph, Path(name)) if spell_out else graph
-            build_plan(built_of, ranges, plan, index=device.index, timing=timing)
+        build_plan(graph, ranges, plan, index=device.index, timing=timing)
     except ExportError as error:
-        hint = ""
-        if not spell_out and any(node.op_type == "Attention" for node in source):
-            hint = "; if attention has no kernel for this GPU, build with --spell-out-attention"
-        raise ExportError(f"{part}: {error}{hint}") from None
+        raise ExportError(f"{part}: {error}") from None
     context = write_context(graph, plan, gpu.architecture)
     check_engine_graph(context, plan.name)
     open_session(context, device)  # an engine that does not load is not listed
@@ -258,16 +206,6 @@ _ROUNDS = 5
 # What a job of VCS has, in words of the demo's texts: documents of about 600 tokens, chunks of about 26.
 _DOCUMENTS, _DOCUMENT_WORDS = 27, 450
 _CHUNKS, _CHUNK_WORDS = 630, 20
-
-
-def check_graphs(bundle: Bundle) -> Iterator[Check]:
-    """Check, without a GPU, that engines can be built of a bundle's graphs, and calculate what that needs."""
-    parts = [part for part in PARTS if bundle.part(part)]
-    problems = {part: graph_problem(bundle, part) for part in parts}
-    for part, problem in problems.items():
-        yield Check(f"{part}: graph", not problem, problem or "its precision and layout go into an engine")
-    if not any(problems.values()):
-        yield Check("calculated needs", True, str(needs_of(bundle, largest_batches(bundle, parts))))
 
 
 def check_engines(bundle: Bundle, device: str = "tensorrt:0") -> Iterator[Check]:

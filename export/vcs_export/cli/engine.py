@@ -41,43 +41,32 @@ def engine() -> None:
                    "weights once more. [default: 512x64 for chunks, 32x1024 for documents]")  # fmt: skip
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS),
               help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
-@click.option("--spell-out-attention", is_flag=True,
-              help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
-def build(
-    bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...], spell_out_attention: bool,
-) -> None:  # fmt: skip
+def build(bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...]) -> None:
     """Build engines of a bundle's models. Experimental.
 
-    The memory, disk and minutes that it needs are calculated and printed first. Engines for the same GPU are
-    replaced. The bundle must be writable; on read-only media, copy it first.
+    Engines for the same GPU are replaced. The bundle must be writable; on read-only media, copy it first.
     """
     _require()
     from vcs_export.checks.tensorrt_engines import build_engines
 
     largest = [_shape(shape) for shape in shapes] or None
-    paths = build_engines(
-        open_bundle(bundle), device, largest, parts, spell_out=spell_out_attention, log=log,
-    )  # fmt: skip
-    for path in paths:
+    for path in build_engines(open_bundle(bundle), device, largest, parts, log=log):
         click.echo(path)
 
 
 @engine.command()
 @_BUNDLE
 @_DEVICE
-@click.option("--static", is_flag=True,
-              help="Check the graphs alone, and calculate what building needs: without a GPU.")  # fmt: skip
-def check(bundle: str, device: str, static: bool) -> None:
+def check(bundle: str, device: str) -> None:
     """Check engines against CUDA: results and speed.
 
     The speed is recorded: `--device auto` prefers engines only where they were faster. The exit code is 1 if
     a check fails.
     """
     _require()
-    from vcs_export.checks.tensorrt_engines import check_engines, check_graphs
+    from vcs_export.checks.tensorrt_engines import check_engines
 
-    opened = open_bundle(bundle)
-    print_checks(check_graphs(opened) if static else check_engines(opened, device))
+    print_checks(check_engines(open_bundle(bundle), device))
 
 
 @engine.command(name="trust")

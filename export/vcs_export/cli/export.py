@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _PRECISIONS = ("fp16", "bf16", "fp32", "fp8", "int8", "int4")
 # Those of every model whose weights are streamed.
 _streamed = all_of(
-    click.option("--target", "target_runtime", type=click.Choice(["ort", "tensorrt"]), default="ort",
-                 show_default=True, help="Runtime that the graph is written for."),
     click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
                  help="How unchanged weights enter the bundle: hard links to the model's files, or copies."),
     click.option("--text", type=PATH, metavar="FILE",
@@ -69,7 +67,7 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
         calibration=text_lines(calibration) if calibration else (),
         **measured,
     )
-    streamed = {name: options.pop(name) for name in ("target_runtime", "weights", "own_weights")}
+    streamed = {name: options.pop(name) for name in ("weights", "own_weights")}
     return Build(checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed)
 
 

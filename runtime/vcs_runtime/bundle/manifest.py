@@ -22,7 +22,7 @@ SCHEMAS = (2, 3)
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 
-InputLayout = Literal["padded", "packed", "masked"]
+InputLayout = Literal["padded", "packed"]
 CudaLayout = Literal["varlen", "packed"]
 LongTextPolicy = Literal["window_mean", "truncate_text", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
@@ -41,6 +41,8 @@ _PATTERNS = {
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
 }
+# What `export ... --target tensorrt` of earlier versions wrote.
+_MASKED = "this decoder was exported for TensorRT, which runs encoders alone now: export it again, for CUDA"
 
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
@@ -244,7 +246,7 @@ _EMBEDDER_RULE = {
     "then": {
         "required": ["layout"],
         "properties": {
-            "layout": {"enum": ["packed", "masked"]},
+            "layout": {"const": "packed"},
             "long_text": {"enum": ["truncate_text", "truncate", "error"]},
         },
     },
@@ -330,6 +332,7 @@ def _explain(error: ValueError) -> str:
     message, _, place = str(error).partition(" - at `$")
     for pattern, words in _PATTERNS.items():
         message = message.replace(f"`str` matching regex {pattern!r}", words)
+    message = message.replace("Invalid enum value 'masked'", _MASKED)
     text = f"{place.strip('.`')}: {message}" if place else message
     # The file may come from an attacker: its line breaks and control characters stay out of logs.
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

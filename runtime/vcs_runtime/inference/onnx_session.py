@@ -36,14 +36,9 @@ if TYPE_CHECKING:
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
 
-# From which version of the file format, or of the standard operators, a graph needs which release: an older
-# one refuses it, or computes something else. tests/inference/test_releases.py ran under all of them.
-_NEEDED: Final = (
-    # 1.23.0 computes attention with a mask wrongly.
-    (11, 23, (1, 23, 1)),
-    # 1.24 opens such graphs, but computes attention over padded texts wrongly.
-    (12, 24, (1, 25)),
-)
+# From which version of the file format, or of the standard operators, a graph needs which release. 1.24 opens
+# such graphs, but computes attention over padded texts wrongly (tests/inference/test_releases.py).
+_NEEDED: Final = (12, 24, (1, 25))
 
 
 def needed_release(model: Path) -> tuple[int, ...]:
@@ -52,8 +47,8 @@ def needed_release(model: Path) -> tuple[int, ...]:
     Raises BundleError if the file is not an ONNX graph.
     """
     file_format, operators = graph_versions(model)
-    fitting = [release for ir, opset, release in _NEEDED if file_format >= ir or operators >= opset]
-    return max(fitting, default=())
+    newer_format, newer_operators, release = _NEEDED
+    return release if file_format >= newer_format or operators >= newer_operators else ()
 
 
 def old_release(model: Path) -> str:

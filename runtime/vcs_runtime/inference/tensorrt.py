@@ -100,16 +100,14 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
             f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on the CPU "
             "only: export it with `--precision fp16` for a GPU"
         )
-    on_cuda = device.provider_name == "ort-cuda"
-    if spec.precision == "fp8":
-        if not on_cuda:
-            return f"{spec.name} is in FP8, which only CUDA multiplies: use cuda:{device.index}"
-        if not (gpu := nvidia.gpu(device.index)).has_fp8:
-            return (
-                f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
-                f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
-            )
-    if on_cuda and not spec.cuda and spec.layout != "padded" and spec.precision in _WITHOUT_CUDA_GRAPH:
+    if spec.layout == "packed" and device.provider_name == "ort-tensorrt":
+        return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:{device.index}"
+    if spec.precision == "fp8" and not (gpu := nvidia.gpu(device.index)).has_fp8:
+        return (
+            f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
+            f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
+        )
+    if not spec.cuda and spec.layout == "packed" and spec.precision in _WITHOUT_CUDA_GRAPH:
         return (
             f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would "
             f"take {_WITHOUT_CUDA_GRAPH[spec.precision]}: export it again with this version"
