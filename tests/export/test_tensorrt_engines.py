@@ -42,28 +42,29 @@ def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
 
 def test_a_strongly_typed_engine_is_built_and_listed(bundle: Path, tensorrt: Built, tmp_path: Path) -> None:
     before = json.loads((bundle / MANIFEST).read_text())
-    done = run("engine", "build", bundle, "--shape", "8x64")
+    done = run("engine", "build", bundle)
     assert done.exit_code == 0, done.output
     [network] = tensorrt.networks
     assert network["flags"] == 1 << 1  # STRONGLY_TYPED alone: 0 would be the weakly typed network
     assert BuilderFlag.TF32 not in network["builder_flags"]
     longest = -(-before["embedder"]["max_tokens"] // 16) * 16
-    assert longest < 64
-    shape = ((1, 1), (8, longest // 2), (8, longest))
+    rows = 32768 // longest
+    shape = ((1, 1), (rows, longest // 2), (rows, longest))
     assert network["shapes"] == [{"input_ids": shape, "attention_mask": shape}]
     after = json.loads((bundle / MANIFEST).read_text())
     [engine] = after.pop("engines")
     assert engine == {
         "part": "embedder",
-        "model": f"engines/NVIDIA-H200/embedder-8x{longest}/model.onnx",
-        "engine": f"engines/NVIDIA-H200/embedder-8x{longest}/model.engine",
+        "model": f"engines/NVIDIA-H200/embedder-{rows}x{longest}/model.onnx",
+        "engine": f"engines/NVIDIA-H200/embedder-{rows}x{longest}/model.engine",
         "made_of": open_bundle(bundle).graph_hash(open_bundle(bundle).manifest.embedder),  # type: ignore[arg-type]
         "architecture": "sm90",
         "gpu": "NVIDIA H200",
         "tensorrt": "10.16.1",
         "onnxruntime": "1.31.1",
-        "rows": 8,
+        "rows": rows,
         "tokens": longest,
+        "precision": "fp16",
     }
     added = [entry for entry in after["files"] if entry not in before["files"]]
     assert {entry["path"] for entry in added} == {engine["model"], engine["engine"]}
@@ -73,7 +74,7 @@ def test_a_strongly_typed_engine_is_built_and_listed(bundle: Path, tensorrt: Bui
 
 
 def test_the_graph_of_an_engine_is_as_onnx_runtime_writes_it(bundle: Path, tensorrt: Built) -> None:
-    built(bundle, shapes=[(8, 32)])
+    built(bundle, (8, 32))
     [engine] = open_bundle(bundle).manifest.engines or ()
     graph = onnx.load(bundle / engine.model).graph
     [node] = graph.node
@@ -94,17 +95,16 @@ def test_the_graph_of_an_engine_is_as_onnx_runtime_writes_it(bundle: Path, tenso
     assert list(node.output) == [item.name for item in graph.output]
 
 
-def test_by_default_chunks_and_documents_have_an_engine_each(bundle: Path, tensorrt: Built) -> None:
-    edit(bundle, lambda data: data["embedder"].update(max_tokens=900))
+@pytest.mark.parametrize(
+    ("longest", "sizes"),
+    [(900, [(35, 912), (512, 64)]), (32, [(1024, 32)]), (8192, [(4, 8192), (32, 1024), (512, 64)])],
+)
+def test_chunks_documents_and_the_longest_texts_have_an_engine_each(
+    bundle: Path, tensorrt: Built, longest: int, sizes: list[tuple[int, int]]
+) -> None:
+    edit(bundle, lambda data: data["embedder"].update(max_tokens=longest))
     built(bundle)
-    sizes = [(engine.rows, engine.tokens) for engine in open_bundle(bundle).manifest.engines or ()]
-    assert sizes == [(35, 912), (512, 64)]
-
-
-def test_a_short_window_has_one_engine_for_all(bundle: Path, tensorrt: Built) -> None:
-    built(bundle)
-    [engine] = open_bundle(bundle).manifest.engines or ()
-    assert engine.rows * engine.tokens == 32768
+    assert [(engine.rows, engine.tokens) for engine in open_bundle(bundle).manifest.engines or ()] == sizes
 
 
 def test_the_timing_of_kernels_is_kept_unless_it_is_of_another_version(
@@ -247,12 +247,6 @@ def test_a_measured_speed_is_a_ratio_of_times(
 def test_without_a_gpu_nothing_is_built(bundle: Path) -> None:
     with pytest.raises(DeviceError, match="tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
         built(bundle)
-
-
-def test_a_wrong_shape_is_refused(bundle: Path) -> None:
-    done = run("engine", "build", bundle, "--shape", "8 by 64")
-    assert done.exit_code == 2
-    assert "is not ROWSxTOKENS" in done.output
 
 
 @pytest.mark.parametrize("command", ["build", "check", "list"])

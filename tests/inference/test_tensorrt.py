@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 from collections.abc import Callable
@@ -43,7 +42,8 @@ def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: st
         wanted = cpu.embed(TEXTS)
     machine.sessions.clear()
     with Embedder.open(bundle, "tensorrt:0") as embedder:
-        np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-6)
+        difference = np.abs(embedder.embed(TEXTS) - wanted).max()
+        assert 1e-6 < difference < 1e-3  # products are in fp16
         assert embedder.device.provider_name == "ort-tensorrt"
     [session] = machine.sessions
     assert session.model.parts[-4:-2] == ("engines", "NVIDIA-H200")
@@ -75,7 +75,7 @@ def test_auto_takes_engines_that_were_measured_to_be_faster_else_cuda_and_says_w
         assert reason.endswith(f"{times_cuda:.2f} times as fast as CUDA here")
     # What was measured holds for these engines alone.
     record_speed(opened, opened.manifest.engines or (), 1.3)
-    built(bundle, shapes=[(8, 16)])
+    built(bundle, (8, 16))
     assert "not measured yet" in chosen()[1]
     machine.libraries.discard("nvinfer")
     assert chosen()[1].endswith("TensorRT is not used: it is not installed")
@@ -154,44 +154,29 @@ def test_an_engine_that_was_made_elsewhere_is_loaded_only_when_trusted(
         Embedder.open(bundle, "tensorrt:0")
 
 
-def test_batches_beyond_an_engine_go_to_cuda_and_that_is_said_once(
-    bundle: Path, machine: stand_in.Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    built(bundle, shapes=[(2, 8)])
-    with Embedder.open(bundle, "cpu") as cpu:
-        wanted = cpu.embed(TEXTS)
-    machine.sessions.clear()
-    with caplog.at_level(logging.WARNING, "vcs_runtime"), Embedder.open(bundle, "tensorrt:0") as embedder:
+def test_a_text_beyond_all_engines_is_refused(bundle: Path, machine: stand_in.Machine) -> None:
+    built(bundle, (2, 8))
+    with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
-        assert len(machine.sessions) == 1
-        np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-6)
-        embedder.embed(TEXTS)
-        assert [list(s.providers) for s in machine.sessions[1:]] == [["CUDAExecutionProvider"]]
-        embedder.release()
-        np.testing.assert_allclose(embedder.embed(TEXTS), wanted, atol=2e-6)
-    [record] = caplog.records
-    assert "beyond the TensorRT engine's 2 x 8" in record.getMessage()
+        with pytest.raises(
+            DeviceError, match=r"no TensorRT engine takes \d+ x \d+ tokens: `vcs-runtime engine build"
+        ):
+            embedder.embed(TEXTS)
 
 
 def test_of_equal_engines_the_one_for_short_texts_runs_what_both_take(
-    bundle: Path, machine: stand_in.Machine, caplog: pytest.LogCaptureFixture
+    bundle: Path, machine: stand_in.Machine
 ) -> None:
-    built(bundle, shapes=[(2, 16), (4, 8)])
+    built(bundle, (2, 16), (4, 8))
     machine.sessions.clear()
-    with caplog.at_level(logging.WARNING, "vcs_runtime"), Embedder.open(bundle, "tensorrt:0") as embedder:
+    with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
-        opened = [session.model.parent.name for session in machine.sessions]
-        assert opened == [
-            "embedder-2x16",
-            "embedder-4x8",
-        ]  # the largest is opened at once, the other for its run
-        embedder.embed(TEXTS)
-    [record] = caplog.records
-    assert "beyond the TensorRT engine's 2 x 16" in record.getMessage()
+    # The largest is opened at once, the other for its run.
+    assert [session.model.parent.name for session in machine.sessions] == ["embedder-2x16", "embedder-4x8"]
 
 
 def test_the_smallest_engine_that_takes_a_batch_runs_it(bundle: Path, machine: stand_in.Machine) -> None:
-    built(bundle, shapes=[(16, 8), (4, 32)])
+    built(bundle, (16, 8), (4, 32))
     machine.sessions.clear()
     with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
@@ -213,10 +198,11 @@ def test_both_parts_of_a_bundle_get_engines(
         wanted = cpu.score(*pair)
     built(both)
     with Scorer.open(both, "tensorrt:0") as scorer:
-        assert scorer.score(*pair).scores == pytest.approx(wanted.scores, abs=1e-5)
+        assert scorer.score(*pair).scores == pytest.approx(wanted.scores, abs=1e-3)
         # The two engines are other arithmetic than the graphs, so that their digits are in the signature.
         assert re.search(
-            r"\|cut:\S+/ort-tensorrt@[0-9a-f]{4}\|.*\|engine:ort-tensorrt@[0-9a-f]{4}\|", scorer.signature
+            r"\|cut:\S+/fp16/ort-tensorrt@[0-9a-f]{4}\|.*\|prec:fp16\|.*engine:ort-tensorrt@[0-9a-f]{4}\|",
+            scorer.signature,
         )
     engines = open_bundle(both).manifest.engines
     assert engines
@@ -226,9 +212,6 @@ def test_both_parts_of_a_bundle_get_engines(
     assert done.exit_code == 0, done.output
     assert open_bundle(tmp_path / "next").manifest.engines is None
     assert not list((tmp_path / "next").rglob("*.engine"))
-    # One part anew: the other one's stays.
-    built(both, parts=["embedder"])
-    assert len(open_bundle(both).manifest.engines or ()) == 2
 
 
 def test_a_bundle_with_engines_packs_and_unpacks(

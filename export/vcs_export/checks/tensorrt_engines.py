@@ -1,6 +1,6 @@
-"""TensorRT engines of a bundle: what building them needs, and building them into the bundle.
+"""TensorRT engines of a bundle: building them into the bundle, and comparing them with CUDA.
 
-TensorRT builds each engine (`tensorrt_builder`), whose results and speed are compared with those of CUDA.
+TensorRT builds each engine (`tensorrt_builder`) from a graph in half precision (`graph.half`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
+from vcs_export.graph.half import write_half
 from vcs_runtime.bundle.integrity import ends_of, sha256_of
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
@@ -46,9 +47,9 @@ from vcs_runtime.inference.tensorrt import choose_for, fitting, record_speed, tr
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.util.atomic import write_whole
 
-# Batches of the default engines. A job of VCS has a few documents of hundreds of tokens, and thousands of
-# chunks of about 26. In one engine for both, chunks would run in as few rows as documents.
-_CHUNK, _DOCUMENT = 64, 1024
+# Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few documents
+# of hundreds of tokens, and thousands of chunks of about 26, which would run in as few rows as documents.
+_WIDTHS = (64, 1024)
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _STEP = 16  # the runtime pads windows to a multiple of it
 _FOLDER = "engines"
@@ -56,52 +57,48 @@ _FOLDER = "engines"
 Log = Callable[[str], None]
 
 
-def build_engines(
-    bundle: Bundle, device: str = "tensorrt:0", shapes: Sequence[tuple[int, int]] | None = None,
-    parts: Sequence[str] = (), *, log: Log = lambda line: None,
-) -> list[Path]:  # fmt: skip
-    """Build TensorRT engines of the bundle's graphs for a GPU, and list them in its `bundle.json`.
+def build_engines(bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda line: None) -> list[Path]:
+    """Build TensorRT engines of the bundle's encoders for a GPU, and list them in its `bundle.json`.
 
-    `shapes` has the largest batch `(rows, tokens)` of each engine of the embedder; None makes one engine for
-    chunks and one for documents. Engines of the same parts for this kind of GPU are replaced, whatever
-    versions built them. After an error (DeviceError, ExportError) the bundle is as it was.
+    Engines for this kind of GPU are replaced, whatever versions built them. After an error (DeviceError,
+    ExportError) the bundle is as it was.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":
         raise DeviceError(f"{device}: engines are built on a GPU named as tensorrt:N")
     if not os.access(bundle.root, os.W_OK):
         raise ExportError(f"{bundle.root}: cannot be written to; copy the bundle, and build engines there")
-    chosen_parts = [part for part in PARTS if part in (parts or PARTS) and bundle.part(part)]
-    for part in chosen_parts:
-        if problem := graph_problem(bundle, part):
-            raise ExportError(f"{bundle.root}: TensorRT does not take the {part}: {problem}")
+    problems = {part: graph_problem(model) for part in PARTS if (model := bundle.part(part))}
+    for problem in filter(None, problems.values()):
+        log(f"no engine: {problem}")
+    if all(problems.values()):
+        raise ExportError(f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems.values())}")
     gpu = nvidia.gpu(chosen.index)
     package = import_tensorrt().__version__
-    batches = largest_batches(bundle, chosen_parts, shapes)
     log("building engines is experimental: nobody has run it on a GPU yet")
     runtime = import_onnxruntime().__version__
     log(f"{gpu.name} ({gpu.architecture}), TensorRT {package}, ONNX Runtime {runtime}")
     engines: list[EngineSpec] = []
     with tempfile.TemporaryDirectory(prefix=f".{bundle.root.name}.engines-", dir=bundle.root.parent) as name:
-        for part, (rows, tokens) in batches:
-            log(f"{part}, up to {rows} x {tokens} tokens")
-            engines.append(_build(bundle, part, chosen, gpu, (rows, tokens), Path(name)))
-        listed = _commit(bundle, chosen_parts, gpu, engines, Path(name))
+        for part, problem in problems.items():
+            for shape in [] if problem else largest_batches(part_of(bundle, part)):
+                log(f"{part}, up to {shape[0]} x {shape[1]} tokens")
+                engines.append(_build(bundle, part, chosen, gpu, shape, Path(name)))
+        listed = _commit(bundle, gpu, engines, Path(name))
     for spec in engines:
         trust(listed, spec)
     return [listed.path(spec.engine) for spec in engines]
 
 
-def graph_problem(bundle: Bundle, part: str) -> str:
-    """Return why no engine can be built of a part, as far as `bundle.json` tells, or "".
+def graph_problem(spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
+    """Return why no engine can be built of a model, as far as its settings tell, or "".
 
     The rest is said by TensorRT's own parser when an engine is built.
     """
-    spec = part_of(bundle, part)
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
         return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:N"
-    if spec.precision == "int8":
-        return f"engines are built from graphs in fp32 or fp16, and {spec.name} is in int8"
+    if spec.precision not in ("fp32", "fp16"):
+        return f"engines are built from graphs in fp32 or fp16, and {spec.name} is in {spec.precision}"
     return ""
 
 
@@ -113,22 +110,11 @@ def part_of(bundle: Bundle, part: str) -> EmbedderSpec | LearnedSegmenterSpec:
     return spec
 
 
-def largest_batches(
-    bundle: Bundle, parts: Sequence[Part], shapes: Sequence[tuple[int, int]] | None = None
-) -> list[tuple[Part, tuple[int, int]]]:
-    """Return the part and the largest batch of each engine, `shapes` as for `build_engines`."""
-    chosen = []
-    for part in parts:
-        longest = -(-part_of(bundle, part).max_tokens // _STEP) * _STEP
-        if shapes and part == "embedder":
-            batches = {(rows, min(tokens, longest)) for rows, tokens in shapes}
-        else:
-            widths = {
-                min(width, longest) for width in ([_CHUNK, _DOCUMENT] if part == "embedder" else [_DOCUMENT])
-            }
-            batches = {(_PLACES // width, width) for width in widths}
-        chosen += [(part, batch) for batch in sorted(batches)]
-    return chosen
+def largest_batches(spec: EmbedderSpec | LearnedSegmenterSpec) -> list[tuple[int, int]]:
+    """Return rows and tokens of the largest batch of each engine of a model."""
+    longest = -(-spec.max_tokens // _STEP) * _STEP
+    widths = {longest} | {min(width, longest) for width in _WIDTHS if isinstance(spec, EmbedderSpec)}
+    return [(_PLACES // width, width) for width in sorted(widths, reverse=True)]
 
 
 def _build(
@@ -148,7 +134,9 @@ def _build(
     plan = folder / "model.engine"
     timing = home() / "tensorrt" / f"{_folder_name(gpu.name)}-{version}.timing"
     try:
-        build_plan(graph, ranges, plan, index=device.index, timing=timing)
+        with tempfile.TemporaryDirectory(dir=work) as name:
+            half = graph if spec.precision == "fp16" else write_half(graph, Path(name))
+            build_plan(half, ranges, plan, index=device.index, timing=timing)
     except ExportError as error:
         raise ExportError(f"{part}: {error}") from None
     context = write_context(graph, plan, gpu.architecture)
@@ -158,19 +146,18 @@ def _build(
         part=part, model=f"{relative}/{context.name}", engine=f"{relative}/{plan.name}",
         made_of=bundle.graph_hash(spec), architecture=gpu.architecture, gpu=gpu.name, tensorrt=version,
         onnxruntime=import_onnxruntime().__version__, rows=shape[0], tokens=shape[1],
+        precision="fp16",
     )  # fmt: skip
 
 
-def _commit(
-    bundle: Bundle, parts: Sequence[str], gpu: nvidia.Gpu, engines: Sequence[EngineSpec], work: Path
-) -> Bundle:
+def _commit(bundle: Bundle, gpu: nvidia.Gpu, engines: Sequence[EngineSpec], work: Path) -> Bundle:
     """Move the engines into the bundle and rewrite its manifest. Returns the bundle as it is now."""
     manifest = bundle.manifest
     kinds = (gpu.name, "")  # engines that do not name their GPU fit none
     old = [
         engine
         for engine in manifest.engines or ()
-        if engine.part in parts and engine.architecture == gpu.architecture and engine.gpu in kinds
+        if engine.architecture == gpu.architecture and engine.gpu in kinds
     ]
     gone = {path for engine in old for path in (engine.model, engine.engine)}
     others = tuple(engine for engine in manifest.engines or () if engine not in old)
@@ -241,9 +228,8 @@ def _compare(bundle: Bundle, part: str, device: str) -> Iterator[Check]:
     with ExitStack() as stack:
         ours, cuda = (_opened(bundle, part, each, stack) for each in (chosen, cuda_of(chosen)))
         difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))
-        tolerance = TOLERANCES.get(part_of(bundle, part).precision, 1e-3)
-        same = difference <= tolerance
-        detail = f"differs from CUDA by {difference:.1e} at most, {tolerance:.0e} allowed"
+        same = difference <= TOLERANCES["fp16"]
+        detail = f"differs from CUDA by {difference:.1e} at most, {TOLERANCES['fp16']:.0e} allowed"
         yield Check(f"{part}: parity", same, detail)
         times_cuda = _times_cuda(ours, cuda)
     record_speed(bundle, chosen.engines, times_cuda if same else None)

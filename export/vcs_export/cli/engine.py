@@ -36,21 +36,15 @@ def engine() -> None:
 @engine.command()
 @_BUNDLE
 @_DEVICE
-@click.option("--shape", "shapes", multiple=True, metavar="ROWSxTOKENS",
-              help="Largest batch of an engine of the embedder; may be repeated. Each engine holds the "
-                   "weights once more. [default: 512x64 for chunks, 32x1024 for documents]")  # fmt: skip
-@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS),
-              help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
-def build(bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Build engines of a bundle's models. Experimental.
+def build(bundle: str, device: str) -> None:
+    """Build engines of a bundle's encoders, in fp16. Experimental.
 
     Engines for the same GPU are replaced. The bundle must be writable; on read-only media, copy it first.
     """
     _require()
     from vcs_export.checks.tensorrt_engines import build_engines
 
-    largest = [_shape(shape) for shape in shapes] or None
-    for path in build_engines(open_bundle(bundle), device, largest, parts, log=log):
+    for path in build_engines(open_bundle(bundle), device, log):
         click.echo(path)
 
 
@@ -108,10 +102,3 @@ def list_(bundle: str, device: str) -> None:
 def _require() -> None:
     require_builders("export", "building engines")
     require("onnx", "export", "building engines")
-
-
-def _shape(text: str) -> tuple[int, int]:
-    rows, _, tokens = text.partition("x")
-    if not (rows.isdigit() and tokens.isdigit() and int(rows) and int(tokens)):
-        raise click.BadParameter(f"{text!r} is not ROWSxTOKENS, such as 32x1024", param_hint="--shape")
-    return int(rows), int(tokens)

@@ -238,6 +238,7 @@ class EngineSpec(Struct, frozen=True, forbid_unknown_fields=True):
             "the engine fits no GPU."
         ),
     ] = ""
+    precision: Annotated[Name | None, Meta(description="Of its products; null: that of the graph.")] = None
 
 
 # Rules between fields, for the JSON schema; the types check them in `__post_init__`.

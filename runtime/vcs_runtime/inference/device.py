@@ -56,6 +56,8 @@ class Device:
 
         OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
+        if self.engines and self.engines[0].precision:
+            return self.engines[0].precision
         if not self.precision or weights == self.precision == "fp32":
             return weights
         return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"

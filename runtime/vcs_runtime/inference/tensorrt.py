@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -33,11 +32,10 @@ from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
-from vcs_runtime.inference.device import Device, choose_device, cuda_of, import_onnxruntime, missing_libraries
+from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime, missing_libraries
 from vcs_runtime.inference.session import Session
 from vcs_runtime.util.atomic import write_whole
 
-_LOG = logging.getLogger("vcs_runtime")
 _FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
 _HASH = 64  # characters of a sha256
 # What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
@@ -243,38 +241,34 @@ def open_part(
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
     if device.engines:
-        return EngineSession(bundle, bundle.path(spec.model), device, what)
+        return EngineSession(bundle, device, what)
     # A learned segmenter in half precision is small: its weights may be kept in both precisions.
     half = part == "embedder" and spec.precision in ("fp16", "fp8")
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
 
 
 class EngineSession:
-    """The TensorRT engines of one graph, used like a `Session`: the smallest engine that fits runs a batch.
+    """The TensorRT engines of one graph, used like a `Session`: the smallest one that fits runs a batch."""
 
-    The CUDA provider runs batches beyond all engines, for which it loads the weights again. The logger
-    "vcs_runtime" warns of this once.
-    """
-
-    def __init__(self, bundle: Bundle, model: Path, device: Device, what: str) -> None:
+    def __init__(self, bundle: Bundle, device: Device, what: str) -> None:
         """Open the engine for the largest batches; the others are opened when needed."""
         self.device = device
         self._bundle = bundle
-        self._model = model
         self._what = what
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        self._warned = False
         self.inputs = self._session(device.engines[-1]).inputs
 
     def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
-        """Return the first output of one batch, as `Session.run`."""
+        """Return the first output of one batch, as `Session.run`; DeviceError if no engine takes it."""
         rows, tokens = inputs["input_ids"].shape
         for engine in self.device.engines:
             if rows <= engine.rows and tokens <= engine.tokens:
                 return self._session(engine).run(inputs)
-        self._warn(rows, tokens)
-        return self._session(None).run(inputs)
+        raise DeviceError(
+            f"{self._what}: no TensorRT engine takes {rows} x {tokens} tokens: `vcs-runtime engine build "
+            f"{self._bundle.root}` builds one that does"
+        )
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
         """Refuse: a built engine has the outputs that it was built with. Raises DeviceError."""
@@ -290,22 +284,9 @@ class EngineSession:
         for session in list(self._sessions.values()):
             session.close()
 
-    def _session(self, engine: EngineSpec | None) -> Session:
-        """Return the session of an engine, or of the graph itself on CUDA."""
-        path = self._bundle.path(engine.model) if engine else self._model
-        device = self.device if engine else cuda_of(self.device)
+    def _session(self, engine: EngineSpec) -> Session:
         with self._lock:
-            if (session := self._sessions.get(str(path))) is None:
-                session = self._sessions[str(path)] = Session(path, device, what=self._what)
+            if (session := self._sessions.get(engine.model)) is None:
+                path = self._bundle.path(engine.model)
+                session = self._sessions[engine.model] = Session(path, self.device, what=self._what)
             return session
-
-    def _warn(self, rows: int, tokens: int) -> None:
-        if self._warned:
-            return
-        self._warned = True
-        largest = self.device.engines[-1]
-        _LOG.warning(
-            "%s: a batch of %d x %d tokens is beyond the TensorRT engine's %d x %d: such batches go to the "
-            "CUDA provider, which takes the weights' memory once more",
-            self._what, rows, tokens, largest.rows, largest.tokens,
-        )  # fmt: skip
