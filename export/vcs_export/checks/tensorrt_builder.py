@@ -23,7 +23,6 @@ from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import import_onnxruntime
-from vcs_runtime.util.atomic import write_whole
 
 Shape = tuple[int, ...]
 _REPEATED = 3  # messages of TensorRT that an error repeats: the last ones name the cause
@@ -56,13 +55,10 @@ def import_tensorrt() -> Any:
     return tensorrt
 
 
-def build_plan(
-    model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int, timing: Path
-) -> None:
+def build_plan(model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int) -> None:
     """Build the engine of a graph on the GPU number `index`, and write it to the file `plan`.
 
-    `shapes` has the least, usual and largest shape of each input. The file `timing` is read and written: with
-    the speeds of kernels in it the next engine is built sooner. Errors (DeviceError, ExportError) have
+    `shapes` has the least, usual and largest shape of each input. Errors (DeviceError, ExportError) have
     TensorRT's own words.
     """
     trt = import_tensorrt()
@@ -82,18 +78,10 @@ def build_plan(
         profile.set_shape(name, least, usual, largest)
     if config.add_optimization_profile(profile) < 0:
         raise ExportError(f"TensorRT refuses the range of shapes: {_words(log)}")
-    timed = timing.read_bytes() if timing.is_file() else b""
-    # A file of another version or GPU is refused, and replaced.
-    if not config.set_timing_cache(config.create_timing_cache(timed), False):
-        config.set_timing_cache(config.create_timing_cache(b""), False)
     serialised = builder.build_serialized_network(network, config)
     if serialised is None:
         raise ExportError(f"TensorRT builds no engine: {_words(log)}")
-    # The engine lies in memory already; a second copy of 16 GB would not be welcome.
-    with plan.open("wb") as file:
-        file.write(memoryview(serialised))
-    timing.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(timing, bytes(memoryview(config.get_timing_cache().serialize())))
+    plan.write_bytes(memoryview(serialised))
 
 
 def _use_gpu(index: int) -> None:
@@ -127,7 +115,7 @@ def _words(log: Any) -> str:
 
 
 def write_context(model: Path, engine: Path, architecture: str) -> Path:
-    """Write `model.onnx` beside an engine: the graph that ONNX Runtime opens in place of `model`.
+    """Write the graph beside an engine that ONNX Runtime opens in place of `model`.
 
     Its one node, EPContext, names the engine's file ("embed mode" 0), because an engine inside the graph
     could have no more than 2 GB. The attributes are those that ONNX Runtime's provider itself writes.
@@ -145,6 +133,6 @@ def write_context(model: Path, engine: Path, architecture: str) -> Path:
     converted = ir.convenience.convert_attributes(attributes)
     node = ir.Node(_MICROSOFT, "EPContext", inputs, converted, outputs=outputs)
     graph = ir.Graph(inputs, outputs, nodes=[node], name="engine", opset_imports={"": 23, _MICROSOFT: 1})
-    written = engine.with_name("model.onnx")
+    written = engine.with_suffix(".onnx")
     ir.save(ir.Model(graph, ir_version=10), written)
     return written

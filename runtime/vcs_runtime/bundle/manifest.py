@@ -217,30 +217,6 @@ class SegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("neither rules nor a model")
 
 
-class EngineSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """A TensorRT engine, built from a graph of the bundle for one kind of GPU."""
-
-    part: Annotated[Part, Meta(description="Whose graph.")]
-    model: Annotated[RelativePath, Meta(description="Graph that refers to the engine; in files.")]
-    engine: Annotated[RelativePath, Meta(description="The engine, beside model; in files.")]
-    made_of: Annotated[
-        Sha256, Meta(description="sha256 of the sha256s of graph and weights, in their order.")
-    ]
-    architecture: Annotated[str, Meta(description="GPU architecture, such as sm90.")]
-    tensorrt: Annotated[str, Meta(description="Version of TensorRT that built it.")]
-    onnxruntime: Annotated[str, Meta(description="Version of ONNX Runtime for which it was built.")]
-    rows: Annotated[Extent, Meta(description="Rows of the largest batch that it takes.")]
-    tokens: Annotated[Extent, Meta(description="Tokens in a row of the largest batch that it takes.")]
-    gpu: Annotated[
-        str,
-        Meta(
-            description="Name of the GPU, such as NVIDIA H200: GPUs of one architecture differ. Without it "
-            "the engine fits no GPU."
-        ),
-    ] = ""
-    precision: Annotated[Name | None, Meta(description="Of its products; null: that of the graph.")] = None
-
-
 # Rules between fields, for the JSON schema; the types check them in `__post_init__`.
 _EMBEDDER_RULE = {
     "if": {"required": ["mask_instruction"], "properties": {"mask_instruction": {"const": True}}},
@@ -269,10 +245,6 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     embedder: Annotated[EmbedderSpec | None, Meta(extra_json_schema=_EMBEDDER_RULE)] = None
     segmenter: Annotated[SegmenterSpec | None, Meta(extra_json_schema=_SEGMENTER_RULE)] = None
     schema: Annotated[Literal[2, 3], Meta(description="Version of this schema.")]
-    engines: Annotated[
-        tuple[EngineSpec, ...] | None,
-        Meta(description="TensorRT engines, built by `vcs-runtime engine build`; each for one kind of GPU."),
-    ] = None
 
     def to_json(self) -> str:
         """Return the text of `bundle.json`: sorted keys, so that equal manifests are equal bytes."""
@@ -317,7 +289,6 @@ def _check_paths(manifest: Manifest) -> None:
     ]
     if manifest.embedder and manifest.embedder.cuda:
         used.append(("embedder.cuda", manifest.embedder.cuda.model))
-    used += [("engines", path) for engine in manifest.engines or () for path in (engine.model, engine.engine)]
     for place, path in used:
         if path not in listed:
             raise ValueError(f"{place}: {path} is not in files")

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -20,10 +21,15 @@ from vcs_runtime.cli.options import as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import available_providers, choose_device, import_onnxruntime
+from vcs_runtime.inference.device import (
+    available_providers,
+    choose_device,
+    import_onnxruntime,
+    missing_libraries,
+)
 from vcs_runtime.inference.onnx_session import old_release
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions
-from vcs_runtime.inference.tensorrt import choose_for, describe_speed, fitting, speed
+from vcs_runtime.inference.tensorrt import choose_for, fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
@@ -136,11 +142,9 @@ def _examine_bundle(name: str, report: _Report) -> bool:
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)
-    if opened.manifest.engines:
-        engines, reason = fitting(opened, "embedder", 0)
-        if engines:
-            reason = f"{engines[0].model}; {describe_speed(opened, speed(opened, engines))}"
-        facts["TensorRT engine"] = reason
+    with suppress(DeviceError, MissingExtraError):
+        if not missing_libraries(tensorrt=True):
+            facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
 
 

@@ -15,9 +15,9 @@ import os
 import re
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
 from vcs_runtime.util import process
@@ -31,6 +31,15 @@ CPU = "CPUExecutionProvider"
 ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
 
 
+class Engine(NamedTuple):
+    """A TensorRT engine."""
+
+    model: Path  # the graph that ONNX Runtime opens
+    rows: int  # of the largest batch that it takes
+    tokens: int
+    sha256: str
+
+
 @dataclass(frozen=True)
 class Device:
     """An execution provider that was chosen."""
@@ -40,7 +49,7 @@ class Device:
     reason: str  # why it was chosen, in words
     index: int = 0  # number of the GPU
     memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
-    engines: tuple[EngineSpec, ...] = ()  # TensorRT engines that run the model
+    engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
     precision: str = ""  # of OpenVINO, "bf16" or "fp32"; "": the provider chooses by the weights
     # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
@@ -51,13 +60,18 @@ class Device:
         """Whether models run on a GPU."""
         return self.provider in (CUDA, TENSORRT)
 
+    @property
+    def digests(self) -> list[str]:
+        """The sha256 of each engine."""
+        return [engine.sha256 for engine in self.engines]
+
     def precision_of(self, weights: str) -> str:
         """Return the precision of a model in the signature, given that of its weights.
 
         OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
-        if self.engines and self.engines[0].precision:
-            return self.engines[0].precision
+        if self.engines:
+            return "fp16"
         if not self.precision or weights == self.precision == "fp32":
             return weights
         return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"

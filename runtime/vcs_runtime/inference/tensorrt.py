@@ -1,15 +1,12 @@
 """Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
 
 An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
-TensorRT. Nothing is built when a model is opened. `bundle.json` says from what and for what each was built.
-
-An engine is machine code, unlike all else in a bundle. It is loaded only on the machine that built it, or
-where someone trusts its maker by `vcs-runtime engine trust`. Its speed is known only where
-`vcs-runtime engine check` has measured it. Files in `home()` record both, by the hash of the engines.
+TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of a bundle: it
+lies in `home()`, in a folder named by what it was built from and for, where no other user can write.
 
 An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
 ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
-bundle may have several engines of one graph, and each holds the weights again.
+model has several engines, and each holds the weights again.
 """
 
 from __future__ import annotations
@@ -17,27 +14,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
-from vcs_numba.jit.owners import make_folder
-from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
 from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
-from vcs_runtime.inference.device import Device, choose_device, import_onnxruntime, missing_libraries
+from vcs_runtime.inference.device import Device, Engine, choose_device, import_onnxruntime, missing_libraries
 from vcs_runtime.inference.session import Session
 from vcs_runtime.util.atomic import write_whole
 
 _FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
-_HASH = 64  # characters of a sha256
+#: The file that lists the engines of a folder, with their sha256 and what was measured.
+ENGINES: Final = "engines.json"
 # What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
 _WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long as fp16 does") | {
     "fp8": "the time and the memory of fp16"
@@ -70,20 +66,18 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
     if chosen.provider_name == "ort-tensorrt":
-        engines, why = fitting(bundle, part, chosen.index)
-        if not engines:
-            raise DeviceError(f"{device}: {why}")
-        return replace(chosen, engines=engines)
+        found = fitting(bundle, part, chosen.index)
+        if not found.engines:
+            raise DeviceError(f"{device}: {found.words}")
+        return replace(chosen, engines=found.engines)
     if device == "auto" and chosen.provider_name == "ort-cuda":
-        lacking = missing_libraries(tensorrt=True)
-        engines, why = ((), "it is not installed") if lacking else fitting(bundle, part, chosen.index)
-        if engines:
-            times_cuda = speed(bundle, engines)
-            why = describe_speed(bundle, times_cuda)
-            if times_cuda is not None and times_cuda >= _FASTER:
-                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
-                return replace(tensorrt, engines=engines, reason=f"auto: TensorRT engine, {why}")
-        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {why}")
+        if missing_libraries(tensorrt=True):
+            return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: it is not installed")
+        found = fitting(bundle, part, chosen.index)
+        if found.times_cuda is not None and found.times_cuda >= _FASTER:
+            tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
+            return replace(tensorrt, engines=found.engines, reason=f"auto: TensorRT engine, {found.words}")
+        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {found.words}")
     return chosen
 
 
@@ -113,98 +107,54 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
     return ""
 
 
-def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
-    """Find the TensorRT engines of a part that run on a GPU with the installed libraries.
+class Fitting(NamedTuple):
+    """The TensorRT engines of a part for a GPU and the installed libraries."""
 
-    Those for the smallest batches come first, and of equal ones those for the shortest texts. The words say
-    why others do not fit, with the command that helps.
+    engines: tuple[Engine, ...]  # those for the smallest batches come first
+    times_cuda: float | None  # their measured speed; None: not measured, or results differ from those of CUDA
+    words: str  # how fast they are; without any, the command that builds them
+
+
+def engines_folder(bundle: Bundle, part: str, index: int) -> tuple[Path, str]:
+    """Return the folder of a part's engines for a GPU, and for what they are, in words.
+
+    The folder need not exist. Raises BundleError without a home, PermissionError where others can write.
     """
-    build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
-    spec = bundle.part(part)
-    ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
-    if spec is None or not ours:
-        return (), f"bundle {bundle.root} has no TensorRT engine of its {part}: {build}"
-    gpu = nvidia.gpu(index)
-    required = {
-        "made_of": bundle.graph_hash(spec), "gpu": gpu.name, "architecture": gpu.architecture,
-        "tensorrt": nvidia.tensorrt_version() or "none", "onnxruntime": import_onnxruntime().__version__,
-    }  # fmt: skip
-    fits, whys = [], []
-    for engine in ours:
-        differing = [key for key, value in required.items() if getattr(engine, key) != value]
-        if differing:
-            difference = ", ".join(
-                f"{key} {_short(getattr(engine, key))}, here {_short(required[key])}" for key in differing
-            )
-            whys.append(f"{engine.model} is for {difference}: {build}")
-        elif not _is_trusted(bundle, engine):
-            whys.append(
-                f"{engine.engine} is machine code that was not made here: if you trust who made it, run "
-                f"`vcs-runtime engine trust {bundle.root}`"
-            )
-        else:
-            fits.append(engine)
-    fits.sort(key=lambda engine: (engine.rows * engine.tokens, engine.tokens))
-    return tuple(fits), "; ".join(whys)
+    spec, gpu = bundle.part(part), nvidia.gpu(index)
+    if spec is None:
+        raise BundleError(f"bundle {bundle.root}: it holds no {part}")
+    tensorrt, onnxruntime = nvidia.tensorrt_version() or "none", import_onnxruntime().__version__
+    place = f"{gpu.name} ({gpu.architecture}), TensorRT {tensorrt}, ONNX Runtime {onnxruntime}"
+    key = hashlib.sha256(f"{bundle.graph_hash(spec)}|{place}".encode()).hexdigest()
+    return own_folder("engines", key), place
 
 
-def _short(value: str) -> str:
-    """Shorten a hash; an engine that was listed without its GPU has an empty name."""
-    return value[:12] if len(value) == _HASH else value or "unknown"
-
-
-def trust(bundle: Bundle, engine: EngineSpec) -> None:
-    """Record that an engine, byte for byte, may be loaded on this machine; raises OSError."""
-    mark = _trust_mark(bundle, engine)
-    make_folder(mark.parent, 0o700)
-    mark.touch()
-
-
-def speed(bundle: Bundle, engines: Sequence[EngineSpec]) -> float | None:
-    """Return the speed of all engines of a part that fit, divided by that of CUDA on the same kind of GPU.
-
-    None: it was not measured here, or the results differ from those of CUDA.
-    """
+def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
+    """Find the engines of a part."""
     try:
-        return float(json.loads(_speed_mark(bundle, engines).read_text("utf-8"))["times_cuda"])
+        folder, place = engines_folder(bundle, part, index)
+    except (BundleError, OSError) as error:
+        return Fitting((), None, str(error))
+    command = f"`vcs-runtime engine build {bundle.root}`"
+    try:
+        record = json.loads((folder / ENGINES).read_text("utf-8"))
+        engines = [Engine(folder / f"{rows}x{tokens}.onnx", rows, tokens, sha256)
+                   for rows, tokens, sha256 in record["engines"]]  # fmt: skip
+        engines.sort(key=lambda engine: (engine.rows * engine.tokens, engine.tokens))
+        times_cuda = None if record["times_cuda"] is None else float(record["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: float | None) -> None:
-    """Record the result of `speed`, or forget it for None; raises OSError."""
-    mark = _speed_mark(bundle, engines)
+        return Fitting((), None, f"there is no TensorRT engine of its {part} for {place}: run {command}")
     if times_cuda is None:
-        mark.unlink(missing_ok=True)
-        return
-    make_folder(mark.parent, 0o700)
-    about = {"times_cuda": times_cuda, "gpu": engines[0].gpu, "engines": [item.model for item in engines]}
-    write_whole(mark, json.dumps(about) + "\n")
+        words = f"engine not measured yet: run {command.replace('build', 'check', 1)}"
+    else:
+        words = f"{times_cuda:.2f} times as fast as CUDA here"
+    return Fitting(tuple(engines), times_cuda, words)
 
 
-def describe_speed(bundle: Bundle, times_cuda: float | None) -> str:
-    """Describe the result of `speed` in words, with the command that measures it."""
-    if times_cuda is None:
-        return f"engine not measured yet: run `vcs-runtime engine check {bundle.root}`"
-    return f"{times_cuda:.2f} times as fast as CUDA here"
-
-
-def _trust_mark(bundle: Bundle, engine: EngineSpec) -> Path:
-    digests = "".join(bundle.digests((engine.model, engine.engine)))
-    return own_folder("trusted") / hashlib.sha256(digests.encode()).hexdigest()
-
-
-def _is_trusted(bundle: Bundle, engine: EngineSpec) -> bool:
-    try:
-        return _trust_mark(bundle, engine).exists()
-    except PermissionError:
-        return False
-
-
-def _speed_mark(bundle: Bundle, engines: Sequence[EngineSpec]) -> Path:
-    # The name of the GPU is among the facts by which engines fit: it is that of this machine.
-    facts = sorted(f"{item.gpu}|{''.join(bundle.digests((item.model, item.engine)))}" for item in engines)
-    return own_folder("measured") / f"{hashlib.sha256('|'.join(facts).encode()).hexdigest()}.json"
+def record(folder: Path, engines: Sequence[Engine], times_cuda: float | None = None) -> None:
+    """Record engines in their folder, and how fast they are; raises OSError."""
+    listed = [(engine.rows, engine.tokens, engine.sha256) for engine in engines]
+    write_whole(folder / ENGINES, json.dumps({"engines": listed, "times_cuda": times_cuda}) + "\n")
 
 
 def row_limit(device: Device) -> RowLimit:
@@ -224,7 +174,7 @@ def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, devic
 
     The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are any.
     """
-    own = bundle.device_hash(spec, device.provider_name, device.engines)
+    own = bundle.device_hash(spec, device.provider_name, device.digests)
     return f"{device.provider_name}@{own[:DIGITS]}" if own else device.provider_name
 
 
@@ -241,7 +191,7 @@ def open_part(
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
     if device.engines:
-        return EngineSession(bundle, device, what)
+        return EngineSession(device, what)
     # A learned segmenter in half precision is small: its weights may be kept in both precisions.
     half = part == "embedder" and spec.precision in ("fp16", "fp8")
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
@@ -250,24 +200,21 @@ def open_part(
 class EngineSession:
     """The TensorRT engines of one graph, used like a `Session`: the smallest one that fits runs a batch."""
 
-    def __init__(self, bundle: Bundle, device: Device, what: str) -> None:
-        """Open the engine for the largest batches; the others are opened when needed."""
+    def __init__(self, device: Device, what: str) -> None:
+        """Open all engines."""
         self.device = device
-        self._bundle = bundle
         self._what = what
-        self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
-        self.inputs = self._session(device.engines[-1]).inputs
+        self._sessions = [Session(engine.model, device, what=what) for engine in device.engines]
+        self.inputs = self._sessions[-1].inputs
 
     def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
         """Return the first output of one batch, as `Session.run`; DeviceError if no engine takes it."""
         rows, tokens = inputs["input_ids"].shape
-        for engine in self.device.engines:
+        for engine, session in zip(self.device.engines, self._sessions, strict=True):
             if rows <= engine.rows and tokens <= engine.tokens:
-                return self._session(engine).run(inputs)
+                return session.run(inputs)
         raise DeviceError(
-            f"{self._what}: no TensorRT engine takes {rows} x {tokens} tokens: `vcs-runtime engine build "
-            f"{self._bundle.root}` builds one that does"
+            f"{self._what}: no TensorRT engine takes {rows} x {tokens} tokens: build them again"
         )
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
@@ -276,17 +223,10 @@ class EngineSession:
 
     def release(self) -> None:
         """Free the memory of all sessions, as `Session.release`."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.release()
 
     def close(self) -> None:
         """Close all sessions, as `Session.close`."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.close()
-
-    def _session(self, engine: EngineSpec) -> Session:
-        with self._lock:
-            if (session := self._sessions.get(engine.model)) is None:
-                path = self._bundle.path(engine.model)
-                session = self._sessions[engine.model] = Session(path, self.device, what=self._what)
-            return session
