@@ -21,6 +21,7 @@ from vcs_export.checks import tensorrt_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.inference import speed
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
 def test_engine_check_goes_through_fit_parity_and_speed(
     tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensorrt_engines, "_times_cuda", lambda ours, cuda: 1.3)
+    monkeypatch.setattr(tensorrt_engines, "in_turns", lambda runs: (1.0, 1.3))
     done = run("engine", "check", tiny_bundle)
     assert done.exit_code == 1
     assert (
@@ -211,7 +212,7 @@ def test_a_measured_speed_is_a_ratio_of_times(
     tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(tensorrt_engines.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
     built(tiny_bundle)
     done = run("engine", "check", tiny_bundle)
     assert "ok     embedder: speed: 1.00 times that of CUDA" in done.output

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,6 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from vcs_export.checks.quantization_error import demo_texts
 from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
@@ -36,6 +34,7 @@ from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, Engine, choose_device, cuda_of
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.onnx_session import open_session
+from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
 from vcs_runtime.inference.tensorrt import choose_for, engines_folder, fitting, record
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
@@ -121,10 +120,6 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
 
 
 Run = Callable[[], Iterable[NDArray[Any]]]
-_ROUNDS = 5
-# What a job of VCS has, in words of the demo's texts: documents of about 600 tokens, chunks of about 26.
-_DOCUMENTS, _DOCUMENT_WORDS = 27, 450
-_CHUNKS, _CHUNK_WORDS = 630, 20
 
 
 def check_engines(bundle: Bundle, device: str = "tensorrt:0") -> Iterator[Check]:
@@ -142,18 +137,6 @@ def check_engines(bundle: Bundle, device: str = "tensorrt:0") -> Iterator[Check]
                 yield from _compare(bundle, part, device)
 
 
-def job_texts() -> list[str]:
-    """Return texts as long and as many as those of a job: documents, and many chunks; no two are equal."""
-    words = " ".join(demo_texts()).split()
-
-    def text(number: int, length: int) -> str:
-        start = 7 * number  # a number ends each text: the demo's texts repeat each other
-        return " ".join([*(words[(start + i) % len(words)] for i in range(length - 1)), str(number)])
-
-    documents = [text(number, _DOCUMENT_WORDS) for number in range(_DOCUMENTS)]
-    return documents + [text(number, _CHUNK_WORDS) for number in range(_CHUNKS)]
-
-
 def _compare(bundle: Bundle, part: str, device: str) -> Iterator[Check]:
     """Judge the results, measure the speed, and record it if the results are right."""
     chosen = choose_for(bundle, part, device)
@@ -163,7 +146,8 @@ def _compare(bundle: Bundle, part: str, device: str) -> Iterator[Check]:
         same = difference <= TOLERANCES["fp16"]
         detail = f"differs from CUDA by {difference:.1e} at most, {TOLERANCES['fp16']:.0e} allowed"
         yield Check(f"{part}: parity", same, detail)
-        times_cuda = _times_cuda(ours, cuda)
+        seconds, cuda_seconds = in_turns((ours, cuda))
+    times_cuda = cuda_seconds / seconds
     record(chosen.engines[0].model.parent, chosen.engines, times_cuda if same else None)
     yield Check(f"{part}: speed", True, f"{times_cuda:.2f} times that of CUDA")
 
@@ -179,14 +163,3 @@ def _opened(bundle: Bundle, part: str, device: Device, stack: ExitStack) -> Run:
     model = BoundaryModel(bundle, spec, device)
     stack.callback(model.close)
     return lambda: model.probabilities(demo_texts() * 4)
-
-
-def _times_cuda(ours: Run, cuda: Run) -> float:
-    """Measure the speed, divided by that of CUDA, in turns. Both have run before."""
-    seconds: tuple[list[float], list[float]] = [], []
-    for _ in range(_ROUNDS):
-        for side, run in zip(seconds, (ours, cuda), strict=True):
-            started = time.perf_counter()
-            run()
-            side.append(time.perf_counter() - started)
-    return float(np.median(seconds[1]) / np.median(seconds[0]))

@@ -28,7 +28,8 @@ from vcs_runtime.inference.device import (
     missing_libraries,
 )
 from vcs_runtime.inference.onnx_session import old_release
-from vcs_runtime.inference.openvino import best_precision, bf16_instructions
+from vcs_runtime.inference.openvino import best_precision, bf16_instructions, is_slow_in_bf16
+from vcs_runtime.inference.speed import seconds_of
 from vcs_runtime.inference.tensorrt import choose_for, fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
@@ -46,12 +47,15 @@ _EXTRAS = {
 }  # fmt: skip
 _INSTRUCTIONS = {"amx": "AMX", "avx512": "AVX-512 BF16"}
 _PROCESSORS_PAGE = "docs/guide/processors.md"
+_CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few seconds
 
 
 @click.command()
 @bundle
+@click.option("--measure", is_flag=True,
+              help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.")  # fmt: skip
 @as_json
-def doctor(bundle: str, as_json: bool) -> None:
+def doctor(bundle: str, measure: bool, as_json: bool) -> None:
     """Check this machine: packages, devices, caches, bundle.
 
     The report names the command that installs what is missing. The exit code is 1 if anything that scoring
@@ -61,8 +65,11 @@ def doctor(bundle: str, as_json: bool) -> None:
     Examples:
       vcs-runtime doctor
       vcs-runtime doctor --bundle authors
+      vcs-runtime doctor --measure
     """
     report = _examine(bundle)
+    if measure:
+        report.facts |= _measured(bundle)
     if as_json:
         click.echo(json.dumps({**report.facts, "problems": report.problems}))
     else:
@@ -186,6 +193,28 @@ def _examine_gpu(report: _Report) -> None:
         )
 
 
+def _measured(name: str) -> dict[str, str]:
+    """Measure the devices of the processor, and say which to take."""
+    devices = ["cpu"]
+    if _version("openvino"):
+        devices += ["openvino"] + ["openvino:fp32"] * (best_precision()[0] == "bf16")
+    seconds = seconds_of(open_bundle(name), devices)
+    times = {device: seconds["cpu"] / each for device, each in seconds.items()}
+    facts = {
+        f"speed of {device}": f"{seconds[device]:.2f} s for two descriptions and their sentences"
+        + (f", {times[device]:.2f} times as fast as cpu" if device != "cpu" else "")
+        for device in devices
+    }
+    best = max(devices, key=lambda device: times[device])
+    if len(devices) == 1:
+        verdict = "only cpu was measured: vcs-runtime[openvino] brings another"
+    elif times[best] < _CLEARLY:
+        verdict = "cpu: no other is clearly faster with this bundle"
+    else:
+        verdict = f"{best}: {times[best]:.2f} times as fast as cpu, with slightly other scores"
+    return {**facts, "fastest device": verdict}
+
+
 def _describe_openvino() -> str:
     """Say in what precision device openvino computes on this processor, or what installing it would bring."""
     try:
@@ -193,7 +222,7 @@ def _describe_openvino() -> str:
     except MissingExtraError as error:
         if _version("openvino"):
             return str(error)
-        instructions = _INSTRUCTIONS.get(bf16_instructions())
+        instructions = None if is_slow_in_bf16() else _INSTRUCTIONS.get(bf16_instructions())
         gain = f"; this processor multiplies in bf16 ({instructions}), which vcs-runtime[openvino] uses: "
         return f"not installed{gain}{_PROCESSORS_PAGE}" if instructions else "not installed"
     if precision != "bf16":
@@ -201,7 +230,7 @@ def _describe_openvino() -> str:
     found = bf16_instructions()
     named = f": {_INSTRUCTIONS[found]}" if found else ""
     # Without AMX it depends on the processor.
-    faster = "faster" if found == "amx" else "perhaps faster"
+    faster = "faster" if found == "amx" else "perhaps faster (--measure)"
     return f"bf16 ({reason}{named}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
 
 
