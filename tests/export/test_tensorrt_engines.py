@@ -51,6 +51,7 @@ def test_a_strongly_typed_engine_is_built_and_listed(tiny_bundle: Path, tensorrt
     assert done.exit_code == 0, done.output
     assert "building engines is experimental: nobody has run it" in done.stderr
     assert "embedder: NVIDIA H200 (sm90), TensorRT 10.16.1, ONNX Runtime 1.31.1" in done.stderr
+    assert "cosine of fp16 to the bundle's vectors, 7 texts: mean 1.000000" in done.stderr
     [network] = tensorrt.networks
     assert network["flags"] == 1 << 1  # STRONGLY_TYPED alone: 0 would be the weakly typed network
     assert BuilderFlag.TF32 not in network["builder_flags"]
@@ -148,6 +149,15 @@ def test_a_build_that_fails_has_tensorrts_own_words_and_leaves_what_was(
     with pytest.raises(DeviceError, match="fell back"):  # it does not load
         built(tiny_bundle)
     assert files(home) == ["8x32.engine", "8x32.onnx", "engines.json"]
+
+
+def test_a_model_that_loses_too_much_in_half_precision_is_refused(
+    tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorrt_engines, "_LEAST_COSINE", 1.0)
+    with pytest.raises(ExportError, match="tiny-bert loses too much in fp16: cosines mean 1.000000"):
+        built(tiny_bundle)
+    assert not tensorrt.networks
 
 
 def test_what_is_no_encoder_is_refused_before_anything_is_built(tmp_path: Path, tensorrt: Built) -> None:

@@ -78,6 +78,7 @@ def test_an_encoder_in_half_precision_stays_near_and_has_nothing_that_it_refuses
         ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
         for path in (whole, half)
     )
+    assert name != "embedder" or (near * exact_one).sum(1).min() > 0.99999
     assert 1e-7 < np.abs(near[0] - exact_one[0]).max() / np.abs(exact_one).max() < 5e-3
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from vcs_export.checks.quantization_error import embedder_quantization_error
 from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
 from vcs_export.checks.verify import TOLERANCES, Check
 from vcs_export.errors import ExportError
@@ -42,6 +43,7 @@ from vcs_runtime.segmentation.boundary_model import BoundaryModel
 # of hundreds of tokens, and thousands of chunks of about 26, which would run in as few rows as documents.
 _WIDTHS = (64, 1024)
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
+_LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32
 _STEP = 16  # the runtime pads windows to a multiple of it
 
 Log = Callable[[str], None]
@@ -100,6 +102,8 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
     engines = []
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as work:
         half = graph if spec.precision == "fp16" else write_half(graph, Path(work, "half"))
+        if isinstance(spec, EmbedderSpec):
+            _check_near(bundle, spec, half, log)
         for shape in largest_batches(spec):
             log(f"{part}, up to {shape[0]} x {shape[1]} tokens")
             plan = Path(work, "done", f"{shape[0]}x{shape[1]}.engine")
@@ -117,6 +121,17 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         plan.parent.rename(folder)
     return [engine.model.with_suffix(".engine") for engine in engines]
+
+
+def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> None:
+    """Compare the graph in half precision with the bundle's on the CPU; raises ExportError."""
+    error = embedder_quantization_error(half, bundle.root, spec, demo_texts())
+    cosines = f"mean {error.cosine_mean:.7f}, lowest {error.cosine_min:.7f}"
+    log(f"cosine of fp16 to the bundle's vectors, {error.texts} texts: {cosines}")
+    if error.cosine_mean < _LEAST_COSINE:
+        raise ExportError(
+            f"{spec.name} loses too much in fp16: cosines {cosines}, {_LEAST_COSINE} is the least"
+        )
 
 
 Run = Callable[[], Iterable[NDArray[Any]]]
