@@ -149,10 +149,10 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
             return _Check(data, sizes).model()
 
 
-def graph_versions(path: Path) -> tuple[int, int]:
-    """Return the version of a graph's file format, and of its standard operators; raises BundleError."""
+def opset_of(path: Path) -> int:
+    """Return the version of a graph's standard operators; raises BundleError."""
     with _naming(path), _mapped(path) as data:
-        return _Check(data, {}).versions()
+        return _Check(data, {}).opset()
 
 
 @contextmanager
@@ -191,13 +191,11 @@ class _Check(Reader):
             raise Refusal(f"operators of the domain {min(foreign)!r} are not known")
         return self._named
 
-    def versions(self) -> tuple[int, int]:
-        """Return the version of the file format, and the highest one of the standard operators."""
-        file_format = operators = 0
+    def opset(self) -> int:
+        """Return the highest version of the standard operators."""
+        operators = 0
         for field, wire, start, stop in self.fields(0, len(self.data)):
-            if field == 1 and wire == VARINT:
-                file_format = self.varint(start, stop)[0]
-            elif field == 8 and wire == BYTES:
+            if field == 8 and wire == BYTES:
                 domain, version = b"", 0
                 for key, kind, begin, end in self.fields(start, stop):
                     if key == 1 and kind == BYTES:
@@ -205,7 +203,7 @@ class _Check(Reader):
                     elif key == 2 and kind == VARINT:
                         version = self.varint(begin, end)[0]
                 operators = max(operators, version if domain in _STANDARD else 0)
-        return file_format, operators
+        return operators
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
         """Walk through a message and all that it leads to; returns its own strings, by field."""

@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vcs_runtime.bundle.onnx_check import graph_versions
+from vcs_runtime.bundle.onnx_check import opset_of
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import (
@@ -36,35 +36,26 @@ if TYPE_CHECKING:
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
 
-# From which version of the file format, or of the standard operators, a graph needs which release. 1.24 opens
-# such graphs, but computes attention over padded texts wrongly (tests/inference/test_releases.py).
-_NEEDED: Final = (12, 24, (1, 25))
-
-
-def needed_release(model: Path) -> tuple[int, ...]:
-    """Return the lowest release of ONNX Runtime that runs a graph rightly: `(1, 25)`, or () for all.
-
-    Raises BundleError if the file is not an ONNX graph.
-    """
-    file_format, operators = graph_versions(model)
-    newer_format, newer_operators, release = _NEEDED
-    return release if file_format >= newer_format or operators >= newer_operators else ()
+# From which version of the standard operators a graph needs which release. 1.24 opens such graphs, but
+# computes attention over padded texts wrongly (tests/inference/test_releases.py).
+_OPERATORS, _RELEASE = 24, "1.25"
 
 
 def old_release(model: Path) -> str:
     """Say that the installed ONNX Runtime is too old for a graph, and what to do; "" if it is not.
 
-    Raises BundleError, as `needed_release`, and MissingExtraError without ONNX Runtime.
+    Raises BundleError if the file is not an ONNX graph, and MissingExtraError without ONNX Runtime.
     """
     installed: str = import_onnxruntime().__version__
-    needed = needed_release(model)
-    if tuple(map(int, re.findall(r"\d+", installed)[:3])) >= needed:
+    numbers, needed = (
+        [int(number) for number in re.findall(r"\d+", text)[:3]] for text in (installed, _RELEASE)
+    )
+    if opset_of(model) < _OPERATORS or numbers >= needed:
         return ""
-    release = ".".join(map(str, needed))
     package = "onnxruntime-gpu" if CUDA in available_providers() else "onnxruntime"
     return (
-        f"{model} needs ONNX Runtime {release} or later, and {installed} is installed: "
-        f"pip install --upgrade '{package}>={release}'"
+        f"{model} needs ONNX Runtime {_RELEASE} or later, and {installed} is installed: "
+        f"pip install --upgrade '{package}>={_RELEASE}'"
     )
 
 
@@ -86,11 +77,6 @@ _SHAPE_OPERATORS = frozenset(
     Equal Less LessOrEqual Greater GreaterOrEqual And Or Not
     Add Sub Mul Div Mod Min Max ReduceMax ReduceProd
     """.split()
-)
-# Earlier graphs compute the length of a vector by an operator that needs cuDNN.
-_NEEDS_CUDNN = (
-    "; this graph needs cuDNN, and newer ones do not: build the bundle again (`vcs-runtime export`, or "
-    "`vcs-runtime fetch default --overwrite`), or install NVIDIA's cuDNN 9"
 )
 
 
@@ -241,8 +227,7 @@ def run_session(
         return list(session.run(list(outputs), inputs, options))
     except Exception as error:  # see open_session
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-        hint = _NEEDS_CUDNN if "cuDNN is unavailable" in str(error) else ""
-        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}{hint}") from None
+        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}") from None
 
 
 def _shapes(inputs: dict[str, Any]) -> str:
