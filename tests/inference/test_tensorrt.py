@@ -19,7 +19,7 @@ from support.tiny_bert import build_tiny_bundle
 from vcs_runtime import DeviceError, Embedder, Scorer
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import home
-from vcs_runtime.inference.tensorrt import engines_folder, fitting, record
+from vcs_runtime.inference.tensorrt import engines_folder
 
 
 @pytest.fixture
@@ -33,12 +33,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> stand_in.Machine
 @pytest.fixture
 def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
-
-
-def measured(bundle: Path, times_cuda: float) -> None:
-    """Record the speed of a bundle's engines."""
-    folder, _ = engines_folder(open_bundle(bundle), "embedder", 0)
-    record(folder, fitting(open_bundle(bundle), "embedder", 0).engines, times_cuda)
 
 
 def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: stand_in.Machine) -> None:
@@ -67,20 +61,14 @@ def test_auto_takes_engines_that_were_measured_to_be_faster_else_cuda_and_says_w
     provider, reason = chosen()
     assert provider == "ort-cuda"
     assert "TensorRT is not used: there is no TensorRT engine of its embedder" in reason
-    assert f"vcs-runtime engine build {bundle}" in reason
-    built(bundle)
-    provider, reason = chosen()
-    assert provider == "ort-cuda"
-    assert reason.endswith(f"engine not measured yet: run `vcs-runtime engine check {bundle}`")
-    for times_cuda, wanted in ((1.3, "ort-tensorrt"), (1.02, "ort-cuda"), (0.5, "ort-cuda")):
-        measured(bundle, times_cuda)
+    assert f"vcs-runtime engine {bundle}" in reason
+    for seconds, wanted in ((1.3, "ort-tensorrt"), (1.02, "ort-cuda"), (0.5, "ort-cuda")):
+        built(bundle, seconds=(1.0, seconds))
         provider, reason = chosen()
         assert provider == wanted
-        assert reason.endswith(f"{times_cuda:.2f} times as fast as CUDA here")
-    # What was measured holds for these engines alone.
-    measured(bundle, 1.3)
-    built(bundle, (8, 16))
-    assert "not measured yet" in chosen()[1]
+        assert reason.endswith(f"{seconds:.2f} times as fast as CUDA here")
+    report = json.loads(run("doctor", "--json", "--bundle", bundle).output)
+    assert report["TensorRT engine"] == "0.50 times as fast as CUDA here"
     machine.libraries.discard("nvinfer")
     assert chosen()[1].endswith("TensorRT is not used: it is not installed")
     with pytest.raises(DeviceError, match=r"tensorrt:0: .* lacks libnvinfer\.so\.10"):
@@ -99,13 +87,12 @@ def test_an_engine_for_another_gpu_or_by_another_version_is_none(
     bundle: Path, machine: stand_in.Machine, change: dict[str, Any], says: str
 ) -> None:
     built(bundle)
-    measured(bundle, 1.3)
     for key, value in change.items():
         setattr(machine, key, value)
     opened = len(machine.sessions)
     with pytest.raises(DeviceError, match=f"no TensorRT engine of its embedder for {says}") as error:
         Embedder.open(bundle, "tensorrt:0")
-    assert f"run `vcs-runtime engine build {bundle}`" in str(error.value)
+    assert f"run `vcs-runtime engine {bundle}`" in str(error.value)
     assert len(machine.sessions) == opened  # nothing was made or loaded
     with Embedder.open(bundle, "auto") as embedder:
         assert embedder.device.provider_name == "ort-cuda"
@@ -133,16 +120,6 @@ def test_a_text_beyond_all_engines_is_refused(bundle: Path, machine: stand_in.Ma
         embedder.embed(["a man"])
         with pytest.raises(DeviceError, match=r"no TensorRT engine takes \d+ x \d+ tokens: build them again"):
             embedder.embed(TEXTS)
-
-
-def test_of_equal_engines_the_one_for_short_texts_runs_what_both_take(
-    bundle: Path, machine: stand_in.Machine
-) -> None:
-    built(bundle, (2, 16), (4, 8))
-    machine.sessions.clear()
-    with Embedder.open(bundle, "tensorrt:0") as embedder:
-        embedder.embed(["a man"])
-    assert [session.model.name for session in machine.sessions] == ["4x8.onnx", "2x16.onnx"]
 
 
 def test_the_smallest_engine_that_takes_a_batch_runs_it(bundle: Path, machine: stand_in.Machine) -> None:

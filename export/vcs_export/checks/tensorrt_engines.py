@@ -1,14 +1,12 @@
-"""TensorRT engines of a bundle: building them into the bundle, and comparing them with CUDA.
-
-TensorRT builds each engine (`tensorrt_builder`) from a graph in half precision (`graph.half`).
-"""
+"""TensorRT engines of a bundle: built from a graph in half precision, compared with CUDA, and kept."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +16,19 @@ from numpy.typing import NDArray
 
 from vcs_export.checks.quantization_error import embedder_quantization_error
 from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
-from vcs_export.checks.verify import TOLERANCES, Check
+from vcs_export.checks.verify import TOLERANCES
 from vcs_export.errors import ExportError
 from vcs_export.graph.half import write_half
 from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.manifest import (
-    PARTS,
-    EmbedderSpec,
-    LearnedSegmenterSpec,
-    Part,
-)
+from vcs_runtime.bundle.manifest import PARTS, EmbedderSpec, LearnedSegmenterSpec, Part
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import Device, Engine, choose_device, cuda_of
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.inference.onnx_session import open_session
 from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
-from vcs_runtime.inference.tensorrt import choose_for, engines_folder, fitting, record
+from vcs_runtime.inference.tensorrt import engines_folder, record
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 # Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few documents
@@ -52,8 +44,8 @@ Log = Callable[[str], None]
 def build_engines(bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda line: None) -> list[Path]:
     """Build TensorRT engines of the bundle's encoders for a GPU, in this user's folder; returns their files.
 
-    Engines of the same graph, GPU and versions are replaced. Raises DeviceError, ExportError and BundleError;
-    the engines of a model that fails are as they were.
+    Results and speed are compared with CUDA's, and the speed is recorded. Engines of the same graph, GPU and
+    versions are replaced. Raises DeviceError, ExportError and BundleError; then a model's engines stay.
     """
     chosen = choose_device(device)
     if chosen.provider_name != "ort-tensorrt":
@@ -81,10 +73,10 @@ def graph_problem(spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
 
 
 def largest_batches(spec: EmbedderSpec | LearnedSegmenterSpec) -> list[tuple[int, int]]:
-    """Return rows and tokens of the largest batch of each engine of a model."""
+    """Return rows and tokens of the largest batch of each engine of a model, shortest texts first."""
     longest = -(-spec.max_tokens // _STEP) * _STEP
     widths = {longest} | {min(width, longest) for width in _WIDTHS if isinstance(spec, EmbedderSpec)}
-    return [(_PLACES // width, width) for width in sorted(widths, reverse=True)]
+    return [(_PLACES // width, width) for width in sorted(widths)]
 
 
 def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
@@ -99,15 +91,16 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
     log(f"{part}: {place}")
     graph = bundle.path(spec.model)
     names = [str(item.name) for item in ir.load(graph).graph.inputs]
-    engines = []
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as work:
         half = graph if spec.precision == "fp16" else write_half(graph, Path(work, "half"))
         if isinstance(spec, EmbedderSpec):
             _check_near(bundle, spec, half, log)
+        new = Path(work, "new")
+        new.mkdir()
+        engines = []
         for shape in largest_batches(spec):
             log(f"{part}, up to {shape[0]} x {shape[1]} tokens")
-            plan = Path(work, "done", f"{shape[0]}x{shape[1]}.engine")
-            plan.parent.mkdir(exist_ok=True)
+            plan = new / f"{shape[0]}x{shape[1]}.engine"
             # Batches are full of rows, and their texts have about half the tokens.
             usual = (shape[0], max(1, shape[1] // 2))
             try:
@@ -115,12 +108,12 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
             except ExportError as error:
                 raise ExportError(f"{part}: {error}") from None
             context = write_context(graph, plan, nvidia.gpu(device.index).architecture)
-            open_session(context, device)  # an engine that does not load is not listed
-            engines.append(Engine(folder / context.name, *shape, sha256_of(plan)))
-        record(plan.parent, engines)
+            engines.append(Engine(context, *shape, sha256_of(plan)))
+        times_cuda = _compare(bundle, part, replace(device, engines=tuple(engines)), log)
+        record(new, engines, times_cuda)
         shutil.rmtree(folder, ignore_errors=True)
-        plan.parent.rename(folder)
-    return [engine.model.with_suffix(".engine") for engine in engines]
+        new.rename(folder)
+    return sorted(folder.glob("*.engine"))
 
 
 def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> None:
@@ -137,34 +130,17 @@ def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> Non
 Run = Callable[[], Iterable[NDArray[Any]]]
 
 
-def check_engines(bundle: Bundle, device: str = "tensorrt:0") -> Iterator[Check]:
-    """Check that the engines of a bundle fit this machine, and that they compute what CUDA does.
-
-    The speed is recorded on this machine: "auto" prefers engines only where they were faster than CUDA.
-    """
-    index = choose_device(device).index
-    for part in PARTS:
-        if bundle.part(part):
-            engines, _, words = fitting(bundle, part, index)
-            sizes = ", ".join(f"{engine.rows} x {engine.tokens}" for engine in engines)
-            yield Check(f"{part}: engine", bool(engines), f"for batches up to {sizes}" if engines else words)
-            if engines:
-                yield from _compare(bundle, part, device)
-
-
-def _compare(bundle: Bundle, part: str, device: str) -> Iterator[Check]:
-    """Judge the results, measure the speed, and record it if the results are right."""
-    chosen = choose_for(bundle, part, device)
+def _compare(bundle: Bundle, part: Part, device: Device, log: Log) -> float:
+    """Return the speed of engines, divided by CUDA's; raises ExportError if their results differ."""
     with ExitStack() as stack:
-        ours, cuda = (_opened(bundle, part, each, stack) for each in (chosen, cuda_of(chosen)))
+        ours, cuda = (_opened(bundle, part, each, stack) for each in (device, cuda_of(device)))
         difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))
-        same = difference <= TOLERANCES["fp16"]
-        detail = f"differs from CUDA by {difference:.1e} at most, {TOLERANCES['fp16']:.0e} allowed"
-        yield Check(f"{part}: parity", same, detail)
+        detail = f"{part} differs from CUDA by {difference:.1e} at most, {TOLERANCES['fp16']:.0e} allowed"
+        if difference > TOLERANCES["fp16"]:
+            raise ExportError(f"{detail}: the engines are not kept")
         seconds, cuda_seconds = in_turns((ours, cuda))
-    times_cuda = cuda_seconds / seconds
-    record(chosen.engines[0].model.parent, chosen.engines, times_cuda if same else None)
-    yield Check(f"{part}: speed", True, f"{times_cuda:.2f} times that of CUDA")
+    log(f"{detail}; {cuda_seconds / seconds:.2f} times as fast")
+    return cuda_seconds / seconds
 
 
 def _opened(bundle: Bundle, part: str, device: Device, stack: ExitStack) -> Run:

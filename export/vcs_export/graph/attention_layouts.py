@@ -125,16 +125,6 @@ class Layout(ABC):
             conditions.append(graph.op("LessOrEqual", distance, graph.int_scalar(reach)))
         return conditions[0] if len(conditions) == 1 else graph.op("And", *conditions)
 
-    def _weighted(self, pooled: ir.Value, padded: ir.Value) -> ir.Value:
-        """Return the mean of `padded` `(batch, places, width)` where `pooled` `(batch, places)` is true."""
-        graph = self.graph
-        mask = graph.op("Cast", pooled, to=int(FLOAT))
-        count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
-        row = graph.op("Div", mask, graph.op("Max", count, graph.scalar(1.0)))
-        # A product for each text makes its sum independent of its place in the batch.
-        total = graph.op("MatMul", graph.op("Unsqueeze", row, graph.ints(1)), padded)
-        return graph.op("Squeeze", total, graph.ints(1))
-
 
 class Packed(Layout):
     """The layout with all texts' tokens one after the other.
@@ -216,7 +206,13 @@ class Packed(Layout):
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the tokens that `skip` leaves."""
         graph = self.graph
-        return self._weighted(self._pooled, self._padded(graph.cast(x, FLOAT, kind)))
+        padded = self._padded(graph.cast(x, FLOAT, kind))
+        mask = graph.op("Cast", self._pooled, to=int(FLOAT))
+        count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
+        row = graph.op("Div", mask, graph.op("Max", count, graph.scalar(1.0)))
+        # A product for each text makes its sum independent of its place in the batch.
+        total = graph.op("MatMul", graph.op("Unsqueeze", row, graph.ints(1)), padded)
+        return graph.op("Squeeze", total, graph.ints(1))
 
     def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
         # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.

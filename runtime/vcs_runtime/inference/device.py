@@ -223,7 +223,5 @@ def missing_libraries(*, tensorrt: bool = False) -> str:
 
 def _preload() -> None:
     """Load CUDA and cuDNN from NVIDIA's packages, where ONNX Runtime's own loader does not look for them."""
-    preload = getattr(import_onnxruntime(), "preload_dlls", None)
-    if preload:  # since 1.21
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
-            preload()
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
+        import_onnxruntime().preload_dlls()

@@ -169,15 +169,10 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
     """Check that a GPU runs all nodes of a session except those that compute shapes; raises DeviceError.
 
     ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in its log.
-    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell where nodes are, and
-    nothing is checked.
+    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
     """
-    assignment = getattr(session, "get_provider_graph_assignment_info", None)
-    if assignment is None:
-        return
-    operators = Counter(
-        node.op_type for part in assignment() if part.ep_name == CPU for node in part.get_nodes()
-    )
+    told = getattr(session, "get_provider_graph_assignment_info", list)()
+    operators = Counter(node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes())
     if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))
         raise DeviceError(

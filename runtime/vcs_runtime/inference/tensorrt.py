@@ -1,6 +1,6 @@
 """Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
 
-An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
+An engine is built ahead of time (`vcs-runtime engine`) for one kind of GPU and by one version of
 TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of a bundle: it
 lies in `home()`, in a folder named by what it was built from and for, where no other user can write.
 
@@ -34,10 +34,6 @@ from vcs_runtime.util.atomic import write_whole
 _FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
 #: The file that lists the engines of a folder, with their sha256 and what was measured.
 ENGINES: Final = "engines.json"
-# What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
-_WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long as fp16 does") | {
-    "fp8": "the time and the memory of fp16"
-}
 
 
 def choose_for(
@@ -74,7 +70,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
         if missing_libraries(tensorrt=True):
             return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: it is not installed")
         found = fitting(bundle, part, chosen.index)
-        if found.times_cuda is not None and found.times_cuda >= _FASTER:
+        if found.times_cuda >= _FASTER:
             tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
             return replace(tensorrt, engines=found.engines, reason=f"auto: TensorRT engine, {found.words}")
         return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {found.words}")
@@ -99,19 +95,17 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
             f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
             f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
         )
-    if not spec.cuda and spec.layout == "packed" and spec.precision in _WITHOUT_CUDA_GRAPH:
-        return (
-            f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would "
-            f"take {_WITHOUT_CUDA_GRAPH[spec.precision]}: export it again with this version"
-        )
+    # Its other graph would take ten times as long as fp16 does; in FP8, the time and the memory of fp16.
+    if not spec.cuda and spec.layout == "packed" and spec.precision in ("int8", "int4", "fp8"):
+        return f"{spec.name} is in {spec.precision} and has no graph for CUDA: export it again"
     return ""
 
 
 class Fitting(NamedTuple):
     """The TensorRT engines of a part for a GPU and the installed libraries."""
 
-    engines: tuple[Engine, ...]  # those for the smallest batches come first
-    times_cuda: float | None  # their measured speed; None: not measured, or results differ from those of CUDA
+    engines: tuple[Engine, ...]  # those for the shortest texts come first
+    times_cuda: float  # their measured speed
     words: str  # how fast they are; without any, the command that builds them
 
 
@@ -134,24 +128,19 @@ def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
     try:
         folder, place = engines_folder(bundle, part, index)
     except (BundleError, OSError) as error:
-        return Fitting((), None, str(error))
-    command = f"`vcs-runtime engine build {bundle.root}`"
+        return Fitting((), 0, str(error))
     try:
         record = json.loads((folder / ENGINES).read_text("utf-8"))
         engines = [Engine(folder / f"{rows}x{tokens}.onnx", rows, tokens, sha256)
                    for rows, tokens, sha256 in record["engines"]]  # fmt: skip
-        engines.sort(key=lambda engine: (engine.rows * engine.tokens, engine.tokens))
-        times_cuda = None if record["times_cuda"] is None else float(record["times_cuda"])
+        times_cuda = float(record["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
-        return Fitting((), None, f"there is no TensorRT engine of its {part} for {place}: run {command}")
-    if times_cuda is None:
-        words = f"engine not measured yet: run {command.replace('build', 'check', 1)}"
-    else:
-        words = f"{times_cuda:.2f} times as fast as CUDA here"
-    return Fitting(tuple(engines), times_cuda, words)
+        command = f"run `vcs-runtime engine {bundle.root}`"
+        return Fitting((), 0, f"there is no TensorRT engine of its {part} for {place}: {command}")
+    return Fitting(tuple(engines), times_cuda, f"{times_cuda:.2f} times as fast as CUDA here")
 
 
-def record(folder: Path, engines: Sequence[Engine], times_cuda: float | None = None) -> None:
+def record(folder: Path, engines: Sequence[Engine], times_cuda: float) -> None:
     """Record engines in their folder, and how fast they are; raises OSError."""
     listed = [(engine.rows, engine.tokens, engine.sha256) for engine in engines]
     write_whole(folder / ENGINES, json.dumps({"engines": listed, "times_cuda": times_cuda}) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,10 +16,14 @@ from vcs_runtime.cli import cli
 TEXTS = [story(i, 1 + i % 3) for i in range(12)]
 
 
-def built(bundle: Path, *shapes: tuple[int, int]) -> Path:
-    """Build engines of a bundle, with these largest batches in place of its own, and return its folder."""
-    own = patch.object(tensorrt_engines, "largest_batches", lambda spec: shapes)
-    with own if shapes else nullcontext():
+def built(bundle: Path, *shapes: tuple[int, int], seconds: tuple[float, float] = (1.0, 1.3)) -> Path:
+    """Build engines of a bundle, and return its folder.
+
+    `shapes` are largest batches in place of its own; `seconds` those of the engines and of CUDA.
+    """
+    own = {"largest_batches": lambda spec: shapes} if shapes else {}
+    texts = ["a man", *(TEXTS if not shapes else [])]
+    with patch.multiple(tensorrt_engines, job_texts=lambda: texts, in_turns=lambda runs: seconds, **own):
         tensorrt_engines.build_engines(open_bundle(bundle))
     return bundle
 
