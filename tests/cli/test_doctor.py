@@ -193,6 +193,6 @@ def test_doctor_measures_the_devices_of_the_processor_in_turns(
     assert report["fastest device"] == verdict
     assert report["speed of cpu"] == "1.00 s for two descriptions and their sentences"
     if len(seconds) == 3:
-        assert report["speed of openvino"].endswith(f", {1 / seconds[1]:.2f} times as fast as cpu")
+        assert report["speed of openvino"].startswith(f"{seconds[1]:.2f} s")
         assert "speed of openvino:fp32" in report
     assert "fastest device" not in json.loads(vcs("doctor", "--json", "--bundle", tiny_bundle).stdout)

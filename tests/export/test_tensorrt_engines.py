@@ -206,4 +206,4 @@ def test_without_a_gpu_nothing_is_built(tiny_bundle: Path) -> None:
 def test_another_device_is_refused(tiny_bundle: Path) -> None:
     done = run("engine", tiny_bundle, "--device", "cuda:0")
     assert done.exit_code == 2
-    assert "'cuda:0' is not tensorrt:N" in done.output
+    assert "cuda:0: engines are built on a GPU named as tensorrt:N" in done.output

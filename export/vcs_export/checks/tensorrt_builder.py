@@ -1,12 +1,10 @@
 """TensorRT's own builder: an ONNX graph in, an engine out, and the graph that ONNX Runtime opens instead.
 
-**Not run on a GPU yet.** No other module talks to NVIDIA's package `tensorrt`. Names, arguments and types are
-those of `tensorrt-cu13-bindings` 10.16.1. `make gpu-dry` runs this module with that package over stand-ins of
+**Not run on a GPU yet.** `make gpu-dry` runs this module with NVIDIA's package 10.16.1 over stand-ins of
 TensorRT's libraries, which compute nothing. What TensorRT makes of a graph is therefore not known.
 
 The network is strongly typed: each tensor has the type that the graph gives it, and TensorRT lowers none. The
 weakly typed network that ONNX Runtime's provider makes could put sums of float32 into half precision.
-https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/advanced.html has the difference.
 """
 
 from __future__ import annotations
@@ -87,11 +85,7 @@ def build_plan(model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *
 def _use_gpu(index: int) -> None:
     """Make a GPU the one on which TensorRT builds; raises DeviceError."""
     name = f"libcudart.so.{nvidia.cuda_major(import_onnxruntime())}"
-    try:
-        code = ctypes.CDLL(name).cudaSetDevice(index)
-    except OSError as error:
-        raise DeviceError(f"tensorrt:{index}: {error}") from None
-    if code:
+    if code := ctypes.CDLL(name).cudaSetDevice(index):
         raise DeviceError(f"tensorrt:{index}: cudaSetDevice returns error {code}")
 
 

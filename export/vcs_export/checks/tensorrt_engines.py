@@ -25,7 +25,7 @@ from vcs_runtime.bundle.manifest import PARTS, EmbedderSpec, LearnedSegmenterSpe
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import Device, Engine, choose_device, cuda_of
+from vcs_runtime.inference.device import Device, Engine, choose_device, cuda_of, split_device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
 from vcs_runtime.inference.tensorrt import engines_folder, record
@@ -47,9 +47,9 @@ def build_engines(bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda 
     Results and speed are compared with CUDA's, and the speed is recorded. Engines of the same graph, GPU and
     versions are replaced. Raises DeviceError, ExportError and BundleError; then a model's engines stay.
     """
-    chosen = choose_device(device)
-    if chosen.provider_name != "ort-tensorrt":
+    if split_device(device)[0] != "tensorrt":
         raise DeviceError(f"{device}: engines are built on a GPU named as tensorrt:N")
+    chosen = choose_device(device)
     problems = {part: graph_problem(model) for part in PARTS if (model := bundle.part(part))}
     for problem in filter(None, problems.values()):
         log(f"no engine: {problem}")

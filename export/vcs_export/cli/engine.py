@@ -6,19 +6,12 @@ import click
 
 from vcs_export.cli.options import device_name, log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.inference.device import split_device
 from vcs_runtime.util.extras import require
-
-
-def _tensorrt(context: click.Context, parameter: click.Parameter, device: str) -> str:
-    if split_device(device_name(context, parameter, device))[0] != "tensorrt":
-        raise click.BadParameter(f"{device!r} is not tensorrt:N")
-    return device
 
 
 @click.command()
 @click.argument("bundle", metavar="BUNDLE")
-@click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N", callback=_tensorrt,
+@click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N", callback=device_name,
               help="The GPU.")  # fmt: skip
 def engine(bundle: str, device: str) -> None:
     """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.

@@ -16,7 +16,6 @@ from vcs_export.cli.options import (
     log,
     output,
     overwrite,
-    print_checks,
     read_recipe,
     require_builders,
     step_bars,
@@ -324,4 +323,8 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     require_builders("export", "verifying")
     from vcs_export.checks.verify import verify_embedder
 
-    print_checks(verify_embedder(open_bundle(bundle), device, card))
+    failed = False
+    for check in verify_embedder(open_bundle(bundle), device, card):
+        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
+        failed |= not check.holds
+    click.get_current_context().exit(int(failed))

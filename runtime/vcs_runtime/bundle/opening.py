@@ -17,13 +17,7 @@ from typing import Final
 import msgspec
 
 from vcs_runtime.bundle.integrity import record_folder, verify_files
-from vcs_runtime.bundle.manifest import (
-    MANIFEST,
-    EmbedderSpec,
-    LearnedSegmenterSpec,
-    Manifest,
-    read_manifest,
-)
+from vcs_runtime.bundle.manifest import MANIFEST, EmbedderSpec, LearnedSegmenterSpec, Manifest, read_manifest
 from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError

@@ -199,39 +199,38 @@ def _measured(name: str) -> dict[str, str]:
     if _version("openvino"):
         devices += ["openvino"] + ["openvino:fp32"] * (best_precision()[0] == "bf16")
     seconds = seconds_of(open_bundle(name), devices)
-    times = {device: seconds["cpu"] / each for device, each in seconds.items()}
     facts = {
-        f"speed of {device}": f"{seconds[device]:.2f} s for two descriptions and their sentences"
-        + (f", {times[device]:.2f} times as fast as cpu" if device != "cpu" else "")
-        for device in devices
+        f"speed of {device}": f"{each:.2f} s for two descriptions and their sentences"
+        for device, each in seconds.items()
     }
-    best = max(devices, key=lambda device: times[device])
+    best = min(devices, key=lambda device: seconds[device])
+    times = seconds["cpu"] / seconds[best]
     if len(devices) == 1:
         verdict = "only cpu was measured: vcs-runtime[openvino] brings another"
-    elif times[best] < _CLEARLY:
+    elif times < _CLEARLY:
         verdict = "cpu: no other is clearly faster with this bundle"
     else:
-        verdict = f"{best}: {times[best]:.2f} times as fast as cpu, with slightly other scores"
+        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly other scores"
     return {**facts, "fastest device": verdict}
 
 
 def _describe_openvino() -> str:
     """Say in what precision device openvino computes on this processor, or what installing it would bring."""
+    named = _INSTRUCTIONS.get(bf16_instructions(), "")
     try:
         precision, reason = best_precision()
     except MissingExtraError as error:
         if _version("openvino"):
             return str(error)
-        instructions = None if is_slow_in_bf16() else _INSTRUCTIONS.get(bf16_instructions())
-        gain = f"; this processor multiplies in bf16 ({instructions}), which vcs-runtime[openvino] uses: "
-        return f"not installed{gain}{_PROCESSORS_PAGE}" if instructions else "not installed"
+        gain = f"; this processor multiplies in bf16 ({named}), which vcs-runtime[openvino] uses: "
+        return (
+            f"not installed{gain}{_PROCESSORS_PAGE}" if named and not is_slow_in_bf16() else "not installed"
+        )
     if precision != "bf16":
         return f"{precision} ({reason}); little to gain over device cpu"
-    found = bf16_instructions()
-    named = f": {_INSTRUCTIONS[found]}" if found else ""
-    # Without AMX it depends on the processor.
-    faster = "faster" if found == "amx" else "perhaps faster (--measure)"
-    return f"bf16 ({reason}{named}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
+    faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
+    reason += f": {named}" * bool(named)
+    return f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
 
 
 def _describe(bundle: Bundle) -> str:

@@ -60,11 +60,6 @@ class Device:
         """Whether models run on a GPU."""
         return self.provider in (CUDA, TENSORRT)
 
-    @property
-    def digests(self) -> list[str]:
-        """The sha256 of each engine."""
-        return [engine.sha256 for engine in self.engines]
-
     def precision_of(self, weights: str) -> str:
         """Return the precision of a model in the signature, given that of its weights.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # From which version of the standard operators a graph needs which release. 1.24 opens such graphs, but
 # computes attention over padded texts wrongly (tests/inference/test_releases.py).
-_OPERATORS, _RELEASE = 24, "1.25"
+_OPERATORS, _RELEASE = 24, (1, 25)
 
 
 def old_release(model: Path) -> str:
@@ -47,15 +47,14 @@ def old_release(model: Path) -> str:
     Raises BundleError if the file is not an ONNX graph, and MissingExtraError without ONNX Runtime.
     """
     installed: str = import_onnxruntime().__version__
-    numbers, needed = (
-        [int(number) for number in re.findall(r"\d+", text)[:3]] for text in (installed, _RELEASE)
-    )
-    if opset_of(model) < _OPERATORS or numbers >= needed:
+    numbers = tuple(map(int, re.findall(r"\d+", installed)[:3]))
+    if opset_of(model) < _OPERATORS or numbers >= _RELEASE:
         return ""
+    release = ".".join(map(str, _RELEASE))
     package = "onnxruntime-gpu" if CUDA in available_providers() else "onnxruntime"
     return (
-        f"{model} needs ONNX Runtime {_RELEASE} or later, and {installed} is installed: "
-        f"pip install --upgrade '{package}>={_RELEASE}'"
+        f"{model} needs ONNX Runtime {release} or later, and {installed} is installed: "
+        f"pip install --upgrade '{package}>={release}'"
     )
 
 
@@ -171,7 +170,7 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
     ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in its log.
     Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
     """
-    told = getattr(session, "get_provider_graph_assignment_info", list)()
+    told: list[Any] = getattr(session, "get_provider_graph_assignment_info", list)()
     operators = Counter(node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes())
     if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))

@@ -56,8 +56,7 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
             f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU "
             "or openvino, or export it with `--precision fp16` or `fp32`"
         )
-    hindrance = chosen.is_gpu and _hindrance(bundle, part, chosen)
-    if hindrance:
+    if hindrance := chosen.is_gpu and _hindrance(bundle, part, chosen):
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
@@ -147,15 +146,10 @@ def record(folder: Path, engines: Sequence[Engine], times_cuda: float) -> None:
 
 
 def row_limit(device: Device) -> RowLimit:
-    """Return the largest number of rows, by padded length, that an engine of the device takes.
-
-    Without an engine for the length there is no limit.
-    """
-
-    def limit(length: int) -> float:
-        return max((engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf)
-
-    return limit
+    """Return the largest number of rows, by padded length, that an engine takes; infinity without one."""
+    return lambda length: max(
+        (engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf
+    )
 
 
 def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, device: Device) -> str:
@@ -163,7 +157,7 @@ def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, devic
 
     The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are any.
     """
-    own = bundle.device_hash(spec, device.provider_name, device.digests)
+    own = bundle.device_hash(spec, device.provider_name, [engine.sha256 for engine in device.engines])
     return f"{device.provider_name}@{own[:DIGITS]}" if own else device.provider_name
 
 
