@@ -96,7 +96,7 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
         if isinstance(spec, EmbedderSpec):
             _check_near(bundle, spec, half, log)
         new = Path(work, "new")
-        new.mkdir()
+        new.mkdir(0o700)  # whatever the umask allows
         engines = []
         for shape in largest_batches(spec):
             log(f"{part}, up to {shape[0]} x {shape[1]} tokens")

@@ -65,7 +65,7 @@ def _scale_query(graph: ir.Graph, product: ir.Node) -> None:
     """Scale the query instead of the scores, which may be beyond fp16's largest number."""
     [scores] = product.outputs
     [use, *more] = scores.uses()
-    if not more and use.node.op_type in ("Div", "Mul") and use.idx == 0:
+    if not more and use.node.op_type in ("Div", "Mul") and use.idx == 0 and _is_stored(use.node.inputs[1]):
         scale = use.node
         scale.outputs[0].replace_all_uses_with(scores)
         scale.replace_input_with(0, product.inputs[0])
