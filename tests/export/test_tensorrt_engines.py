@@ -1,4 +1,4 @@
-"""`vcs-runtime engine`: built by a stand-in for TensorRT's package, measured, refused."""
+"""`vcs-runtime engine build`: built by a stand-in for TensorRT's package, measured, refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def files(home: Path) -> list[str]:
 @pytest.mark.usefixtures("few_texts")
 def test_a_strongly_typed_engine_is_built_and_listed(tiny_bundle: Path, tensorrt: Built, home: Path) -> None:
     before = sorted((path, path.stat().st_mtime) for path in tiny_bundle.rglob("*"))
-    done = run("engine", tiny_bundle)
+    done = run("engine", "build", tiny_bundle)
     assert done.exit_code == 0, done.output
     assert "building engines is experimental: nobody has run it" in done.stderr
     assert "embedder: NVIDIA H200 (sm90), TensorRT 10.16.1, ONNX Runtime 1.31.1" in done.stderr
@@ -206,5 +206,5 @@ def test_without_a_gpu_nothing_is_built(tiny_bundle: Path) -> None:
 
 
 def test_another_device_is_refused(tiny_bundle: Path) -> None:
-    done = run("engine", tiny_bundle, "--device", "cuda:0")
+    done = run("engine", "build", tiny_bundle, "--device", "cuda:0")
     assert str(done.exception) == "cuda:0: engines are built on a GPU named as tensorrt:N"

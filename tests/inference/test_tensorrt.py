@@ -61,7 +61,7 @@ def test_auto_takes_engines_that_were_measured_to_be_faster_else_cuda_and_says_w
     provider, reason = chosen()
     assert provider == "ort-cuda"
     assert "TensorRT is not used: there is no TensorRT engine of its embedder" in reason
-    assert f"vcs-runtime engine {bundle}" in reason
+    assert f"vcs-runtime engine build {bundle}" in reason
     for seconds, wanted in ((1.3, "ort-tensorrt"), (1.02, "ort-cuda"), (0.5, "ort-cuda")):
         built(bundle, seconds=(1.0, seconds))
         provider, reason = chosen()
@@ -92,7 +92,7 @@ def test_an_engine_for_another_gpu_or_by_another_version_is_none(
     opened = len(machine.sessions)
     with pytest.raises(DeviceError, match=f"no TensorRT engine of its embedder for {says}") as error:
         Embedder.open(bundle, "tensorrt:0")
-    assert f"run `vcs-runtime engine {bundle}`" in str(error.value)
+    assert f"run `vcs-runtime engine build {bundle}`" in str(error.value)
     assert len(machine.sessions) == opened  # nothing was made or loaded
     with Embedder.open(bundle, "auto") as embedder:
         assert embedder.device.provider_name == "ort-cuda"

@@ -1,4 +1,4 @@
-"""`vcs-runtime engine`: TensorRT engines of a bundle, built ahead of time."""
+"""`vcs-runtime engine build`: TensorRT engines of a bundle, built ahead of time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.util.extras import require
 
 
-@click.command()
+@click.group()
+def engine() -> None:
+    """Build TensorRT engines of a bundle, ahead of time, on the machine with the GPU."""
+
+
+@engine.command()
 @click.argument("bundle", metavar="BUNDLE")
 @click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N", callback=device_name,
               help="The GPU.")  # fmt: skip
-def engine(bundle: str, device: str) -> None:
+def build(bundle: str, device: str) -> None:
     """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.
 
     Engines are for the GPU of this machine and lie in the user's own folder, `engines` in VCS_RUNTIME_HOME.
@@ -22,7 +27,7 @@ def engine(bundle: str, device: str) -> None:
 
     \b
     Example:
-      vcs-runtime engine default
+      vcs-runtime engine build default
     """
     require_builders("export", "building engines")
     require("onnx", "export", "building engines")

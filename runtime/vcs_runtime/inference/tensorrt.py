@@ -1,6 +1,6 @@
 """Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
 
-An engine is built ahead of time (`vcs-runtime engine`) for one kind of GPU and by one version of
+An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
 TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of a bundle: it
 lies in `home()`, in a folder named by what it was built from and for, where no other user can write.
 
@@ -134,7 +134,7 @@ def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
                    for rows, tokens, sha256 in record["engines"]]  # fmt: skip
         times_cuda = float(record["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
-        command = f"run `vcs-runtime engine {bundle.root}`"
+        command = f"run `vcs-runtime engine build {bundle.root}`"
         return Fitting((), 0, f"there is no TensorRT engine of its {part} for {place}: {command}")
     return Fitting(tuple(engines), times_cuda, f"{times_cuda:.2f} times as fast as CUDA here")
 
