@@ -39,13 +39,7 @@ def everything() -> dict[str, Any]:
         "source": "s",
         "files": [
             {"path": path, "size": 5, "sha256": DIGEST, "ends": DIGEST}
-            for path in ("e/m.onnx", "e/c.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt", "t/m.onnx", "t/m.engine")
-        ],
-        "engines": [
-            {
-                "part": "embedder", "model": "t/m.onnx", "engine": "t/m.engine", "made_of": DIGEST, "rows": 32,
-                "tokens": 1024, "architecture": "sm90", "tensorrt": "10.16.1", "onnxruntime": "1.31.1",
-            }
+            for path in ("e/m.onnx", "e/c.onnx", "e/w", "e/t.json", "LICENSES/MIT.txt")
         ],
         "embedder": {
             **engine,
@@ -167,7 +161,6 @@ def test_schema_and_parser_agree_on_what_is_not_pooled(tmp_path: Path) -> None:
         (("embedder", "tokenizer"), "embedder: e/other is not in files"),
         (("embedder", "cuda", "model"), "embedder.cuda: e/other is not in files"),
         (("segmenter", "model", "tokenizer"), "segmenter.model: e/other is not in files"),
-        (("engines", 0, "engine"), "engines: e/other is not in files"),
     ],
 )
 def test_every_path_is_listed(tmp_path: Path, place: tuple[Any, ...], says: str) -> None:

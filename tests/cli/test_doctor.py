@@ -9,14 +9,19 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from support.command_line import vcs
+from vcs_runtime.inference import speed
 from vcs_runtime.inference.device import choose_device
+from vcs_runtime.inference.openvino import best_precision
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,9 +86,10 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
     here = choose_device("openvino")
     lines = {
         "bf16 amx": f"bf16 (this processor multiplies in bf16: AMX); faster{end}",
-        "bf16 avx512": f"bf16 (this processor multiplies in bf16: AVX-512 BF16); perhaps faster{end}",
-        "bf16": f"bf16 (this processor multiplies in bf16); perhaps faster{end}",
-        "fp32": "fp32 (this processor does not multiply in bf16); little to gain over device cpu",
+        "bf16 avx512": f"bf16 (this processor multiplies in bf16: AVX-512 BF16); perhaps faster (--measure){end}",
+        "bf16": f"bf16 (this processor multiplies in bf16); perhaps faster (--measure){end}",
+        "fp32": f"fp32 ({best_precision()[1] if not isa else 'this processor does not multiply in bf16'}); "
+        "little to gain over device cpu",
     }
     assert (
         report["device openvino"] == lines["fp32" if isa else f"{here.precision} {here.instructions}".strip()]
@@ -94,6 +100,7 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
     ("flags", "said"),
     [
         ("fpu avx2 avx512f", "not installed"),
+        ("GenuineIntel avx512_bf16", "not installed"),
         (
             "fpu avx512_bf16",
             "not installed; this processor multiplies in bf16 (AVX-512 BF16), which vcs-runtime[openvino] uses: "
@@ -156,3 +163,36 @@ def test_an_environment_can_hold_the_default_bundle_of_all_its_users(
         f"bundle       tiny-bert ({tmp_path / 'share/vcs-runtime/bundles/default'})\n"
     )
     assert vcs("bundle", "info", "default", VCS_RUNTIME_HOME=str(tmp_path / "other")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"),
+    [
+        ([1.0, 0.4, 0.9], "openvino: 2.50 times as fast as cpu, with slightly other scores"),
+        ([1.0, 1.6, 0.95], "cpu: no other is clearly faster with this bundle"),
+        ([1.0], "only cpu was measured: vcs-runtime[openvino] brings another"),
+    ],
+)
+def test_doctor_measures_the_devices_of_the_processor_in_turns(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, seconds: list[float], verdict: str
+) -> None:
+    def in_turns(runs: list[Callable[[], Any]]) -> list[float]:
+        first, *others = [run() for run in runs]
+        assert all(np.allclose(first, other, atol=1e-5) for other in others)
+        return seconds
+
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(speed, "in_turns", in_turns)
+    monkeypatch.setattr(
+        import_module("vcs_runtime.cli.doctor"), "best_precision", lambda: ("bf16", "for the test")
+    )
+    monkeypatch.setattr("vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test"))
+    if len(seconds) == 1:
+        monkeypatch.setattr(import_module("vcs_runtime.cli.doctor"), "_version", lambda package: None)
+    report = json.loads(vcs("doctor", "--measure", "--json", "--bundle", tiny_bundle).stdout)
+    assert report["fastest device"] == verdict
+    assert report["speed of cpu"] == "1.00 s for two descriptions and their sentences"
+    if len(seconds) == 3:
+        assert report["speed of openvino"].startswith(f"{seconds[1]:.2f} s")
+        assert "speed of openvino:fp32" in report
+    assert "fastest device" not in json.loads(vcs("doctor", "--json", "--bundle", tiny_bundle).stdout)

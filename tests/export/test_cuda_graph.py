@@ -139,21 +139,19 @@ def test_both_graphs_share_their_weights(tmp_path: Path, precision: str) -> None
     assert (bundle / CUDA_FILE).stat().st_size < 60_000
 
 
-@pytest.mark.parametrize(("target", "layout"), [("ort", "packed"), ("tensorrt", "masked")])
-def test_a_bundle_lists_its_graph_for_cuda_and_says_so(tmp_path: Path, target: str, layout: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16", target_runtime=target)
+def test_a_bundle_lists_its_graph_for_cuda_and_says_so(tmp_path: Path) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16")
     opened = open_bundle(bundle, full=True)
     spec = opened.manifest.embedder
     assert spec is not None
     assert spec.cuda is not None
-    assert (spec.layout, spec.cuda.model, spec.cuda.layout) == (layout, CUDA_FILE, "varlen")
+    assert (spec.layout, spec.cuda.model, spec.cuda.layout) == ("packed", CUDA_FILE, "varlen")
     assert CUDA_FILE in {entry.path for entry in opened.manifest.files}
     assert "a second graph for CUDA, varlen" in vcs("bundle", "info", bundle).stdout
 
 
-@pytest.mark.parametrize("target", ["ort", "tensorrt"])
-def test_a_bundle_in_single_precision_has_none(tmp_path: Path, target: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp32", target_runtime=target)
+def test_a_bundle_in_single_precision_has_none(tmp_path: Path) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp32")
     assert spec_of(bundle).cuda is None
     assert not (bundle / CUDA_FILE).exists()
 

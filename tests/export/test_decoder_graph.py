@@ -1,4 +1,4 @@
-"""Both forms of NV-Embed's graph compute what the published formula says, and follow from the checkpoint."""
+"""NV-Embed's graph for a CPU computes what the published formula says, and follows from the checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-from vcs_export.families.build import MODEL_FILE, TARGETS
+from vcs_export.families.build import MODEL_FILE
 from vcs_export.quantization.nbits import BLOCK, quantise
 from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 
@@ -35,21 +35,14 @@ def session(bundle: Path) -> ort.InferenceSession:
     return ort.InferenceSession(str(bundle / MODEL_FILE), providers=["CPUExecutionProvider"])
 
 
-def inputs(layout: str, rows: list[list[int]], skips: Iterable[int], width: int | None = None) -> Inputs:
-    """One batch, padded to `width` where the layout pads."""
+def inputs(rows: list[list[int]], skips: Iterable[int], width: int | None = None) -> Inputs:
+    """One batch, whose attention is padded to `width`."""
     lengths = np.array([len(row) for row in rows], np.int64)
     ids = np.zeros((len(rows), width or lengths.max()), np.int64)
     for row, target in zip(rows, ids, strict=True):
         target[: len(row)] = row
     places = np.arange(ids.shape[1])
     mask, skip = places < lengths[:, None], np.array(list(skips), np.int64)
-    if layout == "masked":
-        pooled = mask & (places >= skip[:, None])
-        return {
-            "input_ids": ids,
-            "attention_mask": mask.astype(np.int64),
-            "pool_mask": pooled.astype(np.int64),
-        }
     scatter = np.flatnonzero(mask)
     gather = np.zeros(mask.size, np.int64)
     gather[scatter] = np.arange(scatter.size)
@@ -73,13 +66,13 @@ def rows(count: int, longest: int, seed: int = 0) -> list[list[int]]:
     return [rng.integers(3, len(VOCABULARY), rng.integers(1, longest + 1)).tolist() for _ in range(count)]
 
 
-@matrix("shape, target", SHAPES, TARGETS)
-def test_vectors_equal_the_published_formula(tmp_path: Path, shape: dict[str, Any], target: str) -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+def test_vectors_equal_the_published_formula(tmp_path: Path, shape: dict[str, Any]) -> None:
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", **shape)
-    opened = session(build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, target_runtime=target))
+    opened = session(build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint))
     batch = [[1], *rows(6, 40), [1, 9, 2], list(range(64))]
     skips = [0, *(min(i, len(row) - 1) for i, row in enumerate(batch[1:-1])), 10]
-    got = run(opened, inputs(TARGETS[target], batch, skips))
+    got = run(opened, inputs(batch, skips))
     want = [embed(checkpoint, row, skip) for row, skip in zip(batch, skips, strict=True)]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=0, atol=1e-6)
@@ -87,80 +80,64 @@ def test_vectors_equal_the_published_formula(tmp_path: Path, shape: dict[str, An
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A checkpoint, and a graph of it for each target."""
+    """A checkpoint, and a graph of it."""
     folder = tmp_path_factory.mktemp("tiny")
     checkpoint = write_tiny_nv_embed(folder / "checkpoint")
-    return {"checkpoint": checkpoint} | {
-        layout: session(
-            build_tiny_nv_embed_bundle(folder / target, checkpoint=checkpoint, target_runtime=target)
-        )
-        for target, layout in TARGETS.items()
+    return {
+        "checkpoint": checkpoint,
+        "graph": session(build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint)),
     }
 
 
-@pytest.mark.parametrize("layout", TARGETS.values())
-def test_padding_and_company_do_not_change_vectors(tiny: dict[str, Any], layout: str) -> None:
+def test_padding_and_company_do_not_change_vectors(tiny: dict[str, Any]) -> None:
     batch = rows(7, 30, 1)
-    got = run(tiny[layout], inputs(layout, batch, [0] * 7, 48))
-    alone = np.concatenate([run(tiny[layout], inputs(layout, [row], [0])) for row in batch])
+    got = run(tiny["graph"], inputs(batch, [0] * 7, 48))
+    alone = np.concatenate([run(tiny["graph"], inputs([row], [0])) for row in batch])
     np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
     order = np.random.default_rng(2).permutation(7)
-    shuffled = run(tiny[layout], inputs(layout, [batch[i] for i in order], [0] * 7))
+    shuffled = run(tiny["graph"], inputs([batch[i] for i in order], [0] * 7))
     np.testing.assert_allclose(shuffled, got[order], rtol=0, atol=1e-6)
-
-
-def test_both_forms_agree(tiny: dict[str, Any]) -> None:
-    batch, skips = rows(6, 50, 3), [0] * 6
-    packed, masked = (run(tiny[layout], inputs(layout, batch, skips)) for layout in ("packed", "masked"))
-    np.testing.assert_allclose(packed, masked, rtol=0, atol=1e-6)
 
 
 def test_the_comparison_would_notice_what_matters(tiny: dict[str, Any]) -> None:
     row = rows(1, 40, 4)[0][:20]
     checkpoint = tiny["checkpoint"]
     want = embed(checkpoint, row, 5)
-    given = inputs("masked", [row, row * 2], [5, 5])
-    blind = {**given, "attention_mask": np.ones_like(given["attention_mask"])}
+    given = inputs([row, row * 2], [5, 5])
     for name, wrong in {
-        "no mask": run(tiny["masked"], blind)[0],
-        "padding as text": run(tiny["packed"], inputs("packed", [[*row, 0, 0, 0]], [5]))[0],
+        "padding as text": run(tiny["graph"], inputs([[*row, 0, 0, 0]], [5]))[0],
         "causal": embed(checkpoint, row, 5, causal=True),
         "instruction pooled": embed(checkpoint, row),
         "one token too many pooled": embed(checkpoint, row, 4),
         "other order": embed(checkpoint, [*row[:5], *reversed(row[5:])], 5),
     }.items():
         assert np.abs(wrong - want).max() > 1e-2, name
-    np.testing.assert_allclose(run(tiny["masked"], given)[0], want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(run(tiny["graph"], given)[0], want, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("layout", TARGETS.values())
-def test_a_text_of_which_nothing_is_pooled_spoils_no_other(tiny: dict[str, Any], layout: str) -> None:
-    got = run(tiny[layout], inputs(layout, [[1, 9, 2], [1, 8]], [3, 0]))
+def test_a_text_of_which_nothing_is_pooled_spoils_no_other(tiny: dict[str, Any]) -> None:
+    got = run(tiny["graph"], inputs([[1, 9, 2], [1, 8]], [3, 0]))
     assert np.isfinite(got).all()
     np.testing.assert_allclose(got[1], embed(tiny["checkpoint"], [1, 8]), rtol=0, atol=1e-5)
 
 
-@matrix("dtype, precision, target", ["F16", "BF16", "F32"], ["fp32", "fp16"], TARGETS)
-def test_checkpoints_of_any_float_type_are_read(
-    tmp_path: Path, dtype: str, precision: str, target: str
-) -> None:
+@matrix("dtype, precision", ["F16", "BF16", "F32"], ["fp32", "fp16"])
+def test_checkpoints_of_any_float_type_are_read(tmp_path: Path, dtype: str, precision: str) -> None:
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", dtype=dtype, shards=3)
-    bundle = build_tiny_nv_embed_bundle(
-        tmp_path, checkpoint=checkpoint, precision=precision, target_runtime=target
-    )
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision=precision)
     batch = rows(4, 30, 5)
-    got = run(session(bundle), inputs(TARGETS[target], batch, [0, 0, 0, 0]))
+    got = run(session(bundle), inputs(batch, [0, 0, 0, 0]))
     tolerance = 1e-5 if precision == "fp32" else 5e-3
     np.testing.assert_allclose(got, [embed(checkpoint, row) for row in batch], rtol=0, atol=tolerance)
 
 
-@matrix("precision, target", ["fp32", "fp16", "bf16"], TARGETS)
-def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str, target: str) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str) -> None:
     # ONNX's own interpreter: the only one on a CPU for bfloat16, and no code of ONNX Runtime's.
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime=target, weights="copy")
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, weights="copy")
     evaluator = ReferenceEvaluator(onnx.load(bundle / MODEL_FILE))
     batch, skips = [list(range(3, 20)), [1, 9, 2]], [4, 0]
-    got = np.asarray(evaluator.run(None, dict(inputs(TARGETS[target], batch, skips)))[0])
+    got = np.asarray(evaluator.run(None, dict(inputs(batch, skips)))[0])
     want = [embed(tmp_path / "checkpoint", row, skip) for row, skip in zip(batch, skips, strict=True)]
     tolerance = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 2e-2}[precision]
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
@@ -173,10 +150,10 @@ def test_quantised_weights_stay_near(tmp_path: Path, precision: str, tolerance: 
     bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision=precision, texts=TEXTS)
     batch = rows(5, 30, 6)
     opened = session(bundle)
-    got = run(opened, inputs("packed", batch, [0] * 5))
+    got = run(opened, inputs(batch, [0] * 5))
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
     assert 1e-6 < worst < tolerance
-    alone = np.concatenate([run(opened, inputs("packed", [row], [0])) for row in batch])
+    alone = np.concatenate([run(opened, inputs([row], [0])) for row in batch])
     # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by a level.
     np.testing.assert_allclose(got, alone, rtol=0, atol=tolerance / 50)
 
@@ -213,26 +190,18 @@ def test_stored_levels_are_what_onnx_runtime_multiplies_with(bits: int, toleranc
     )
 
 
-@pytest.mark.parametrize(
-    ("precision", "target"),
-    [("int8", "ort"), *((p, t) for p in ("fp32", "fp16", "bf16") for t in TARGETS)],
-)
-def test_inputs_output_and_operators(tmp_path: Path, precision: str, target: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, target_runtime=target, texts=TEXTS)
+@pytest.mark.parametrize("precision", ["int8", "fp32", "fp16", "bf16"])
+def test_inputs_output_and_operators(tmp_path: Path, precision: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, precision=precision, texts=TEXTS)
     graph = ir.load(bundle / MODEL_FILE).graph
     assert all(value.dtype == ir.DataType.INT64 for value in graph.inputs)
-    names = [value.name for value in graph.inputs]
-    padded = ["input_ids", "attention_mask", "pool_mask"]
-    assert names == (padded if target == "tensorrt" else list(inputs("packed", [[1]], [0])))
+    assert [value.name for value in graph.inputs] == list(inputs([[1]], [0]))
     [output] = graph.outputs
     assert (output.name, output.dtype) == ("embedding", ir.DataType.FLOAT)
     nodes = list(graph.all_nodes())
     domains = {node.domain for node in nodes}
     assert domains == ({"", "com.microsoft"} if precision == "int8" else {""})
-    kinds = {node.op_type for node in nodes}
-    assert "Attention" in kinds
-    assert ("RotaryEmbedding" in kinds, "RMSNormalization" in kinds) == ((target == "ort"),) * 2
-    attention = [node for node in nodes if node.op_type == "Attention"]
-    assert all((node.inputs[3] is None) == (target == "ort") for node in attention)
+    assert {"Attention", "RotaryEmbedding", "RMSNormalization"} <= {node.op_type for node in nodes}
+    assert all(node.inputs[3] is None for node in nodes if node.op_type == "Attention")
     stored = {value.dtype for value in graph.initializers.values()}
     assert (ir.DataType.BFLOAT16 in stored) == (precision == "bf16")

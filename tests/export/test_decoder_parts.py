@@ -1,4 +1,4 @@
-"""Each part that only some decoders have is computed as published, in every input layout for a CPU or TensorRT."""
+"""Each part that only some decoders have is computed as published, in the graph for a CPU."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from onnx.reference import ReferenceEvaluator
 
 from support.matrix import matrix
 from support.random_decoder import GEMMA, LLAMA3, PARTS, RandomDecoder, random_rows, write_random_decoder
-from support.tensorrt_operators import parser_problems
 from vcs_export.checkpoint.decoder import LocalAttention, Rotation
 from vcs_export.graph.attention_layouts import rotation_tables
-from vcs_export.graph.decoder_model import LAYOUTS, write_decoder_model
+from vcs_export.graph.decoder_model import write_decoder_model
 from vcs_runtime.inference.batching import batches
 
 POOLINGS = ["mean", "last"]
@@ -28,28 +27,28 @@ ROWS = random_rows(1, 2, 5, 6, 7, 17, 18, 20, 33, 64)
 WITHOUT: dict[str, Any] = {"local": None, "rope_scaling": None, "activation": "silu", "attention_scale": None}
 
 
-def opened(decoder: RandomDecoder, layout: str, pooling: str, precision: str = "fp32") -> Any:
-    model = decoder.folder / f"{layout}-{pooling}-{precision}.onnx"
-    write_decoder_model(decoder.model(pooling), model, precision, layout, link=False)
+def opened(decoder: RandomDecoder, pooling: str, precision: str = "fp32") -> Any:
+    model = decoder.folder / f"{pooling}-{precision}.onnx"
+    write_decoder_model(decoder.model(pooling), model, precision, link=False)
     return ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
 
 
-def run(session: Any, layout: str, rows: list[list[int]], skip: int = 0, **how: Any) -> NDArray[np.float32]:
+def run(session: Any, rows: list[list[int]], skip: int = 0, **how: Any) -> NDArray[np.float32]:
     vectors = {}
-    for batch in batches(rows, 512, layout, skip, **how):
+    for batch in batches(rows, 512, "packed", skip, **how):
         [found] = session.run(None, batch.inputs)
         assert len(found) == len(batch.rows) + batch.fillers
         vectors |= dict(zip(batch.rows, found, strict=False))
     return np.array([vectors[row] for row in range(len(rows))])
 
 
-@matrix("part, layout, pooling", [*PARTS, "Gemma"], LAYOUTS, POOLINGS)
-def test_each_part_is_as_published(tmp_path: Path, part: str, layout: str, pooling: str) -> None:
+@matrix("part, pooling", [*PARTS, "Gemma"], POOLINGS)
+def test_each_part_is_as_published(tmp_path: Path, part: str, pooling: str) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
-    session = opened(decoder, layout, pooling)
+    session = opened(decoder, pooling)
     want = decoder.vectors(ROWS, pooling)
-    np.testing.assert_allclose(run(session, layout, ROWS), want, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(run(session, layout, ROWS, mixed=True), want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(run(session, ROWS), want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(run(session, ROWS, mixed=True), want, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "nothing"])
@@ -71,54 +70,38 @@ def test_a_window_has_its_reach_to_the_token(tmp_path: Path, causal: bool, reach
     assert np.abs(other - decoder.vectors(ROWS[-1:], "last")).max() > 1e-3
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_tokens_of_an_instruction_are_not_pooled(tmp_path: Path, layout: str) -> None:
+def test_tokens_of_an_instruction_are_not_pooled(tmp_path: Path) -> None:
     decoder = write_random_decoder(tmp_path, **GEMMA)
     rows = [row for row in ROWS if len(row) > 3]
-    got = run(opened(decoder, layout, "mean"), layout, rows, 3)
+    got = run(opened(decoder, "mean"), rows, 3)
     np.testing.assert_allclose(got, decoder.vectors(rows, "mean", 3), rtol=0, atol=1e-5)
 
 
 @matrix("part, pooling", ["causal", "windows", "Gemma"], POOLINGS)
 def test_a_text_alone_has_the_bits_that_it_has_in_a_batch(tmp_path: Path, part: str, pooling: str) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
-    session = opened(decoder, "packed", pooling)
-    alone = np.concatenate([run(session, "packed", [row]) for row in ROWS])
-    assert np.array_equal(run(session, "packed", ROWS), alone)
+    session = opened(decoder, pooling)
+    alone = np.concatenate([run(session, [row]) for row in ROWS])
+    assert np.array_equal(run(session, ROWS), alone)
 
 
-@matrix("part, pooling", ["causal", "windows", "causal windows", "Gemma"], POOLINGS)
-def test_tensorrt_refuses_nothing_of_it(tmp_path: Path, part: str, pooling: str) -> None:
-    decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
-    for precision in ("fp32", "bf16"):
-        model = tmp_path / f"{precision}.onnx"
-        write_decoder_model(decoder.model(pooling), model, precision, "masked", link=False)
-        assert parser_problems(model) == []
-
-
-@matrix("part, layout", ["causal", "causal windows", "Gemma"], LAYOUTS)
-def test_the_standard_itself_computes_the_same(tmp_path: Path, part: str, layout: str) -> None:
+@pytest.mark.parametrize("part", ["causal", "causal windows", "Gemma"])
+def test_the_standard_itself_computes_the_same(tmp_path: Path, part: str) -> None:
     # ONNX's own interpreter: no code of ONNX Runtime's.
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
-    opened(decoder, layout, "last")
-    evaluator = ReferenceEvaluator(onnx.load(tmp_path / f"{layout}-last-fp32.onnx"))
+    opened(decoder, "last")
+    evaluator = ReferenceEvaluator(onnx.load(tmp_path / "last-fp32.onnx"))
     rows = [ROWS[1], ROWS[-3]]
-    [batch] = batches(rows, 512, layout, mixed=True)
+    [batch] = batches(rows, 512, "packed", mixed=True)
     got = np.asarray(evaluator.run(None, dict(batch.inputs))[0])
     np.testing.assert_allclose(got[np.argsort(batch.rows)], decoder.vectors(rows, "last"), rtol=0, atol=1e-5)
 
 
-@matrix(
-    "part, precision_and_layout",
-    ["causal", "biases", "norms of heads", "windows"],
-    # No graph in int8 is masked.
-    [("fp16", "packed"), ("int8", "packed"), ("fp16", "masked")],
-)
-def test_other_precisions_stay_near(tmp_path: Path, part: str, precision_and_layout: tuple[str, str]) -> None:
-    precision, layout = precision_and_layout
+@matrix("part, precision", ["causal", "biases", "norms of heads", "windows"], ["fp16", "int8"])
+def test_other_precisions_stay_near(tmp_path: Path, part: str, precision: str) -> None:
     sizes = {"hidden_size": 160, "intermediate_size": 256, "head_dim": 32}
     decoder = write_random_decoder(tmp_path, **PARTS[part], **sizes)
-    got = run(opened(decoder, layout, "mean", precision), layout, ROWS)
+    got = run(opened(decoder, "mean", precision), ROWS)
     worst = np.abs(got - decoder.vectors(ROWS, "mean")).max()
     assert 1e-6 < worst < {"fp16": 5e-3, "int8": 2e-2}[precision]
 

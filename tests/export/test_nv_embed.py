@@ -29,7 +29,6 @@ from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import (
     MODEL_FILE,
-    TARGETS,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     Build,
@@ -77,11 +76,8 @@ def change(folder: Path, part: str | None = None, **values: Any) -> None:
     path.write_text(json.dumps(data), "utf-8")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_manifest_says_how_to_run_it(sharded: Path, tmp_path: Path, target: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(
-        tmp_path, checkpoint=sharded, target_runtime=target, instruction="Query: ", max_tokens=40
-    )
+def test_the_manifest_says_how_to_run_it(sharded: Path, tmp_path: Path) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, instruction="Query: ", max_tokens=40)
     assert spec_of(bundle) == EmbedderSpec(
         name="tiny-nv-embed",
         model=MODEL_FILE,
@@ -91,16 +87,16 @@ def test_the_manifest_says_how_to_run_it(sharded: Path, tmp_path: Path, target: 
         max_tokens=40,
         long_text="truncate",
         precision="fp32",
-        layout=TARGETS[target],
+        layout="packed",
         instruction="Query: ",
         mask_instruction=True,
         special_tokens=((1,), (2,)),
     )
 
 
-@matrix("target, weights", TARGETS, ["link", "copy"])
-def test_the_runtime_embeds_with_it(sharded: Path, tmp_path: Path, target: str, weights: str) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, target_runtime=target, weights=weights)
+@pytest.mark.parametrize("weights", ["link", "copy"])
+def test_the_runtime_embeds_with_it(sharded: Path, tmp_path: Path, weights: str) -> None:
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, weights=weights)
     with Embedder.open(bundle, device="cpu") as embedder:
         words = Tokenizer.from_file(str(bundle / TOKENIZER_FILE))
         for instruction in ("", "Instruct: Describe the scene:", "Query: "):
@@ -339,8 +335,6 @@ def test_an_index_beside_a_single_file_is_refused(copy: Path) -> None:
     ("options", "message"),
     [
         ({"precision": "int2"}, "precision must be one of"),
-        ({"precision": "int8", "target_runtime": "tensorrt"}, "TensorRT cannot run it"),
-        ({"target_runtime": "tvm"}, "target_runtime must be one of ort, tensorrt"),
         ({"weights": "symlink"}, "weights must be one of link, copy"),
         ({"max_tokens": 65}, "max_tokens must be 3 to 64"),
         ({"max_tokens": 2}, "max_tokens must be 3 to 64"),
@@ -441,8 +435,6 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
         ["export", "nv-embed-v2", "--from", ".", "-o", "bundle"],
         ["export", "verify", "bundle"],
         ["engine", "build", "bundle"],
-        ["engine", "check", "bundle"],
-        ["engine", "list", "bundle"],
     ],
 )
 def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None:

@@ -75,7 +75,7 @@ def default_bundle() -> Path:
 
 
 KINDS = [
-    *("varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "masked fp16", "padded", "SaT fp16"),
+    *("varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "padded", "SaT fp16"),
     *("qwen3 fp16", "embedding-gemma bf16", "nemotron fp16"),
 ]
 
@@ -93,8 +93,7 @@ def test_a_text_meets_the_same_launches_alone_and_among_others(
     elif name in FAMILIES:
         bundle = bundles.decoder(name, precision)
     else:
-        options = {"target_runtime": "tensorrt"} if name == "masked" else {}
-        bundle = bundles.nv_embed(precision, **options)
+        bundle = bundles.nv_embed(precision)
     found = launches(dry_gpu, bundle, part, True)
     alone, among = found["alone"], found["among others"]
     assert alone.keys() <= among.keys()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from support.cuda_stand_ins import DryGpu, Run, WatchedSession, mark, watch_sessions
-from support.gpu_bundles import LAYERS, SHAPES, GpuBundles, without_cuda_graph
-from support.gpu_runs import attention, embed, segment
+from support.cuda_stand_ins import DryGpu, Run
+from support.gpu_bundles import SHAPES, GpuBundles
+from support.gpu_runs import embed, segment
 from support.tiny_modernbert import write_tiny_modernbert
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
@@ -84,56 +83,8 @@ def test_a_learned_segmenter_needs_no_cudnn(
         assert run.log["texts"].kernels
 
 
-def open_plainly(model: str, width: int = 0) -> WatchedSession:
-    """Open a graph as any program would, without our settings; run it on three rows, if `width` is given."""
-    import onnxruntime as ort
-
-    sessions = watch_sessions()
-    session = ort.InferenceSession(model, ort.SessionOptions(), [("CUDAExecutionProvider", {})])
-    if width:
-        mark("run")
-        session.run(None, {item.name: np.ones((3, width), np.int64) for item in session.get_inputs()})
-    return sessions[0]
-
-
-def reduce_by_cudnn() -> str:
-    """Run the operator by which vectors got unit length before, and return what is said against it."""
-    import onnxruntime as ort
-    from onnx import TensorProto, helper
-
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, None]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("ReduceL2", ["x"], ["y"])], "before", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CUDAExecutionProvider"])
-    try:
-        session.run(None, {"x": np.ones((2, 3), np.float32)})
-    except Exception as error:
-        return str(error)
-    return ""
-
-
 @pytest.mark.parametrize("bundle", ["fp16", "bf16", "int8", "BERT"])
 def test_cudnn_is_not_needed(dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: Path, bundle: str) -> None:
     folder = tiny_bundle if bundle == "BERT" else bundles.nv_embed(bundle)
     run = dry_gpu.call(embed, str(folder), SHORT, lacking=["libcudnn.so.9"])
     assert run.log["a pair"].kernels
-    if bundle == "fp16":
-        before = dry_gpu.call(reduce_by_cudnn, lacking=["libcudnn.so.9"]).value
-        assert "cuDNN is unavailable" in before  # `inference.device` says what to do about it
-
-
-def test_widths_of_padded_batches_are_multiples_of_4(
-    dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path
-) -> None:
-    """The CUDA provider has no fused attention for a mask of another width."""
-    bundle = without_cuda_graph(bundles.nv_embed("fp16", target_runtime="tensorrt"))
-    shapes = {"201": [201] * 3, "mixed": [201, 199, 171, 77, 9]}
-    for folder in (bundle, default_bundle):
-        run = dry_gpu.call(embed, str(folder), shapes)
-        assert [inputs["input_ids"][1] for inputs in run.value[0].runs] == [204, 204]
-    model = str(bundle / "embedder/model.onnx")
-    odd, even = (
-        set(attention(dry_gpu.call(open_plainly, model, width).log["run"], LAYERS)) for width in (201, 204)
-    )
-    assert even == {"attention_kernel_batched_impl"}
-    assert odd != even

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,21 +55,15 @@ def test_a_forked_child_of_a_process_that_used_cuda_is_told_so(
 
 
 def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ONNX Runtime before 1.31 needs cuDNN too: it starts without, and fails in its first run."""
     machine = stand_in.put_in(monkeypatch)
-    machine.libraries.discard("cudnn")
+    machine.libraries.discard("cudnn")  # which no graph needs
     assert choose_device("cuda:0").provider_name == "ort-cuda"
-    for version, gone, told in (
-        ("1.31.1", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas)"),
-        ("1.30.0", {"cublas", "cudnn"}, "libcublas.so.13 (nvidia-cublas), libcudnn.so.9 (nvidia-cudnn-cu13)"),
-        ("1.30.0", {"cudnn"}, "libcudnn.so.9 (nvidia-cudnn-cu13)"),
-    ):
-        monkeypatch.setattr(sys.modules["onnxruntime"], "__version__", version)
-        machine.libraries = {*stand_in.LIBRARIES} - gone
-        with pytest.raises(DeviceError) as error:
-            choose_device("cuda:0")
-        assert str(error.value) == f"cuda:0: the CUDAExecutionProvider of ONNX Runtime lacks {told}"
-        assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
+    machine.libraries.discard("cublas")
+    told = "libcublas.so.13 (nvidia-cublas)"
+    with pytest.raises(DeviceError) as error:
+        choose_device("cuda:0")
+    assert str(error.value) == f"cuda:0: the CUDAExecutionProvider of ONNX Runtime lacks {told}"
+    assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
 
 
 def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The three layouts of a graph, the frame and the instruction: one model, the same vectors."""
+"""The two layouts of a graph, the frame and the instruction: one model, the same vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 
-LAYOUTS = ("padded", "packed", "masked")
+LAYOUTS = ("padded", "packed")
 TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
 Opener = Callable[..., Embedder]
@@ -77,11 +77,10 @@ def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener
     np.testing.assert_allclose(found, alone, atol=2e-6)
 
 
-@pytest.mark.parametrize("layout", ["packed", "masked"])
 def test_the_instruction_is_read_but_as_many_first_places_as_it_has_tokens_are_not_pooled(
-    build: Opener, layout: str
+    build: Opener,
 ) -> None:
-    embedder = build(layout, long_text="truncate", mask_instruction=True)
+    embedder = build("packed", long_text="truncate", mask_instruction=True)
     [vector] = embedder.embed(["a man walks"], instruction="the red ")
     # Of "[CLS] the red a man walks [SEP]" two places: the instruction's last token is pooled.
     np.testing.assert_allclose(vector, oracle(ids_of("the red a man walks"), skip=2), atol=2e-6)
@@ -95,7 +94,7 @@ def test_without_an_instruction_everything_is_pooled(build: Opener, layout: str)
 
 
 def test_the_bundles_own_instruction_holds_where_none_is_named(build: Opener) -> None:
-    embedder = build("masked", long_text="truncate", instruction="the red ", mask_instruction=True)
+    embedder = build("packed", long_text="truncate", instruction="the red ", mask_instruction=True)
     assert np.array_equal(embedder.embed(["dog"]), embedder.embed(["dog"], "the red "))
     assert np.abs(embedder.embed(["dog"]) - embedder.embed(["dog"], "")).max() > 1e-3
 
@@ -132,9 +131,8 @@ def test_truncation_of_the_text_keeps_the_end_of_the_frame(build: Opener, layout
         np.testing.assert_allclose(vector, oracle(kept), atol=2e-6)
 
 
-@pytest.mark.parametrize("layout", ["packed", "masked"])
-def test_truncation_of_the_text_leaves_the_instruction(build: Opener, layout: str) -> None:
-    embedder = build(layout, long_text="truncate_text", mask_instruction=True)
+def test_truncation_of_the_text_leaves_the_instruction(build: Opener) -> None:
+    embedder = build("packed", long_text="truncate_text", mask_instruction=True)
     vector = embedder.embed(["man walks"], "the red ", max_length=5)[0]
     np.testing.assert_allclose(vector, oracle([*ids_of("the red man")[:4], SEP], skip=2), atol=2e-6)
 
@@ -153,9 +151,8 @@ def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, 
     np.testing.assert_allclose(embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6)
 
 
-@pytest.mark.parametrize("layout", ["packed", "masked"])
-def test_a_text_of_which_nothing_is_left_to_pool_is_refused(build: Opener, layout: str) -> None:
-    embedder = build(layout, long_text="truncate", mask_instruction=True)
+def test_a_text_of_which_nothing_is_left_to_pool_is_refused(build: Opener) -> None:
+    embedder = build("packed", long_text="truncate", mask_instruction=True)
     embedder.embed(["dog"], "the red car ", max_length=4)
     with pytest.raises(TextError, match="of 3 tokens the first 3 are the instruction's"):
         embedder.embed(["dog"], "the red car ", max_length=3)
@@ -163,8 +160,17 @@ def test_a_text_of_which_nothing_is_left_to_pool_is_refused(build: Opener, layou
 
 def test_a_graph_whose_inputs_are_those_of_another_layout_is_refused(tmp_path: Path) -> None:
     folder = build_layout_bundle(tmp_path / "b", "packed")
+    edit(folder, lambda data: data["embedder"].update(layout="padded"))
+    with pytest.raises(BundleError, match="not those of a padded graph"):
+        Embedder.open(folder, device="cpu")
+
+
+def test_a_graph_that_was_exported_for_tensorrt_is_named(tmp_path: Path) -> None:
+    folder = build_layout_bundle(tmp_path / "b", "packed")
     edit(folder, lambda data: data["embedder"].update(layout="masked"))
-    with pytest.raises(BundleError, match="not those of a masked graph"):
+    with pytest.raises(
+        BundleError, match=r"embedder\.layout: this decoder was exported for TensorRT, .*: export it again"
+    ):
         Embedder.open(folder, device="cpu")
 
 
@@ -199,7 +205,6 @@ def test_bound_inputs_and_outputs_give_what_plain_ones_give(tmp_path: Path) -> N
 def test_what_is_cached_is_bound_to_all_that_makes_a_vector(build: Opener) -> None:
     specs: list[tuple[str, dict[str, Any]]] = [
         ("packed", {}),
-        ("masked", {}),
         ("packed", {"special_tokens": ((CLS,), ())}),
         ("packed", {"instruction": "the "}),
         ("packed", {"long_text": "truncate"}),

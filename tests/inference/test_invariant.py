@@ -19,7 +19,7 @@ from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.batching import RUN_TOKENS, batches, fixed_groups, fixed_shapes
 
-LAYOUTS = ["padded", "packed", "masked"]
+LAYOUTS = ["padded", "packed"]
 TEXTS = [" ".join((story(i) + " " + story(i + 1)).split()[: 1 + i % 28]) for i in range(60)]
 LENGTHS = st.lists(
     st.one_of(st.integers(1, 80), st.integers(1, 1100), st.integers(1, 9000)), min_size=1, max_size=80
@@ -40,7 +40,7 @@ def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
         assert max(lengths[text] for text in texts) <= shape.width
         assert len(texts) + len(fillers) == shape.rows
         assert all(1 <= length <= shape.width for length in fillers)
-        if layout in ("padded", "masked"):
+        if layout == "padded":
             assert shape.rows <= most
         else:
             assert tokens + sum(fillers) == shape.tokens

@@ -336,7 +336,7 @@ def test_the_processor_decides_about_the_precision(
 
 @pytest.mark.parametrize(
     ("flags", "named"),
-    [("amx_bf16 avx512_bf16", "amx"), ("avx512_bf16", "avx512"), ("avx2", "")],
+    [("amx_bf16 avx512_bf16", "amx"), ("AuthenticAMD avx512_bf16", "avx512"), ("avx2", "")],
 )
 def test_processors_that_round_bf16_differently_have_different_signatures(
     monkeypatch: pytest.MonkeyPatch, flags: str, named: str
@@ -350,6 +350,17 @@ def test_processors_that_round_bf16_differently_have_different_signatures(
     assert names == ["bf16", "bf16", "int8+bf16"]
     fp32 = choose_device("openvino:fp32")
     assert (fp32.precision_of("fp32"), fp32.instructions) == ("fp32", "")
+
+
+def test_a_xeon_without_amx_takes_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in(monkeypatch, SimpleNamespace(get_property=lambda device, name: ["BF16"]))
+    flags = "GenuineIntel avx512_bf16"
+    monkeypatch.setattr(Path, "read_text", lambda *_: flags)
+    device = choose_device("openvino")
+    assert (device.precision, device.instructions) == ("fp32", "")
+    assert device.reason == "named: a Xeon without AMX is slower in bf16"
+    flags += " amx_bf16"
+    assert choose_device("openvino").instructions == "amx"
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_two_layers_are_shown_side_by_side(tiny_bundle: Path) -> None:
     assert not np.isclose(found[0], found[1]).all()
 
 
-@pytest.mark.parametrize("layout", ["packed", "masked"])
+@pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_a_graph_without_states_of_tokens_is_refused_by_its_bundle(tmp_path: Path, layout: str) -> None:
     bundle = build_layout_bundle(tmp_path / layout, layout)
     with Embedder.open(bundle, "cpu") as embedder:

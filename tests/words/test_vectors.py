@@ -111,7 +111,7 @@ def test_exported_decoders_have_word_vectors_as_only_their_matrices_are_quantise
     assert not np.array_equal(*vectors)
 
 
-@pytest.mark.parametrize("layout", ["padded", "masked", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_every_input_layout_shows_its_table(tmp_path: Path, layout: str) -> None:
     vectors = WordVectors(open_bundle(build_layout_bundle(tmp_path / "bundle", layout)))
     np.testing.assert_allclose(np.linalg.norm(vectors.of(["door"]), axis=1), 1, atol=1e-6)

@@ -5,7 +5,6 @@ For formats with fixed ranges, the ranges of what goes into an embedder's matric
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -31,6 +30,7 @@ from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, describe, split_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
+from vcs_runtime.inference.speed import demo_texts as demo_texts
 from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
@@ -49,12 +49,6 @@ _PERCENTILE = 5.0
 
 Segmenter = tuple[Path, LearnedSegmenterSpec]
 """A learned segmenter: the folder that its paths start from, and how it is run."""
-
-
-def demo_texts() -> list[str]:
-    """Return the descriptions of `vcs-runtime demo`, on which is measured unless a user brings texts."""
-    data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
-    return [data["reference"], *(version["text"] for version in data["versions"])]
 
 
 def calibration_texts() -> list[str]:

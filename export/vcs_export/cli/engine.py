@@ -1,128 +1,37 @@
-"""`vcs-runtime engine`: TensorRT engines of a bundle, built ahead of time and checked."""
+"""`vcs-runtime engine build`: TensorRT engines of a bundle, built ahead of time."""
 
 from __future__ import annotations
 
 import click
 
-from vcs_export.cli.options import device_name, log, print_checks, require_builders
-from vcs_runtime.bundle.manifest import PARTS
+from vcs_export.cli.options import device_name, log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import DeviceError
-from vcs_runtime.inference.device import split_device
-from vcs_runtime.inference.tensorrt import describe_speed, fitting, speed, trust
 from vcs_runtime.util.extras import require
-
-
-def _tensorrt(context: click.Context, parameter: click.Parameter, device: str) -> str:
-    if split_device(device_name(context, parameter, device))[0] != "tensorrt":
-        raise click.BadParameter(f"{device!r} is not tensorrt:N")
-    return device
-
-
-_BUNDLE = click.argument("bundle", metavar="BUNDLE")
-_DEVICE = click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N",
-                       callback=_tensorrt, help="The GPU.")  # fmt: skip
 
 
 @click.group()
 def engine() -> None:
-    """Build and check TensorRT engines of a bundle. Experimental: not run on a GPU yet.
-
-    An engine is for the GPU of this machine. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python
-    package (`vcs-runtime[tensorrt]`).
-    """
+    """Build TensorRT engines of a bundle, ahead of time, on the machine with the GPU."""
 
 
 @engine.command()
-@_BUNDLE
-@_DEVICE
-@click.option("--shape", "shapes", multiple=True, metavar="ROWSxTOKENS",
-              help="Largest batch of an engine of the embedder; may be repeated. Each engine holds the "
-                   "weights once more. [default: 512x64 for chunks, 32x1024 for documents]")  # fmt: skip
-@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS),
-              help="Model to build engines of; may be repeated. [default: all models]")  # fmt: skip
-@click.option("--spell-out-attention", is_flag=True,
-              help="Attention as products and Softmax, for GPUs without a fused kernel.")  # fmt: skip
-def build(
-    bundle: str, device: str, shapes: tuple[str, ...], parts: tuple[str, ...], spell_out_attention: bool,
-) -> None:  # fmt: skip
-    """Build engines of a bundle's models. Experimental.
+@click.argument("bundle", metavar="BUNDLE")
+@click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N", callback=device_name,
+              help="The GPU.")  # fmt: skip
+def build(bundle: str, device: str) -> None:
+    """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.
 
-    The memory, disk and minutes that it needs are calculated and printed first. Engines for the same GPU are
-    replaced. The bundle must be writable; on read-only media, copy it first.
+    Engines are for the GPU of this machine and lie in the user's own folder, `engines` in VCS_RUNTIME_HOME.
+    Results and speed are compared with CUDA's: `--device auto` takes engines only where they were faster.
+    Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python package (`vcs-runtime[tensorrt]`).
+
+    \b
+    Example:
+      vcs-runtime engine build default
     """
-    _require()
-    from vcs_export.checks.tensorrt_engines import build_engines
-
-    largest = [_shape(shape) for shape in shapes] or None
-    paths = build_engines(
-        open_bundle(bundle), device, largest, parts, spell_out=spell_out_attention, log=log,
-    )  # fmt: skip
-    for path in paths:
-        click.echo(path)
-
-
-@engine.command()
-@_BUNDLE
-@_DEVICE
-@click.option("--static", is_flag=True,
-              help="Check the graphs alone, and calculate what building needs: without a GPU.")  # fmt: skip
-def check(bundle: str, device: str, static: bool) -> None:
-    """Check engines against CUDA: results and speed.
-
-    The speed is recorded: `--device auto` prefers engines only where they were faster. The exit code is 1 if
-    a check fails.
-    """
-    _require()
-    from vcs_export.checks.tensorrt_engines import check_engines, check_graphs
-
-    opened = open_bundle(bundle)
-    print_checks(check_graphs(opened) if static else check_engines(opened, device))
-
-
-@engine.command(name="trust")
-@_BUNDLE
-def trust_(bundle: str) -> None:
-    """Allow this machine to load engines built elsewhere.
-
-    An engine is machine code: trust only bundles of people whom you trust.
-    """
-    opened = open_bundle(bundle, full=True)
-    for spec in opened.manifest.engines or ():
-        trust(opened, spec)
-        click.echo(opened.path(spec.engine))
-
-
-@engine.command(name="list")
-@_BUNDLE
-@_DEVICE
-def list_(bundle: str, device: str) -> None:
-    """List a bundle's engines, which fit, and their speed."""
-    opened = open_bundle(bundle)
-    for spec in opened.manifest.engines or ():
-        click.echo(
-            f"{spec.model}: {spec.part}, up to {spec.rows} x {spec.tokens}, {spec.gpu or 'unknown GPU'} "
-            f"({spec.architecture}), TensorRT {spec.tensorrt}, ONNX Runtime {spec.onnxruntime}"
-        )
-    for part in PARTS:
-        if opened.part(part):
-            try:
-                fits, reason = fitting(opened, part, split_device(device)[1])
-            except DeviceError as error:
-                fits, reason = (), str(error)
-            if fits:
-                models = ", ".join(spec.model for spec in fits)
-                reason = f"fits: {models}; {describe_speed(opened, speed(opened, fits))}"
-            click.echo(f"{part}: {reason}")
-
-
-def _require() -> None:
     require_builders("export", "building engines")
     require("onnx", "export", "building engines")
+    from vcs_export.checks.tensorrt_engines import build_engines
 
-
-def _shape(text: str) -> tuple[int, int]:
-    rows, _, tokens = text.partition("x")
-    if not (rows.isdigit() and tokens.isdigit() and int(rows) and int(tokens)):
-        raise click.BadParameter(f"{text!r} is not ROWSxTOKENS, such as 32x1024", param_hint="--shape")
-    return int(rows), int(tokens)
+    for path in build_engines(open_bundle(bundle), device, log):
+        click.echo(path)

@@ -16,7 +16,6 @@ from vcs_export.cli.options import (
     log,
     output,
     overwrite,
-    print_checks,
     read_recipe,
     require_builders,
     step_bars,
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 _PRECISIONS = ("fp16", "bf16", "fp32", "fp8", "int8", "int4")
 # Those of every model whose weights are streamed.
 _streamed = all_of(
-    click.option("--target", "target_runtime", type=click.Choice(["ort", "tensorrt"]), default="ort",
-                 show_default=True, help="Runtime that the graph is written for."),
     click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
                  help="How unchanged weights enter the bundle: hard links to the model's files, or copies."),
     click.option("--text", type=PATH, metavar="FILE",
@@ -69,7 +66,7 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
         calibration=text_lines(calibration) if calibration else (),
         **measured,
     )
-    streamed = {name: options.pop(name) for name in ("target_runtime", "weights", "own_weights")}
+    streamed = {name: options.pop(name) for name in ("weights", "own_weights")}
     return Build(checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed)
 
 
@@ -326,4 +323,8 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     require_builders("export", "verifying")
     from vcs_export.checks.verify import verify_embedder
 
-    print_checks(verify_embedder(open_bundle(bundle), device, card))
+    failed = False
+    for check in verify_embedder(open_bundle(bundle), device, card):
+        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
+        failed |= not check.holds
+    click.get_current_context().exit(int(failed))

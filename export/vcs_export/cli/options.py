@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce, wraps
 from pathlib import Path
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from vcs_export.checkpoint.recipe import R
-    from vcs_export.checks.verify import Check
 
 Command = Callable[..., None]
 
@@ -123,16 +122,6 @@ def text_lines(path: Path) -> list[str]:
 def log(line: str) -> None:
     """Print one line about a step to standard error."""
     click.echo(f"vcs-runtime: {line}", err=True)
-
-
-def print_checks(checks: Iterable[Check]) -> None:
-    """Print each check as it is done, and exit with code 1 if one of them does not hold."""
-    holds = True
-    for check in checks:
-        click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
-        holds &= check.holds
-    if not holds:
-        raise click.exceptions.Exit(1)
 
 
 @contextmanager

@@ -20,15 +20,13 @@ from vcs_export.checks.quantization_error import Report
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.decoder_model import PRECISIONS
 from vcs_export.write import BundleInfo, Progress, licence_file, silent
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, InputLayout, LongTextPolicy, RulesSpec
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy, RulesSpec
 
 MODEL_FILE = "embedder/model.onnx"
 CUDA_FILE = "embedder/model.cuda.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
 
-TARGETS: dict[str, InputLayout] = {"ort": "packed", "tensorrt": "masked"}
-"""Input layout of a decoder's graph, by the runtime that it is written for."""
 WEIGHTS_MODES = ("link", "copy")
 
 
@@ -67,15 +65,13 @@ class Build:
     info: BundleInfo
     quantization: Quantization = field(default_factory=Quantization)
     rules: RulesSpec | None = None  # of the bundle's segmenter
-    target_runtime: str = "ort"  # from here on, for decoders alone
-    weights: str = "link"
+    weights: str = "link"  # from here on, for decoders alone
     own_weights: bool = False  # the files need not be the published ones
     sha256: Mapping[str, str] | None = None  # published hashes by file name; None: nothing is compared
     progress: Progress = silent
     report: Report = silent
 
     def __post_init__(self) -> None:
-        check_choice("target_runtime", self.target_runtime, TARGETS)
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
     def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:

@@ -31,7 +31,6 @@ from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import (
     CUDA_FILE,
     MODEL_FILE,
-    TARGETS,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     Build,
@@ -83,8 +82,6 @@ def build_streamed_bundle(
 ) -> Path:
     """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint."""
     precision = build.quantization.precision or ("fp16" if model.config.fp16 else "fp32")
-    if precision in QUANTISED and build.target_runtime != "ort":
-        raise ExportError(f"{precision} uses an operator of ONNX Runtime's own: TensorRT cannot run it")
     positions = model.config.max_position_embeddings
     max_tokens = text.max_tokens or positions
     if not 3 <= max_tokens <= positions:
@@ -94,7 +91,7 @@ def build_streamed_bundle(
             f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on a GPU, "
             "fp32, or int8"
         )
-    inputs, layout = cuda_layout(model.config, precision), TARGETS[build.target_runtime]
+    inputs = cuda_layout(model.config, precision)
     with BundleWriter(build.target, build.info) as bundle:
         cuda = bundle.file(CUDA_FILE) if inputs else None
         known = _compared(build, model)
@@ -102,7 +99,7 @@ def build_streamed_bundle(
         spec = partial(
             EmbedderSpec, name=build.info.name, model=MODEL_FILE, tokenizer=TOKENIZER_FILE,
             dimension=model.dimension, max_tokens=max_tokens, long_text=text.long_text, precision=precision,
-            layout=layout, cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
+            layout="packed", cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
             instruction=text.instruction, mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
         )  # fmt: skip
@@ -111,7 +108,7 @@ def build_streamed_bundle(
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
             path, linked = bundle.file(MODEL_FILE), build.weights == "link"
-            written = write_decoder_model(model, path, precision, layout, linked, build.progress, cuda=cuda)
+            written = write_decoder_model(model, path, precision, linked, build.progress, cuda=cuda)
             for file, real in written.links.items():
                 bundle.link(real, f"embedder/{file}")
             links = (f"embedder/{file}" for file in sorted(written.links))
@@ -133,7 +130,7 @@ def _write_quantised(
     quantization, precision, model = build.quantization, spec.precision, bundle.file(MODEL_FILE)
     measuring = Measuring(quantization.device, precision, build.report)
     is_fp8 = precision == fp8.PRECISION
-    with _unquantised(opened, bundle, spec.layout, watch=is_fp8) as (exact, watched):
+    with _unquantised(opened, bundle, watch=is_fp8) as (exact, watched):
         ranges = None
         if is_fp8:
             texts = quantization.calibration or calibration_texts()
@@ -141,7 +138,7 @@ def _write_quantised(
                 partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
             )
         written = write_decoder_model(
-            opened, model, precision, spec.layout, False, build.progress, cuda=cuda, ranges=ranges
+            opened, model, precision, False, build.progress, cuda=cuda, ranges=ranges
         )
         texts = quantization.texts or demo_texts()
         error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
@@ -167,7 +164,7 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
 
 @contextmanager
 def _unquantised(
-    opened: DecoderModel, bundle: BundleWriter, layout: str, watch: bool
+    opened: DecoderModel, bundle: BundleWriter, watch: bool
 ) -> Iterator[tuple[Path, Sequence[str]]]:
     """Yield the path of a graph without quantisation, which is there for now, and its watched weights."""
     # float16 has more digits than bfloat16, and takes half the space of float32.
@@ -176,13 +173,13 @@ def _unquantised(
     # In the unfinished bundle, since what a killed process leaves of that is removed one day.
     with tempfile.TemporaryDirectory(prefix=".exact-", dir=bundle.folder) as work:
         exact = Path(work, "model.onnx")
-        written = write_decoder_model(opened, exact, precision, layout, link=True, watch=watch)
+        written = write_decoder_model(opened, exact, precision, link=True, watch=watch)
         try:
             for name, real in written.links.items():
                 link(real, exact.with_name(name))
         except OSError:  # another file system: the tensors must be copied
             exact = Path(work, "copy.onnx")
-            written = write_decoder_model(opened, exact, precision, layout, link=False, watch=watch)
+            written = write_decoder_model(opened, exact, precision, link=False, watch=watch)
         yield exact, written.watched
         for name in written.links:
             unlink(exact.with_name(name))

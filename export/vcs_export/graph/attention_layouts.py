@@ -1,16 +1,12 @@
-"""Input layouts of a decoder's graph: without padding ("packed"), or padded and with a mask ("masked").
+"""Input layouts of a decoder's graph: "packed" for a CPU here, others in `graph.cuda_layouts`.
 
 Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position, attention and
 the pooling of a text, which bring tokens together, depend on the layout; and the operators of norms, gates
 and sums, of which each runtime has its fastest.
 
-"packed" is for ONNX Runtime on a CPU. There is no padding except around the attention, which gets no mask,
-because a mask keeps it from the fastest kernels; only layers with a window have one. In a causal model no
-token sees padding, which comes after all tokens, so that lengths are not needed either.
-
-"masked" is for TensorRT. Its parser needs four dimensions and a mask, would ignore lengths, and has failed on
-the operators RotaryEmbedding and RMSNormalization, which are therefore spelt out. "varlen" is for CUDA
-(`graph.cuda_layouts`).
+In "packed" there is no padding except around the attention, which gets no mask, because a mask keeps it from
+the fastest kernels; only layers with a window have one. In a causal model no token sees padding, which comes
+after all tokens, so that lengths are not needed either.
 """
 
 from __future__ import annotations
@@ -129,16 +125,6 @@ class Layout(ABC):
             conditions.append(graph.op("LessOrEqual", distance, graph.int_scalar(reach)))
         return conditions[0] if len(conditions) == 1 else graph.op("And", *conditions)
 
-    def _weighted(self, pooled: ir.Value, padded: ir.Value) -> ir.Value:
-        """Return the mean of `padded` `(batch, places, width)` where `pooled` `(batch, places)` is true."""
-        graph = self.graph
-        mask = graph.op("Cast", pooled, to=int(FLOAT))
-        count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
-        row = graph.op("Div", mask, graph.op("Max", count, graph.scalar(1.0)))
-        # A product for each text makes its sum independent of its place in the batch.
-        total = graph.op("MatMul", graph.op("Unsqueeze", row, graph.ints(1)), padded)
-        return graph.op("Squeeze", total, graph.ints(1))
-
 
 class Packed(Layout):
     """The layout with all texts' tokens one after the other.
@@ -220,105 +206,19 @@ class Packed(Layout):
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the tokens that `skip` leaves."""
         graph = self.graph
-        return self._weighted(self._pooled, self._padded(graph.cast(x, FLOAT, kind)))
+        padded = self._padded(graph.cast(x, FLOAT, kind))
+        mask = graph.op("Cast", self._pooled, to=int(FLOAT))
+        count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
+        row = graph.op("Div", mask, graph.op("Max", count, graph.scalar(1.0)))
+        # A product for each text makes its sum independent of its place in the batch.
+        total = graph.op("MatMul", graph.op("Unsqueeze", row, graph.ints(1)), padded)
+        return graph.op("Squeeze", total, graph.ints(1))
 
     def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
         # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.
         return self.graph.op(
             "RotaryEmbedding", x, *self._tables[self._rotation(local)], self._positions, num_heads=heads
         )
-
-
-class Masked(Layout):
-    """The layout with texts padded to one length, tokens to the left.
-
-    The inputs are int64 `(batch, tokens)`: `input_ids`; `attention_mask`, 1 where there is a token; and
-    `pool_mask`, 1 where there is a token that is pooled.
-    """
-
-    def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
-        ids, mask, pooled = (
-            graph.input(name, ("batch", "tokens")) for name in ("input_ids", "attention_mask", "pool_mask")
-        )
-        super().__init__(graph, config)
-        self._ids = graph.op("Reshape", ids, graph.ints(-1))
-        self._batch = graph.op("Shape", ids, start=0, end=1)
-        self._tokens = graph.op("Shape", ids, start=1, end=2)
-        self._mask = mask
-        self._visible = self._visible_keys(None)
-        self._near = self._visible_keys(config.local.reach) if config.local is not None else None
-        self._pooled = graph.op("Cast", pooled, to=int(ir.DataType.BOOL))
-        self._rows = {
-            rotation: [graph.op("Slice", table, graph.ints(0), self._tokens, graph.ints(0)) for table in pair]
-            for rotation, pair in self._tables.items()
-        }
-
-    @property
-    def ids(self) -> ir.Value:
-        """The token ids `(tokens,)`."""
-        return self._ids
-
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
-        """Attend with a mask."""
-        graph = self.graph
-        heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        out = graph.op(
-            "Attention",
-            self._rotated(self._split(query, heads), local),
-            self._rotated(self._split(key, groups), local),
-            self._split(value, groups),
-            self._near if local else self._visible,
-            is_causal=0,  # the mask is causal
-            **self._scale(),
-        )
-        joined = graph.op("Transpose", out, perm=[0, 2, 1, 3])
-        return graph.op("Reshape", joined, graph.ints(-1, heads * self.config.head_dim))
-
-    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
-        """Return the mean of the tokens in `pool_mask`."""
-        graph = self.graph
-        shape = graph.op("Concat", self._batch, self._tokens, graph.ints(-1), axis=0)
-        return self._weighted(self._pooled, graph.op("Reshape", graph.cast(x, FLOAT, kind), shape))
-
-    def last(self, x: ir.Value) -> ir.Value:
-        """Return the rows of last tokens."""
-        graph = self.graph
-        lengths = graph.op("ReduceSum", self._mask, graph.ints(1), keepdims=0)
-        batch, width = (graph.op("Squeeze", size) for size in (self._batch, self._tokens))
-        texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
-        ends = graph.op("Add", graph.op("Mul", texts, width), lengths)
-        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
-
-    def _visible_keys(self, reach: int | None) -> ir.Value:
-        """Return which keys each query may see, bool `(batch, 1, tokens, tokens)`."""
-        graph = self.graph
-        real = graph.op("Cast", self._mask, to=int(ir.DataType.BOOL))
-        keys = graph.op("Unsqueeze", real, graph.ints(1, 2))
-        if reach is None and not self.config.causal:
-            # All tokens of a text see the same tokens, but ONNX Runtime needs a row for each.
-            square = graph.op("Concat", graph.ints(1, 1), self._tokens, graph.ints(1), axis=0)
-            return graph.op("Expand", keys, square)
-        # Padding sees padding, or it might be out of reach of all keys and become NaN. A weight of 0 would
-        # not keep that from the tokens.
-        padding = graph.op("Not", graph.op("Unsqueeze", real, graph.ints(1, 3)))
-        width = graph.op("Squeeze", self._tokens)
-        places = graph.op("Range", graph.int_scalar(0), width, graph.int_scalar(1))
-        return graph.op("And", graph.op("Or", keys, padding), self._seen(places, places, reach))
-
-    def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
-        """Normalise by elementary operators."""
-        graph = self.graph
-        square = graph.op("ReduceMean", graph.op("Mul", x, x), graph.ints(-1), keepdims=1)
-        root = graph.op("Sqrt", graph.op("Add", square, graph.scalar(self.config.rms_norm_eps)))
-        return graph.op("Mul", graph.op("Div", x, root), weight)
-
-    def _split(self, x: ir.Value, heads: int) -> ir.Value:
-        graph = self.graph
-        shape = graph.op("Concat", self._batch, self._tokens, graph.ints(heads, self.config.head_dim), axis=0)
-        return graph.op("Transpose", graph.op("Reshape", x, shape), perm=[0, 2, 1, 3])
-
-    def _rotated(self, x: ir.Value, local: bool) -> ir.Value:
-        return rotated(self.graph, x, self.config.head_dim, self._rows[self._rotation(local)])
 
 
 def rotated(graph: Graph, x: ir.Value, size: int, tables: Sequence[ir.Value]) -> ir.Value:

@@ -6,8 +6,7 @@ Each block sees all its keys at once, so that softmax is as exact as before, and
 a window hides from a whole block are left out.
 
 Shorter texts, which may share a batch, keep the single operator and so their bits. CUDA has flash attention
-and graphs of its own (`graph.cuda_layouts`). The masked graph has no blocks: it is TensorRT's, which makes a
-fused kernel of the plain operator.
+and graphs of its own (`graph.cuda_layouts`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.checkpoint.sentence_folder import Dense
-from vcs_export.graph.attention_layouts import Layout, Masked
+from vcs_export.graph.attention_layouts import Layout
 from vcs_export.graph.cpu_layouts import CpuPacked
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.pooling import unit_length
@@ -104,8 +104,7 @@ PRECISIONS = tuple(COMPUTE)
 QUANTISED = (*BITS, fp8.PRECISION)
 """Precisions whose quantisation error is measured."""
 OUTPUT = "embedding"
-LAYOUTS: dict[str, type[Layout]] = {"packed": CpuPacked, "masked": Masked}
-OPSETS = {"packed": 24, "masked": 23, "varlen": 24}
+_OPSET = 24
 
 Head = Callable[[Layout, ir.Value], ir.Value]
 """Adds what makes a text's vector, float32 `(batch, dimension)`, of the last hidden states."""
@@ -149,8 +148,8 @@ def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
 
 
 def write_decoder_model(
-    opened: DecoderModel, model: Path, precision: str, layout: str, link: bool, progress: Progress = silent,
-    *, cuda: Path | None = None, ranges: fp8.Ranges | None = None, watch: bool = False,
+    opened: DecoderModel, model: Path, precision: str, link: bool, progress: Progress = silent, *,
+    cuda: Path | None = None, ranges: fp8.Ranges | None = None, watch: bool = False,
 ) -> Written:  # fmt: skip
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
@@ -179,12 +178,12 @@ def write_decoder_model(
 
     scales = fp8.Scales(ranges) if ranges is not None else None
     with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = StreamedGraph(OPSETS[layout], precision, data, link, used, scales=scales, watch=watch)
-        write(graph, LAYOUTS[layout], model)
+        graph = StreamedGraph(_OPSET, precision, data, link, used, scales=scales, watch=watch)
+        write(graph, CpuPacked, model)
         links = dict(graph.links)
         if cuda is not None and (inputs := cuda_layout(opened.config, precision)):
             kind = _cuda_compute(opened.config, precision)
-            second = StreamedGraph(OPSETS[inputs], precision, data, link, scales=scales, cuda=kind)
+            second = StreamedGraph(_OPSET, precision, data, link, scales=scales, cuda=kind)
             write(second, Varlen if inputs == "varlen" else CudaPacked, cuda)
             links |= second.links
     return Written(links, data.sha256, tuple(graph.watched))

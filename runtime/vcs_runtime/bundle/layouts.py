@@ -4,7 +4,6 @@ from __future__ import annotations
 
 EMBEDDER_INPUTS = {
     "padded": ("input_ids", "attention_mask"),
-    "masked": ("input_ids", "attention_mask", "pool_mask"),
     "packed": ("input_ids", "gather", "scatter", "lengths", "skip"),
     "varlen": ("input_ids", "positions", "starts", "places", "pool", "owners", "counts"),
 }

@@ -22,7 +22,7 @@ SCHEMAS = (2, 3)
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 
-InputLayout = Literal["padded", "packed", "masked"]
+InputLayout = Literal["padded", "packed"]
 CudaLayout = Literal["varlen", "packed"]
 LongTextPolicy = Literal["window_mean", "truncate_text", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
@@ -41,6 +41,8 @@ _PATTERNS = {
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
 }
+# What `export ... --target tensorrt` of earlier versions wrote.
+_MASKED = "this decoder was exported for TensorRT, which runs encoders alone now: export it again, for CUDA"
 
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
@@ -215,36 +217,13 @@ class SegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("neither rules nor a model")
 
 
-class EngineSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """A TensorRT engine, built from a graph of the bundle for one kind of GPU."""
-
-    part: Annotated[Part, Meta(description="Whose graph.")]
-    model: Annotated[RelativePath, Meta(description="Graph that refers to the engine; in files.")]
-    engine: Annotated[RelativePath, Meta(description="The engine, beside model; in files.")]
-    made_of: Annotated[
-        Sha256, Meta(description="sha256 of the sha256s of graph and weights, in their order.")
-    ]
-    architecture: Annotated[str, Meta(description="GPU architecture, such as sm90.")]
-    tensorrt: Annotated[str, Meta(description="Version of TensorRT that built it.")]
-    onnxruntime: Annotated[str, Meta(description="Version of ONNX Runtime for which it was built.")]
-    rows: Annotated[Extent, Meta(description="Rows of the largest batch that it takes.")]
-    tokens: Annotated[Extent, Meta(description="Tokens in a row of the largest batch that it takes.")]
-    gpu: Annotated[
-        str,
-        Meta(
-            description="Name of the GPU, such as NVIDIA H200: GPUs of one architecture differ. Without it "
-            "the engine fits no GPU."
-        ),
-    ] = ""
-
-
 # Rules between fields, for the JSON schema; the types check them in `__post_init__`.
 _EMBEDDER_RULE = {
     "if": {"required": ["mask_instruction"], "properties": {"mask_instruction": {"const": True}}},
     "then": {
         "required": ["layout"],
         "properties": {
-            "layout": {"enum": ["packed", "masked"]},
+            "layout": {"const": "packed"},
             "long_text": {"enum": ["truncate_text", "truncate", "error"]},
         },
     },
@@ -266,10 +245,6 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     embedder: Annotated[EmbedderSpec | None, Meta(extra_json_schema=_EMBEDDER_RULE)] = None
     segmenter: Annotated[SegmenterSpec | None, Meta(extra_json_schema=_SEGMENTER_RULE)] = None
     schema: Annotated[Literal[2, 3], Meta(description="Version of this schema.")]
-    engines: Annotated[
-        tuple[EngineSpec, ...] | None,
-        Meta(description="TensorRT engines, built by `vcs-runtime engine build`; each for one kind of GPU."),
-    ] = None
 
     def to_json(self) -> str:
         """Return the text of `bundle.json`: sorted keys, so that equal manifests are equal bytes."""
@@ -314,7 +289,6 @@ def _check_paths(manifest: Manifest) -> None:
     ]
     if manifest.embedder and manifest.embedder.cuda:
         used.append(("embedder.cuda", manifest.embedder.cuda.model))
-    used += [("engines", path) for engine in manifest.engines or () for path in (engine.model, engine.engine)]
     for place, path in used:
         if path not in listed:
             raise ValueError(f"{place}: {path} is not in files")
@@ -330,6 +304,7 @@ def _explain(error: ValueError) -> str:
     message, _, place = str(error).partition(" - at `$")
     for pattern, words in _PATTERNS.items():
         message = message.replace(f"`str` matching regex {pattern!r}", words)
+    message = message.replace("Invalid enum value 'masked'", _MASKED)
     text = f"{place.strip('.`')}: {message}" if place else message
     # The file may come from an attacker: its line breaks and control characters stay out of logs.
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -118,8 +118,6 @@ class _Merged:
         manifest = bundle.manifest
         models = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
         taken = {path for spec in models if spec for path in _files_of(bundle, spec)}
-        # TensorRT engines are for one machine and have to be built again.
-        taken |= {path for engine in manifest.engines or () for path in (engine.model, engine.engine)}
         for entry in manifest.files:
             if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
                 self._add(bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}")

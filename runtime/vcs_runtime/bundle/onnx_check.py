@@ -102,7 +102,6 @@ _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
 _MAX_BYTES = (1 << 31) - 1  # protobuf's own limit
 _MAX_STRING = 4096
-_MAX_ENGINE_GRAPH = 1 << 20  # names of inputs, outputs and a file
 _MAX_DEPTH = 40  # messages in messages; a sub-graph is three
 
 # The messages that lead to tensors and nodes: which field holds which message.
@@ -150,22 +149,10 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
             return _Check(data, sizes).model()
 
 
-def check_engine_graph(path: Path, engine: str) -> None:
-    """Check the graph of a TensorRT engine: it has one node, which names the file `engine` beside it.
-
-    Raises BundleError if the graph holds anything else.
-    """
-    with _naming(path):
-        if path.suffix != ".onnx" or not 0 < path.stat().st_size <= _MAX_ENGINE_GRAPH:
-            raise Refusal(f"a graph of an engine ends in .onnx and has at most {_MAX_ENGINE_GRAPH} bytes")
-        with _mapped(path) as data:
-            _Check(data, {}).engine_model(engine.encode())
-
-
-def graph_versions(path: Path) -> tuple[int, int]:
-    """Return the version of a graph's file format, and of its standard operators; raises BundleError."""
+def opset_of(path: Path) -> int:
+    """Return the version of a graph's standard operators; raises BundleError."""
     with _naming(path), _mapped(path) as data:
-        return _Check(data, {}).versions()
+        return _Check(data, {}).opset()
 
 
 @contextmanager
@@ -204,13 +191,11 @@ class _Check(Reader):
             raise Refusal(f"operators of the domain {min(foreign)!r} are not known")
         return self._named
 
-    def versions(self) -> tuple[int, int]:
-        """Return the version of the file format, and the highest one of the standard operators."""
-        file_format = operators = 0
+    def opset(self) -> int:
+        """Return the highest version of the standard operators."""
+        operators = 0
         for field, wire, start, stop in self.fields(0, len(self.data)):
-            if field == 1 and wire == VARINT:
-                file_format = self.varint(start, stop)[0]
-            elif field == 8 and wire == BYTES:
+            if field == 8 and wire == BYTES:
                 domain, version = b"", 0
                 for key, kind, begin, end in self.fields(start, stop):
                     if key == 1 and kind == BYTES:
@@ -218,48 +203,7 @@ class _Check(Reader):
                     elif key == 2 and kind == VARINT:
                         version = self.varint(begin, end)[0]
                 operators = max(operators, version if domain in _STANDARD else 0)
-        return file_format, operators
-
-    def engine_model(self, engine: bytes) -> None:
-        """Check that the graph has no tensors and one node, EPContext, with `engine` as its context."""
-        size = len(self.data)
-        parts = [place for field, *place in self.fields(0, size) if field in (7, 20, 25)]
-        if len(parts) != 1:
-            raise Refusal("a graph of an engine has one graph, no functions and no training information")
-        nodes = []
-        for field, wire, start, stop in self.fields(parts[0][1], parts[0][2]):
-            if field in (5, 15) or (field == 1 and wire != BYTES):
-                raise Refusal("a graph of an engine has no tensors")
-            if field == 1:
-                nodes.append((start, stop))
-        if len(nodes) != 1:
-            raise Refusal("a graph of an engine has one node")
-        attributes: dict[bytes, bytes | int] = {}
-        for field, _, start, stop in self.fields(*nodes[0]):
-            if field in (4, 7) and self.data[start:stop] != {4: b"EPContext", 7: b"com.microsoft"}[field]:
-                raise Refusal("a graph of an engine has no other operator than EPContext")
-            if field == 5:
-                name, value = self._engine_attribute(start, stop)
-                if name in attributes:
-                    raise Refusal(f"the attribute {_text(name)!r} stands twice")
-                attributes[name] = value
-        if attributes.get(b"embed_mode") != 0 or attributes.get(b"ep_cache_context") != engine:
-            raise Refusal(f"a graph of an engine refers to {_text(engine)!r} beside it, and to nothing else")
-
-    def _engine_attribute(self, start: int, stop: int) -> tuple[bytes, bytes | int]:
-        """Return the name of an attribute, and its value: a string or a number."""
-        name: bytes | None = None
-        value: bytes | int = b""
-        for field, wire, begin, end in self.fields(start, stop):
-            if field == 1 and wire == BYTES and name is None:
-                name = self.data[begin:end]
-            elif field == 3 and wire == VARINT:
-                value = self.varint(begin, end)[0]
-            elif field == 4 and wire == BYTES:
-                value = self.data[begin:end]
-            elif field not in (13, 20):  # a comment, the type
-                raise Refusal("an attribute of an engine is neither a string nor a number")
-        return name or b"", value
+        return operators
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
         """Walk through a message and all that it leads to; returns its own strings, by field."""

@@ -17,15 +17,8 @@ from typing import Final
 import msgspec
 
 from vcs_runtime.bundle.integrity import record_folder, verify_files
-from vcs_runtime.bundle.manifest import (
-    MANIFEST,
-    EmbedderSpec,
-    EngineSpec,
-    LearnedSegmenterSpec,
-    Manifest,
-    read_manifest,
-)
-from vcs_runtime.bundle.onnx_check import check_engine_graph, check_onnx
+from vcs_runtime.bundle.manifest import MANIFEST, EmbedderSpec, LearnedSegmenterSpec, Manifest, read_manifest
+from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError
 
@@ -68,13 +61,13 @@ class Bundle:
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def device_hash(
-        self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[EngineSpec]
+        self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[str]
     ) -> str | None:
-        """Hash what only this provider or these engines run; None if they run the model's own graph."""
-        own = [path for engine in engines for path in (engine.model, engine.engine)]
+        """Hash what only this provider, or engines of these sha256s, run; None: the model's own graph."""
+        own = list(engines)
         if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
-            own.append(spec.cuda.model)
-        return hashlib.sha256("".join(self.digests(own)).encode()).hexdigest() if own else None
+            own += self.digests([spec.cuda.model])
+        return hashlib.sha256("".join(own).encode()).hexdigest() if own else None
 
     def identity(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return the name of a model and the first digits of its hash, as the signature has them."""
@@ -136,5 +129,3 @@ def check_graphs(bundle: Bundle) -> None:
                         f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST} does not "
                         "list as weights"
                     )
-    for engine in bundle.manifest.engines or ():
-        check_engine_graph(bundle.path(engine.model), engine.engine.rpartition("/")[2])

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -20,10 +21,16 @@ from vcs_runtime.cli.options import as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import available_providers, choose_device, import_onnxruntime
+from vcs_runtime.inference.device import (
+    available_providers,
+    choose_device,
+    import_onnxruntime,
+    missing_libraries,
+)
 from vcs_runtime.inference.onnx_session import old_release
-from vcs_runtime.inference.openvino import best_precision, bf16_instructions
-from vcs_runtime.inference.tensorrt import choose_for, describe_speed, fitting, speed
+from vcs_runtime.inference.openvino import best_precision, bf16_instructions, is_slow_in_bf16
+from vcs_runtime.inference.speed import seconds_of
+from vcs_runtime.inference.tensorrt import choose_for, fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
@@ -40,12 +47,15 @@ _EXTRAS = {
 }  # fmt: skip
 _INSTRUCTIONS = {"amx": "AMX", "avx512": "AVX-512 BF16"}
 _PROCESSORS_PAGE = "docs/guide/processors.md"
+_CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few seconds
 
 
 @click.command()
 @bundle
+@click.option("--measure", is_flag=True,
+              help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.")  # fmt: skip
 @as_json
-def doctor(bundle: str, as_json: bool) -> None:
+def doctor(bundle: str, measure: bool, as_json: bool) -> None:
     """Check this machine: packages, devices, caches, bundle.
 
     The report names the command that installs what is missing. The exit code is 1 if anything that scoring
@@ -55,8 +65,11 @@ def doctor(bundle: str, as_json: bool) -> None:
     Examples:
       vcs-runtime doctor
       vcs-runtime doctor --bundle authors
+      vcs-runtime doctor --measure
     """
     report = _examine(bundle)
+    if measure:
+        report.facts |= _measured(bundle)
     if as_json:
         click.echo(json.dumps({**report.facts, "problems": report.problems}))
     else:
@@ -136,11 +149,9 @@ def _examine_bundle(name: str, report: _Report) -> bool:
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)
-    if opened.manifest.engines:
-        engines, reason = fitting(opened, "embedder", 0)
-        if engines:
-            reason = f"{engines[0].model}; {describe_speed(opened, speed(opened, engines))}"
-        facts["TensorRT engine"] = reason
+    with suppress(DeviceError, MissingExtraError):
+        if not missing_libraries(tensorrt=True):
+            facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
 
 
@@ -182,23 +193,44 @@ def _examine_gpu(report: _Report) -> None:
         )
 
 
+def _measured(name: str) -> dict[str, str]:
+    """Measure the devices of the processor, and say which to take."""
+    devices = ["cpu"]
+    if _version("openvino"):
+        devices += ["openvino"] + ["openvino:fp32"] * (best_precision()[0] == "bf16")
+    seconds = seconds_of(open_bundle(name), devices)
+    facts = {
+        f"speed of {device}": f"{each:.2f} s for two descriptions and their sentences"
+        for device, each in seconds.items()
+    }
+    best = min(devices, key=lambda device: seconds[device])
+    times = seconds["cpu"] / seconds[best]
+    if len(devices) == 1:
+        verdict = "only cpu was measured: vcs-runtime[openvino] brings another"
+    elif times < _CLEARLY:
+        verdict = "cpu: no other is clearly faster with this bundle"
+    else:
+        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly other scores"
+    return {**facts, "fastest device": verdict}
+
+
 def _describe_openvino() -> str:
     """Say in what precision device openvino computes on this processor, or what installing it would bring."""
+    named = _INSTRUCTIONS.get(bf16_instructions(), "")
     try:
         precision, reason = best_precision()
     except MissingExtraError as error:
         if _version("openvino"):
             return str(error)
-        instructions = _INSTRUCTIONS.get(bf16_instructions())
-        gain = f"; this processor multiplies in bf16 ({instructions}), which vcs-runtime[openvino] uses: "
-        return f"not installed{gain}{_PROCESSORS_PAGE}" if instructions else "not installed"
+        gain = f"; this processor multiplies in bf16 ({named}), which vcs-runtime[openvino] uses: "
+        return (
+            f"not installed{gain}{_PROCESSORS_PAGE}" if named and not is_slow_in_bf16() else "not installed"
+        )
     if precision != "bf16":
         return f"{precision} ({reason}); little to gain over device cpu"
-    found = bf16_instructions()
-    named = f": {_INSTRUCTIONS[found]}" if found else ""
-    # Without AMX it depends on the processor.
-    faster = "faster" if found == "amx" else "perhaps faster"
-    return f"bf16 ({reason}{named}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
+    faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
+    reason += f": {named}" * bool(named)
+    return f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
 
 
 def _describe(bundle: Bundle) -> str:

@@ -280,13 +280,6 @@ def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _masked(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
-    """Return the padded inputs and `pool_mask`, the attention mask without the first `skip` places."""
-    inputs = _padded(sequences, width, skip, fixed)
-    pool = np.where(np.arange(width) < skip[:, None], 0, inputs["attention_mask"])
-    return {**inputs, "pool_mask": pool}
-
-
 def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
@@ -328,5 +321,5 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
 
 
 _LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, IntArray, bool], Inputs]] = {
-    "padded": _padded, "packed": _packed, "masked": _masked, "varlen": _varlen,
+    "padded": _padded, "packed": _packed, "varlen": _varlen,
 }  # fmt: skip

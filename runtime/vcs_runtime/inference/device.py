@@ -15,9 +15,9 @@ import os
 import re
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from vcs_runtime.bundle.manifest import EngineSpec
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
 from vcs_runtime.util import process
@@ -31,6 +31,15 @@ CPU = "CPUExecutionProvider"
 ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
 
 
+class Engine(NamedTuple):
+    """A TensorRT engine."""
+
+    model: Path  # the graph that ONNX Runtime opens
+    rows: int  # of the largest batch that it takes
+    tokens: int
+    sha256: str
+
+
 @dataclass(frozen=True)
 class Device:
     """An execution provider that was chosen."""
@@ -40,7 +49,7 @@ class Device:
     reason: str  # why it was chosen, in words
     index: int = 0  # number of the GPU
     memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
-    engines: tuple[EngineSpec, ...] = ()  # TensorRT engines that run the model
+    engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
     precision: str = ""  # of OpenVINO, "bf16" or "fp32"; "": the provider chooses by the weights
     # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
@@ -56,6 +65,8 @@ class Device:
 
         OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
+        if self.engines:
+            return "fp16"
         if not self.precision or weights == self.precision == "fp32":
             return weights
         return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
@@ -207,7 +218,5 @@ def missing_libraries(*, tensorrt: bool = False) -> str:
 
 def _preload() -> None:
     """Load CUDA and cuDNN from NVIDIA's packages, where ONNX Runtime's own loader does not look for them."""
-    preload = getattr(import_onnxruntime(), "preload_dlls", None)
-    if preload:  # since 1.21
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
-            preload()
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
+        import_onnxruntime().preload_dlls()

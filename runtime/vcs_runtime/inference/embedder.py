@@ -58,7 +58,8 @@ class Embedder:
         self._layout = graph.layout
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
-        own = bundle.device_hash(self.spec, device.provider_name, device.engines) or device.provider_name
+        digests = [engine.sha256 for engine in device.engines]
+        own = bundle.device_hash(self.spec, device.provider_name, digests) or device.provider_name
         precision = (device.precision_of(self.spec.precision),) if device.precision else ()
         self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
         """Everything besides its text on which a cached vector depends."""

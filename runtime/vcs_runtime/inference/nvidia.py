@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ _FORK = "this process was forked from one that had used CUDA: start processes wi
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"  # with which a block of GPU code begins in a library
 _PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of such a block
-_WITHOUT_CUDNN = (1, 31)  # the ONNX Runtime that was seen to start without it
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
 # The others link to the first.
@@ -65,17 +63,10 @@ def cuda_major(ort: Any) -> int:
     return int(major) if major.isdigit() else 13
 
 
-def _needs_cudnn(ort: Any) -> bool:
-    """Return whether the CUDA provider of an ONNX Runtime starts only with cuDNN (its pull request 29252)."""
-    numbers = re.match(r"(\d+)\.(\d+)", str(ort.__version__))
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _WITHOUT_CUDNN
-
-
 def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
     """Return the libraries that the CUDA provider of an ONNX Runtime needs, or its TensorRT provider.
 
-    Since ONNX Runtime 1.31 the CUDA provider loads cuDNN when an operator first needs it, and none of our
-    graphs does. The TensorRT provider still links to it.
+    No graph needs cuDNN on CUDA; the TensorRT provider links to it.
     """
     major = cuda_major(ort)
     suffix = f"-cu{major}" if major < 13 else ""  # NVIDIA's packages bear no number since CUDA 13
@@ -86,11 +77,9 @@ def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
         (f"libcublasLt.so.{major}", f"nvidia-cublas{suffix}"),
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
     ]
-    if tensorrt or _needs_cudnn(ort):
-        needed.append(("libcudnn.so.9", f"nvidia-cudnn-cu{major}"))
     if tensorrt:
         package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
-        needed += [(name, package) for name in _TENSORRT]
+        needed += [("libcudnn.so.9", f"nvidia-cudnn-cu{major}"), *((name, package) for name in _TENSORRT)]
     return [Library(name, package, _version(name)) for name, package in needed]
 
 

@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vcs_runtime.bundle.onnx_check import graph_versions
+from vcs_runtime.bundle.onnx_check import opset_of
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import (
@@ -36,36 +36,21 @@ if TYPE_CHECKING:
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
 
-# From which version of the file format, or of the standard operators, a graph needs which release: an older
-# one refuses it, or computes something else. tests/inference/test_releases.py ran under all of them.
-_NEEDED: Final = (
-    # 1.23.0 computes attention with a mask wrongly.
-    (11, 23, (1, 23, 1)),
-    # 1.24 opens such graphs, but computes attention over padded texts wrongly.
-    (12, 24, (1, 25)),
-)
-
-
-def needed_release(model: Path) -> tuple[int, ...]:
-    """Return the lowest release of ONNX Runtime that runs a graph rightly: `(1, 25)`, or () for all.
-
-    Raises BundleError if the file is not an ONNX graph.
-    """
-    file_format, operators = graph_versions(model)
-    fitting = [release for ir, opset, release in _NEEDED if file_format >= ir or operators >= opset]
-    return max(fitting, default=())
+# From which version of the standard operators a graph needs which release. 1.24 opens such graphs, but
+# computes attention over padded texts wrongly (tests/inference/test_releases.py).
+_OPERATORS, _RELEASE = 24, (1, 25)
 
 
 def old_release(model: Path) -> str:
     """Say that the installed ONNX Runtime is too old for a graph, and what to do; "" if it is not.
 
-    Raises BundleError, as `needed_release`, and MissingExtraError without ONNX Runtime.
+    Raises BundleError if the file is not an ONNX graph, and MissingExtraError without ONNX Runtime.
     """
     installed: str = import_onnxruntime().__version__
-    needed = needed_release(model)
-    if tuple(map(int, re.findall(r"\d+", installed)[:3])) >= needed:
+    numbers = tuple(map(int, re.findall(r"\d+", installed)[:3]))
+    if opset_of(model) < _OPERATORS or numbers >= _RELEASE:
         return ""
-    release = ".".join(map(str, needed))
+    release = ".".join(map(str, _RELEASE))
     package = "onnxruntime-gpu" if CUDA in available_providers() else "onnxruntime"
     return (
         f"{model} needs ONNX Runtime {release} or later, and {installed} is installed: "
@@ -91,11 +76,6 @@ _SHAPE_OPERATORS = frozenset(
     Equal Less LessOrEqual Greater GreaterOrEqual And Or Not
     Add Sub Mul Div Mod Min Max ReduceMax ReduceProd
     """.split()
-)
-# Earlier graphs compute the length of a vector by an operator that needs cuDNN.
-_NEEDS_CUDNN = (
-    "; this graph needs cuDNN, and newer ones do not: build the bundle again (`vcs-runtime export`, or "
-    "`vcs-runtime fetch default --overwrite`), or install NVIDIA's cuDNN 9"
 )
 
 
@@ -188,15 +168,10 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
     """Check that a GPU runs all nodes of a session except those that compute shapes; raises DeviceError.
 
     ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in its log.
-    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell where nodes are, and
-    nothing is checked.
+    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
     """
-    assignment = getattr(session, "get_provider_graph_assignment_info", None)
-    if assignment is None:
-        return
-    operators = Counter(
-        node.op_type for part in assignment() if part.ep_name == CPU for node in part.get_nodes()
-    )
+    told: list[Any] = getattr(session, "get_provider_graph_assignment_info", list)()
+    operators = Counter(node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes())
     if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))
         raise DeviceError(
@@ -246,8 +221,7 @@ def run_session(
         return list(session.run(list(outputs), inputs, options))
     except Exception as error:  # see open_session
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-        hint = _NEEDS_CUDNN if "cuDNN is unavailable" in str(error) else ""
-        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}{hint}") from None
+        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}") from None
 
 
 def _shapes(inputs: dict[str, Any]) -> str:

@@ -123,7 +123,7 @@ _SINCE = 2026
 # OpenVINO's names of precisions, and ONNX Runtime's names of the types of inputs and outputs.
 _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
-# Operators whose output holds the numbers of their input. Masked graphs reshape the ids before the look-up.
+# Operators whose output holds the numbers of their input.
 _SAME_NUMBERS = {"Convert", "Reshape", "Squeeze", "Unsqueeze"}
 # Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most failures.
 _NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_alloc", re.IGNORECASE)
@@ -183,18 +183,30 @@ def _refuse_forked() -> None:
 def best_precision() -> tuple[str, str]:
     """Return the precision for this processor, "bf16" or "fp32", and why; raises MissingExtraError."""
     capabilities = _core(import_openvino()).get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    if "BF16" in capabilities:
-        return "bf16", "this processor multiplies in bf16"
-    return "fp32", "this processor does not multiply in bf16"
+    if "BF16" not in capabilities:
+        return "fp32", "this processor does not multiply in bf16"
+    if is_slow_in_bf16():
+        return "fp32", "a Xeon without AMX is slower in bf16"
+    return "bf16", "this processor multiplies in bf16"
 
 
 def bf16_instructions() -> str:
     """Return what this processor multiplies in bf16 with: "amx", "avx512", or "" if it is unknown."""
-    try:
-        words = set(Path("/proc/cpuinfo").read_text("utf-8").split())
-    except OSError:  # not Linux
-        return ""
+    words = _processor()
     return "amx" if "amx_bf16" in words else "avx512" if "avx512_bf16" in words else ""
+
+
+def is_slow_in_bf16() -> bool:
+    """Whether this processor is a Xeon with AVX-512 BF16 alone (docs/guide/processors.md)."""
+    return bf16_instructions() == "avx512" and "GenuineIntel" in _processor()
+
+
+def _processor() -> set[str]:
+    """Return the maker and the flags of this processor, among other words."""
+    try:
+        return set(Path("/proc/cpuinfo").read_text("utf-8").split())
+    except OSError:  # not Linux
+        return set()
 
 
 class OpenVINOSession:

@@ -268,9 +268,8 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
     size = int(wanted[1])
     return DeviceMemoryError(
         f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array takes "
-        f"{size / 1e9:,.1f} GB. Attention grows with the square of the length in encoders, in graphs for "
-        "TensorRT and in older bundles of decoders: export a decoder again with `--target ort`. Or use a "
-        f"GPU, or a smaller window: `export --max-tokens`, or max_length of Embedder.embed ({error})"
+        f"{size / 1e9:,.1f} GB. Attention grows with the square of the length: use a GPU or a smaller window "
+        f"(`export --max-tokens`, max_length of Embedder.embed), or export an older decoder again ({error})"
     )
 
 

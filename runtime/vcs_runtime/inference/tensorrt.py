@@ -1,49 +1,39 @@
 """Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
 
 An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
-TensorRT. Nothing is built when a model is opened. `bundle.json` says from what and for what each was built.
-
-An engine is machine code, unlike all else in a bundle. It is loaded only on the machine that built it, or
-where someone trusts its maker by `vcs-runtime engine trust`. Its speed is known only where
-`vcs-runtime engine check` has measured it. Files in `home()` record both, by the hash of the engines.
+TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of a bundle: it
+lies in `home()`, in a folder named by what it was built from and for, where no other user can write.
 
 An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
 ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
-bundle may have several engines of one graph, and each holds the weights again.
+model has several engines, and each holds the weights again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
-from vcs_numba.jit.owners import make_folder
-from vcs_runtime.bundle.manifest import EmbedderSpec, EngineSpec, LearnedSegmenterSpec
+from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
 from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
-from vcs_runtime.inference.device import Device, choose_device, cuda_of, import_onnxruntime, missing_libraries
+from vcs_runtime.inference.device import Device, Engine, choose_device, import_onnxruntime, missing_libraries
 from vcs_runtime.inference.session import Session
 from vcs_runtime.util.atomic import write_whole
 
-_LOG = logging.getLogger("vcs_runtime")
 _FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
-_HASH = 64  # characters of a sha256
-# What it costs that CUDA runs a graph with quantised matrices which was written for another provider.
-_WITHOUT_CUDA_GRAPH = dict.fromkeys(("int8", "int4"), "about ten times as long as fp16 does") | {
-    "fp8": "the time and the memory of fp16"
-}
+#: The file that lists the engines of a folder, with their sha256 and what was measured.
+ENGINES: Final = "engines.json"
 
 
 def choose_for(
@@ -66,26 +56,23 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
             f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU "
             "or openvino, or export it with `--precision fp16` or `fp32`"
         )
-    hindrance = chosen.is_gpu and _hindrance(bundle, part, chosen)
-    if hindrance:
+    if hindrance := chosen.is_gpu and _hindrance(bundle, part, chosen):
         if device != "auto":
             raise DeviceError(f"{device}: {hindrance}")
         return replace(choose_device("cpu"), reason=f"auto: {hindrance}")
     if chosen.provider_name == "ort-tensorrt":
-        engines, why = fitting(bundle, part, chosen.index)
-        if not engines:
-            raise DeviceError(f"{device}: {why}")
-        return replace(chosen, engines=engines)
+        found = fitting(bundle, part, chosen.index)
+        if not found.engines:
+            raise DeviceError(f"{device}: {found.words}")
+        return replace(chosen, engines=found.engines)
     if device == "auto" and chosen.provider_name == "ort-cuda":
-        lacking = missing_libraries(tensorrt=True)
-        engines, why = ((), "it is not installed") if lacking else fitting(bundle, part, chosen.index)
-        if engines:
-            times_cuda = speed(bundle, engines)
-            why = describe_speed(bundle, times_cuda)
-            if times_cuda is not None and times_cuda >= _FASTER:
-                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
-                return replace(tensorrt, engines=engines, reason=f"auto: TensorRT engine, {why}")
-        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {why}")
+        if missing_libraries(tensorrt=True):
+            return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: it is not installed")
+        found = fitting(bundle, part, chosen.index)
+        if found.times_cuda >= _FASTER:
+            tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
+            return replace(tensorrt, engines=found.engines, reason=f"auto: TensorRT engine, {found.words}")
+        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {found.words}")
     return chosen
 
 
@@ -100,127 +87,69 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
             f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on the CPU "
             "only: export it with `--precision fp16` for a GPU"
         )
-    on_cuda = device.provider_name == "ort-cuda"
-    if spec.precision == "fp8":
-        if not on_cuda:
-            return f"{spec.name} is in FP8, which only CUDA multiplies: use cuda:{device.index}"
-        if not (gpu := nvidia.gpu(device.index)).has_fp8:
-            return (
-                f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
-                f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
-            )
-    if on_cuda and not spec.cuda and spec.layout != "padded" and spec.precision in _WITHOUT_CUDA_GRAPH:
+    if spec.layout == "packed" and device.provider_name == "ort-tensorrt":
+        return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:{device.index}"
+    if spec.precision == "fp8" and not (gpu := nvidia.gpu(device.index)).has_fp8:
         return (
-            f"{spec.name} is in {spec.precision} and has no graph for CUDA, on which its other graph would "
-            f"take {_WITHOUT_CUDA_GRAPH[spec.precision]}: export it again with this version"
+            f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
+            f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
         )
+    # Its other graph would take ten times as long as fp16 does; in FP8, the time and the memory of fp16.
+    if not spec.cuda and spec.layout == "packed" and spec.precision in ("int8", "int4", "fp8"):
+        return f"{spec.name} is in {spec.precision} and has no graph for CUDA: export it again"
     return ""
 
 
-def fitting(bundle: Bundle, part: str, index: int) -> tuple[tuple[EngineSpec, ...], str]:
-    """Find the TensorRT engines of a part that run on a GPU with the installed libraries.
+class Fitting(NamedTuple):
+    """The TensorRT engines of a part for a GPU and the installed libraries."""
 
-    Those for the smallest batches come first, and of equal ones those for the shortest texts. The words say
-    why others do not fit, with the command that helps.
+    engines: tuple[Engine, ...]  # those for the shortest texts come first
+    times_cuda: float  # their measured speed
+    words: str  # how fast they are; without any, the command that builds them
+
+
+def engines_folder(bundle: Bundle, part: str, index: int) -> tuple[Path, str]:
+    """Return the folder of a part's engines for a GPU, and for what they are, in words.
+
+    The folder need not exist. Raises BundleError without a home, PermissionError where others can write.
     """
-    build = f"run `vcs-runtime engine build {bundle.root}` on this machine"
-    spec = bundle.part(part)
-    ours = [engine for engine in bundle.manifest.engines or () if engine.part == part]
-    if spec is None or not ours:
-        return (), f"bundle {bundle.root} has no TensorRT engine of its {part}: {build}"
-    gpu = nvidia.gpu(index)
-    required = {
-        "made_of": bundle.graph_hash(spec), "gpu": gpu.name, "architecture": gpu.architecture,
-        "tensorrt": nvidia.tensorrt_version() or "none", "onnxruntime": import_onnxruntime().__version__,
-    }  # fmt: skip
-    fits, whys = [], []
-    for engine in ours:
-        differing = [key for key, value in required.items() if getattr(engine, key) != value]
-        if differing:
-            difference = ", ".join(
-                f"{key} {_short(getattr(engine, key))}, here {_short(required[key])}" for key in differing
-            )
-            whys.append(f"{engine.model} is for {difference}: {build}")
-        elif not _is_trusted(bundle, engine):
-            whys.append(
-                f"{engine.engine} is machine code that was not made here: if you trust who made it, run "
-                f"`vcs-runtime engine trust {bundle.root}`"
-            )
-        else:
-            fits.append(engine)
-    fits.sort(key=lambda engine: (engine.rows * engine.tokens, engine.tokens))
-    return tuple(fits), "; ".join(whys)
+    spec, gpu = bundle.part(part), nvidia.gpu(index)
+    if spec is None:
+        raise BundleError(f"bundle {bundle.root}: it holds no {part}")
+    tensorrt, onnxruntime = nvidia.tensorrt_version() or "none", import_onnxruntime().__version__
+    place = f"{gpu.name} ({gpu.architecture}), TensorRT {tensorrt}, ONNX Runtime {onnxruntime}"
+    key = hashlib.sha256(f"{bundle.graph_hash(spec)}|{place}".encode()).hexdigest()
+    return own_folder("engines", key), place
 
 
-def _short(value: str) -> str:
-    """Shorten a hash; an engine that was listed without its GPU has an empty name."""
-    return value[:12] if len(value) == _HASH else value or "unknown"
-
-
-def trust(bundle: Bundle, engine: EngineSpec) -> None:
-    """Record that an engine, byte for byte, may be loaded on this machine; raises OSError."""
-    mark = _trust_mark(bundle, engine)
-    make_folder(mark.parent, 0o700)
-    mark.touch()
-
-
-def speed(bundle: Bundle, engines: Sequence[EngineSpec]) -> float | None:
-    """Return the speed of all engines of a part that fit, divided by that of CUDA on the same kind of GPU.
-
-    None: it was not measured here, or the results differ from those of CUDA.
-    """
+def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
+    """Find the engines of a part."""
     try:
-        return float(json.loads(_speed_mark(bundle, engines).read_text("utf-8"))["times_cuda"])
+        folder, place = engines_folder(bundle, part, index)
+    except (BundleError, OSError) as error:
+        return Fitting((), 0, str(error))
+    try:
+        record = json.loads((folder / ENGINES).read_text("utf-8"))
+        engines = [Engine(folder / f"{rows}x{tokens}.onnx", rows, tokens, sha256)
+                   for rows, tokens, sha256 in record["engines"]]  # fmt: skip
+        times_cuda = float(record["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        command = f"run `vcs-runtime engine build {bundle.root}`"
+        return Fitting((), 0, f"there is no TensorRT engine of its {part} for {place}: {command}")
+    return Fitting(tuple(engines), times_cuda, f"{times_cuda:.2f} times as fast as CUDA here")
 
 
-def record_speed(bundle: Bundle, engines: Sequence[EngineSpec], times_cuda: float | None) -> None:
-    """Record the result of `speed`, or forget it for None; raises OSError."""
-    mark = _speed_mark(bundle, engines)
-    if times_cuda is None:
-        mark.unlink(missing_ok=True)
-        return
-    make_folder(mark.parent, 0o700)
-    about = {"times_cuda": times_cuda, "gpu": engines[0].gpu, "engines": [item.model for item in engines]}
-    write_whole(mark, json.dumps(about) + "\n")
-
-
-def describe_speed(bundle: Bundle, times_cuda: float | None) -> str:
-    """Describe the result of `speed` in words, with the command that measures it."""
-    if times_cuda is None:
-        return f"engine not measured yet: run `vcs-runtime engine check {bundle.root}`"
-    return f"{times_cuda:.2f} times as fast as CUDA here"
-
-
-def _trust_mark(bundle: Bundle, engine: EngineSpec) -> Path:
-    digests = "".join(bundle.digests((engine.model, engine.engine)))
-    return own_folder("trusted") / hashlib.sha256(digests.encode()).hexdigest()
-
-
-def _is_trusted(bundle: Bundle, engine: EngineSpec) -> bool:
-    try:
-        return _trust_mark(bundle, engine).exists()
-    except PermissionError:
-        return False
-
-
-def _speed_mark(bundle: Bundle, engines: Sequence[EngineSpec]) -> Path:
-    # The name of the GPU is among the facts by which engines fit: it is that of this machine.
-    facts = sorted(f"{item.gpu}|{''.join(bundle.digests((item.model, item.engine)))}" for item in engines)
-    return own_folder("measured") / f"{hashlib.sha256('|'.join(facts).encode()).hexdigest()}.json"
+def record(folder: Path, engines: Sequence[Engine], times_cuda: float) -> None:
+    """Record engines in their folder, and how fast they are; raises OSError."""
+    listed = [(engine.rows, engine.tokens, engine.sha256) for engine in engines]
+    write_whole(folder / ENGINES, json.dumps({"engines": listed, "times_cuda": times_cuda}) + "\n")
 
 
 def row_limit(device: Device) -> RowLimit:
-    """Return the largest number of rows, by padded length, that an engine of the device takes.
-
-    Without an engine for the length there is no limit.
-    """
-
-    def limit(length: int) -> float:
-        return max((engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf)
-
-    return limit
+    """Return the largest number of rows, by padded length, that an engine takes; infinity without one."""
+    return lambda length: max(
+        (engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf
+    )
 
 
 def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, device: Device) -> str:
@@ -228,7 +157,7 @@ def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, devic
 
     The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are any.
     """
-    own = bundle.device_hash(spec, device.provider_name, device.engines)
+    own = bundle.device_hash(spec, device.provider_name, [engine.sha256 for engine in device.engines])
     return f"{device.provider_name}@{own[:DIGITS]}" if own else device.provider_name
 
 
@@ -245,38 +174,31 @@ def open_part(
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no {part}")
     if device.engines:
-        return EngineSession(bundle, bundle.path(spec.model), device, what)
+        return EngineSession(device, what)
     # A learned segmenter in half precision is small: its weights may be kept in both precisions.
     half = part == "embedder" and spec.precision in ("fp16", "fp8")
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
 
 
 class EngineSession:
-    """The TensorRT engines of one graph, used like a `Session`: the smallest engine that fits runs a batch.
+    """The TensorRT engines of one graph, used like a `Session`: the smallest one that fits runs a batch."""
 
-    The CUDA provider runs batches beyond all engines, for which it loads the weights again. The logger
-    "vcs_runtime" warns of this once.
-    """
-
-    def __init__(self, bundle: Bundle, model: Path, device: Device, what: str) -> None:
-        """Open the engine for the largest batches; the others are opened when needed."""
+    def __init__(self, device: Device, what: str) -> None:
+        """Open all engines."""
         self.device = device
-        self._bundle = bundle
-        self._model = model
         self._what = what
-        self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
-        self._warned = False
-        self.inputs = self._session(device.engines[-1]).inputs
+        self._sessions = [Session(engine.model, device, what=what) for engine in device.engines]
+        self.inputs = self._sessions[-1].inputs
 
     def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
-        """Return the first output of one batch, as `Session.run`."""
+        """Return the first output of one batch, as `Session.run`; DeviceError if no engine takes it."""
         rows, tokens = inputs["input_ids"].shape
-        for engine in self.device.engines:
+        for engine, session in zip(self.device.engines, self._sessions, strict=True):
             if rows <= engine.rows and tokens <= engine.tokens:
-                return self._session(engine).run(inputs)
-        self._warn(rows, tokens)
-        return self._session(None).run(inputs)
+                return session.run(inputs)
+        raise DeviceError(
+            f"{self._what}: no TensorRT engine takes {rows} x {tokens} tokens: build them again"
+        )
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
         """Refuse: a built engine has the outputs that it was built with. Raises DeviceError."""
@@ -284,30 +206,10 @@ class EngineSession:
 
     def release(self) -> None:
         """Free the memory of all sessions, as `Session.release`."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.release()
 
     def close(self) -> None:
         """Close all sessions, as `Session.close`."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.close()
-
-    def _session(self, engine: EngineSpec | None) -> Session:
-        """Return the session of an engine, or of the graph itself on CUDA."""
-        path = self._bundle.path(engine.model) if engine else self._model
-        device = self.device if engine else cuda_of(self.device)
-        with self._lock:
-            if (session := self._sessions.get(str(path))) is None:
-                session = self._sessions[str(path)] = Session(path, device, what=self._what)
-            return session
-
-    def _warn(self, rows: int, tokens: int) -> None:
-        if self._warned:
-            return
-        self._warned = True
-        largest = self.device.engines[-1]
-        _LOG.warning(
-            "%s: a batch of %d x %d tokens is beyond the TensorRT engine's %d x %d: such batches go to the "
-            "CUDA provider, which takes the weights' memory once more",
-            self._what, rows, tokens, largest.rows, largest.tokens,
-        )  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from support.tiny_bert import build_tiny_bundle
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
@@ -114,6 +114,13 @@ class GpuBundles:
             build_decoder_bundle(Build(checkpoint, target / "bundle", info, quantization), options)
         return target / "bundle"
 
+    def bert(self) -> Path:
+        """Return a tiny BERT with a window of a document."""
+        target = self.folder / "bert"
+        if not target.exists():
+            build_tiny_bundle(target, max_position=1024, max_tokens=1024)
+        return target / "bundle"
+
     def sat(self, precision: str) -> Path:
         """Return a tiny SaT."""
         target = self.folder / f"sat-{precision}"
@@ -121,20 +128,6 @@ class GpuBundles:
             target.mkdir()
             build_tiny_sat_bundle(target, precision=precision, hidden=128, heads=2)
         return target / "bundle"
-
-
-def without_cuda_graph(bundle: Path) -> Path:
-    """Return a copy of a bundle whose graph is the CPU's on every device."""
-    copy = bundle.with_name("as-on-a-cpu")
-    if not copy.exists():
-        shutil.copytree(bundle, copy, copy_function=shutil.copyfile)
-        manifest = json.loads((copy / "bundle.json").read_text())
-        graph = manifest["embedder"].pop("cuda", None)
-        if graph:
-            manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != graph["model"]]
-            (copy / graph["model"]).unlink()
-        (copy / "bundle.json").write_text(json.dumps(manifest))
-    return copy
 
 
 def _write_wide(folder: Path) -> None:

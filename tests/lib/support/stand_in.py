@@ -14,10 +14,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime as real
 import pytest
-from onnx import helper
 
 from support import provider_rules
 
@@ -192,20 +190,10 @@ def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Non
     monkeypatch.setattr(ctypes, "CDLL", load_library)
 
 
-def write_engine(context: Path, graph: Path, **attributes: Any) -> None:
-    """Write a graph of an engine with attributes of its own, and the engine of which `_graph` knows the way back."""
-    context.with_name("model.engine").write_text(str(graph))
-    told = {"embed_mode": 0, "ep_cache_context": "model.engine", "hardware_architecture": "90"}
-    node = helper.make_node(
-        "EPContext", ["input_ids"], ["embedding"], domain="com.microsoft", **{**told, **attributes}
-    )
-    onnx.save(helper.make_model(helper.make_graph([node], "engine", [], [])), context)
-
-
 def _graph(model: Path) -> Path:
     """The graph that an engine was made of; any other is its own."""
-    engines = list(model.parent.glob("*.engine"))
-    return Path(engines[0].read_text()) if engines else model
+    engine = model.with_suffix(".engine")
+    return Path(engine.read_text()) if engine.exists() else model
 
 
 def _library(machine: Machine, name: str) -> Any:

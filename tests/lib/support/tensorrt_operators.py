@@ -21,9 +21,9 @@ _NUMBERS = _FLOATS | {DataType.INT32, DataType.INT64}
 _ANY = _NUMBERS | {DataType.BOOL}
 # Types of the first input, by operator. Operators on images and sequences are left out: no graph here has them.
 _TYPES = {
-    "Acos Asin Atan Attention Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish "
-    "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul RMSNormalization "
-    "Reciprocal RotaryEmbedding Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh": _FLOATS,
+    "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish "
+    "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul "
+    "Reciprocal Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh": _FLOATS,
     "Abs Add ArgMax ArgMin Div Equal Gelu Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Neg "
     "Pad Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
     "ReduceSum ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK": _NUMBERS,
@@ -40,22 +40,15 @@ def parser_problems(model: Path) -> list[str]:
     inferred = shape_inference.infer_shapes(loaded, strict_mode=True, data_prop=True)
     [opset] = [item.version for item in inferred.opset_import if item.domain in ("", "ai.onnx")]
     beyond = [] if opset in OPSETS else [f"opset {opset}, beyond {OPSETS[0]} to {OPSETS[-1]}"]
-    return list(dict.fromkeys([*beyond, *_problems(inferred.graph, {}, {}, frozenset())]))
+    return list(dict.fromkeys([*beyond, *_problems(inferred.graph, {}, frozenset())]))
 
 
-def _problems(
-    graph: onnx.GraphProto, kinds: Mapping[str, int], ranks: Mapping[str, int], constants: frozenset[str]
-) -> Iterator[str]:
+def _problems(graph: onnx.GraphProto, kinds: Mapping[str, int], constants: frozenset[str]) -> Iterator[str]:
     """Look at a graph, and at the graphs inside it, which see the values around them."""
     types = {value.name: value.type.tensor_type for value in [*graph.input, *graph.value_info, *graph.output]}
     constants |= {tensor.name for tensor in graph.initializer}
     kinds = {**kinds, **{name: kind.elem_type for name, kind in types.items()}}
     kinds |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-    ranks = {
-        **ranks,
-        **{name: len(kind.shape.dim) for name, kind in types.items() if kind.HasField("shape")},
-        **{tensor.name: len(tensor.dims) for tensor in graph.initializer},
-    }
     for node in graph.node:
         kind = node.op_type
         if node.domain not in ("", "ai.onnx"):
@@ -63,13 +56,13 @@ def _problems(
         elif kind in ("If", "Loop"):
             for attribute in node.attribute:
                 if attribute.HasField("g"):
-                    yield from _problems(attribute.g, kinds, ranks, constants)
+                    yield from _problems(attribute.g, kinds, constants)
         elif kind not in _OPERATORS:
             yield f"{kind} is not supported"
         else:
             if kinds.get(_deciding(node)) not in _OPERATORS[kind]:
                 yield f"{kind} does not take {DataType(kinds.get(_deciding(node), 0)).name}"
-            yield from _restrictions(node, ranks, constants)
+            yield from _restrictions(node, constants)
 
 
 def _deciding(node: onnx.NodeProto) -> str:
@@ -79,17 +72,10 @@ def _deciding(node: onnx.NodeProto) -> str:
     return str(node.input[1 if node.op_type == "Where" else 0])
 
 
-def _restrictions(node: onnx.NodeProto, ranks: Mapping[str, int], constants: frozenset[str]) -> Iterator[str]:
+def _restrictions(node: onnx.NodeProto, constants: frozenset[str]) -> Iterator[str]:
     kind = node.op_type
     inputs = [name for name in node.input if name]
-    if kind == "Attention":
-        if any(node.input[4:]):
-            yield "Attention takes no past_key, past_value or nonpad_kv_seqlen"
-        if any(ranks.get(name) != 4 for name in inputs[:4]):
-            yield "Attention takes Q, K, V and a mask of 4 dimensions only"
-        if any(item.name in ("softcap", "qk_matmul_output_mode") for item in node.attribute):
-            yield "Attention knows neither softcap nor qk_matmul_output_mode"
-    if kind in ("Attention", "LayerNormalization", "RMSNormalization") and len(node.output) > 1:
+    if kind == "LayerNormalization" and len(node.output) > 1:
         yield f"{kind} has one output only"
     has_axes = kind.startswith("Reduce") or kind in ("Squeeze", "Unsqueeze")
     if has_axes and len(inputs) > 1 and inputs[1] not in constants:

@@ -27,7 +27,6 @@ class Built:
     networks     flags, graph, shapes and builder flags of each network that was to be built
     refuses      words with which the parser refuses a graph; "" takes it
     fails        words with which the builder fails; "" builds
-    timing       the timing cache that is taken: its first bytes; another one is refused
     """
 
     folder: Path
@@ -35,7 +34,6 @@ class Built:
     networks: list[dict[str, Any]] = field(default_factory=list)
     refuses: str = ""
     fails: str = ""
-    timing: bytes = b"timing of 10.16.1"
 
     def keep(self, graph: Path) -> Path:
         return Path(shutil.copytree(graph, self.folder / str(len(list(self.folder.iterdir())))))
@@ -77,14 +75,6 @@ class _Memory(bytes):
     """IHostMemory: nothing but its buffer."""
 
 
-class _Cache:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def serialize(self) -> _Memory:
-        return _Memory(self.data)
-
-
 class _Profile:
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
@@ -97,11 +87,9 @@ class _Profile:
 
 
 class _Config:
-    def __init__(self, built: Built) -> None:
-        self._built = built
+    def __init__(self) -> None:
         self.flags = {BuilderFlag.TF32}
         self.profiles: list[_Profile] = []
-        self._cache: _Cache | None = None
 
     def clear_flag(self, flag: BuilderFlag) -> None:
         _take(flag, BuilderFlag, "flag")
@@ -113,23 +101,6 @@ class _Config:
             return -1
         self.profiles.append(profile)
         return len(self.profiles) - 1
-
-    def create_timing_cache(self, serialized_timing_cache: Any) -> _Cache:
-        return _Cache(bytes(memoryview(serialized_timing_cache)))
-
-    def set_timing_cache(self, cache: _Cache, ignore_mismatch: bool) -> bool:
-        _take(cache, _Cache, "cache")
-        if cache.data and not cache.data.startswith(self._built.timing) and not ignore_mismatch:
-            return False
-        self._cache = cache
-        return True
-
-    def get_timing_cache(self) -> _Cache | None:
-        return self._cache
-
-    def grow(self) -> None:
-        if self._cache:
-            self._cache.data = (self._cache.data or self._built.timing) + b"+"
 
 
 class _Network:
@@ -166,7 +137,7 @@ class _Builder:
         return _Network(flags)
 
     def create_builder_config(self) -> _Config:
-        return _Config(self._built)
+        return _Config()
 
     def create_optimization_profile(self) -> _Profile:
         return _Profile()
@@ -184,7 +155,6 @@ class _Builder:
             self.logger.log(Severity.WARNING, "chatter")
             self.logger.log(Severity.ERROR, self._built.fails)
             return None
-        config.grow()
         return _Memory(network.model.encode())
 
 

@@ -94,7 +94,7 @@ static void complain(void **logger, const char *words) {
     log(logger, ERROR, words);
 }
 
-/* Host memory, and the cache of timing, which only grows. */
+/* Host memory. */
 static void *memory_data(Object *self) { return self->outer->data; }
 static size_t memory_size(Object *self) { return self->outer->size; }
 static int memory_type(Object *self) { return 2; }
@@ -106,9 +106,6 @@ static Object *bytes(const void *data, size_t size) {
     object->size = size;
     return object;
 }
-
-static Object *cache_serialize(Object *self) { return bytes(self->outer->data, self->outer->size); }
-static void *cache_table[PLACES] = {destroy, destroy, cache_serialize};
 
 /* A range of shapes. */
 static char profile_set(Object *self, const char *name, int which, const Shape *shape) {
@@ -127,21 +124,8 @@ static int32_t config_add_profile(Object *self, Object *profile) {
     self->outer->tensors = profile->tensors;
     return 0;
 }
-static Object *config_create_cache(Object *self, const void *data, size_t size) {
-    Object *cache = make("N8nvinfer112ITimingCacheE", cache_table);
-    cache->data = memcpy(malloc(size + 1), data, size);
-    cache->size = size;
-    return cache;
-}
-static char config_set_cache(Object *self, Object *cache, char ignore_mismatch) {
-    if (cache->size && memcmp(cache->data, "timing", 6) && !ignore_mismatch) return 0;
-    self->outer->cache = cache;
-    return 1;
-}
-static Object *config_get_cache(Object *self) { return self->outer->cache; }
 static void *config_table[PLACES] = {destroy, destroy, [FIRST + 8] = config_clear, [FIRST + 10] = config_get,
-    [FIRST + 23] = config_add_profile, [FIRST + 38] = config_create_cache, [FIRST + 39] = config_set_cache,
-    [FIRST + 40] = config_get_cache};
+    [FIRST + 23] = config_add_profile};
 
 /* The builder. */
 static void *nothing[PLACES] = {destroy, destroy};
@@ -184,8 +168,6 @@ static Object *builder_build(Object *self, Object *network, Object *config) {
     int gpu = -1, (*current)(int *) = dlsym(dlopen("libcudart.so.13", RTLD_LAZY), "cudaGetDevice");
     if (current) current(&gpu);
     record("built\t%d", gpu);
-    Object *cache = config->cache;
-    if (cache) cache->data = "timing", cache->size = 6;
     return bytes(text, size);
 }
 static void *builder_table[PLACES] = {destroy, destroy, [FIRST + 5] = builder_config, [FIRST + 6] = builder_network,

@@ -33,7 +33,6 @@ def _write(layout: str, model: Path) -> None:
     shapes = {
         "input_ids": ("tokens",) if layout in ("packed", "varlen") else ("batch", "tokens"),
         "attention_mask": ("batch", "tokens"),
-        "pool_mask": ("batch", "tokens"),
         "gather": ("batch", "width"),
         "scatter": ("tokens",),
         "lengths": ("batch",),
@@ -61,7 +60,7 @@ def _write(layout: str, model: Path) -> None:
         unpad = lambda x: op("Gather", op("Reshape", x, graph.ints(-1, HIDDEN)), inputs["scatter"])  # noqa: E731
     else:
         real = op("Cast", inputs["attention_mask"], to=FLOAT)
-        pooled = op("Cast", inputs["pool_mask"], to=FLOAT) if layout == "masked" else real
+        pooled = real
         pad = unpad = lambda x: x
     query, key, value = (pad(op("MatMul", tokens, weights[name])) for name in "qkv")
     scores = op("Div", op("MatMul", query, op("Transpose", key, perm=[0, 2, 1])), graph.scalar(HIDDEN**0.5))

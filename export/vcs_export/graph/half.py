@@ -1,0 +1,112 @@
+"""An encoder's float32 graph with its weights and products in fp16, for a strongly typed network.
+
+These are products with weights, those of attention, and tables of rows. What lies between them stays float32:
+biases, Softmax, norms, GELU, sums of layers and the pooling. So do the inputs and outputs of the graph.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from vcs_export.errors import ExportError
+
+_PRODUCTS = {"MatMul", "Gemm"}
+# What may lie between the first product of attention and Softmax.
+_SCORES = {"Add", "Div", "Mul", "Where"}
+
+
+def write_half(model: Path, folder: Path) -> Path:
+    """Write the graph in half precision, and its weights, into a folder; returns the path of the graph.
+
+    Raises ExportError if a weight is beyond fp16's largest number.
+    """
+    # The reader refuses a file of weights with several links, as a bundle's may have.
+    source = shutil.copytree(model.parent, folder / "float32", copy_function=shutil.copyfile)
+    loaded = ir.load(source / model.name)
+    graph, halves = loaded.graph, dict[ir.Value, ir.Value]()
+    nodes = list(graph)
+    attention = {product for node in nodes if node.op_type == "Softmax" for product in _attention(node)}
+    for node in attention:
+        _scale_query(graph, node)
+    for node in nodes:
+        if node in attention or (node.op_type in _PRODUCTS and _is_stored(node.inputs[1])):
+            _halve(graph, node, node.inputs, halves)
+        elif node.op_type == "Gather" and _is_stored(node.inputs[0]):
+            _halve(graph, node, node.inputs[:1], halves)
+    for name in [name for name, value in graph.initializers.items() if not value.uses()]:
+        del graph.initializers[name]
+    written = folder / model.name
+    ir.save(loaded, written, external_data=f"{model.name}.data")
+    return written
+
+
+def _is_stored(value: ir.Value | None) -> bool:
+    return value is not None and value.const_value is not None and value.dtype == ir.DataType.FLOAT
+
+
+def _attention(softmax: ir.Node) -> Iterator[ir.Node]:
+    """Yield the products before and after the Softmax of attention."""
+    before = [softmax]
+    while before:
+        for node in before.pop().predecessors():
+            if node.op_type in _SCORES:
+                before.append(node)
+            elif node.op_type == "MatMul":
+                yield node
+    yield from (use.node for use in softmax.outputs[0].uses() if use.node.op_type == "MatMul")
+
+
+def _scale_query(graph: ir.Graph, product: ir.Node) -> None:
+    """Scale the query instead of the scores, which may be beyond fp16's largest number."""
+    [scores] = product.outputs
+    [use, *more] = scores.uses()
+    if not more and use.node.op_type in ("Div", "Mul") and use.idx == 0 and _is_stored(use.node.inputs[1]):
+        scale = use.node
+        scale.outputs[0].replace_all_uses_with(scores)
+        scale.replace_input_with(0, product.inputs[0])
+        product.replace_input_with(0, scale.outputs[0])
+        graph.remove(scale)
+        graph.insert_before(product, scale)
+
+
+def _halve(
+    graph: ir.Graph, node: ir.Node, inputs: Sequence[ir.Value | None], halves: dict[ir.Value, ir.Value]
+) -> None:
+    """Let a node read its first inputs in fp16, and others read its output in float32."""
+    for place, value in enumerate(inputs):
+        if value is not None:
+            if value not in halves:
+                halves[value] = _half(graph, node, value)
+            node.replace_input_with(place, halves[value])
+    [output] = node.outputs
+    wide = ir.node("Cast", [output], {"to": int(ir.DataType.FLOAT)}, name=f"{node.name}.wide")
+    output.replace_all_uses_with(wide.outputs[0], replace_graph_outputs=True)
+    wide.replace_input_with(0, output)
+    wide.outputs[0].name, output.name = output.name, f"{output.name}.half"
+    wide.outputs[0].type, wide.outputs[0].shape, output.type = output.type, output.shape, None
+    graph.insert_after(node, wide)
+
+
+def _half(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
+    """Return a weight in fp16, or the Cast of another value before the first node that reads it so."""
+    name = f"{value.name}.fp16"
+    if not value.const_value:
+        cast = ir.node("Cast", [value], {"to": int(ir.DataType.FLOAT16)}, name=name)
+        cast.outputs[0].name = name
+        graph.insert_before(node, cast)
+        return cast.outputs[0]
+    with np.errstate(over="ignore"):
+        numbers = value.const_value.numpy().astype(np.float16)
+    if not np.isfinite(numbers).all():
+        raise ExportError(f"{value.name} has numbers beyond fp16's largest one: use cuda:N")
+    half = ir.Value(
+        name=name, const_value=ir.tensor(numbers, name=name), shape=ir.Shape(numbers.shape),
+        type=ir.TensorType(ir.DataType.FLOAT16),
+    )  # fmt: skip
+    graph.register_initializer(half)
+    return half
