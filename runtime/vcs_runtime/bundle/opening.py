@@ -72,7 +72,7 @@ class Bundle:
     ) -> str | None:
         """Hash what only this provider or these engines run; None if they run the model's own graph."""
         own = [path for engine in engines for path in (engine.model, engine.engine)]
-        if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
+        if provider_name == "ort-cuda" and spec.cuda:
             own.append(spec.cuda.model)
         return hashlib.sha256("".join(self.digests(own)).encode()).hexdigest() if own else None
 
@@ -104,8 +104,7 @@ class Bundle:
 
 def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
     """Return the paths of a model's graphs: its own, and the one for CUDA if there is one."""
-    cuda = spec.cuda if isinstance(spec, EmbedderSpec) else None
-    return (spec.model, cuda.model) if cuda else (spec.model,)
+    return (spec.model, spec.cuda.model) if spec.cuda else (spec.model,)
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:

@@ -13,11 +13,36 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime as ort
+import pytest
 
 from support.numpy_onnx import run
-from vcs_runtime.inference.batching import batches
+from vcs_runtime.inference import device as device_module
+from vcs_runtime.inference import session as session_module
+from vcs_runtime.inference import tensorrt
+from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
+from vcs_runtime.inference.device import CUDA, Device
+from vcs_runtime.inference.token_vectors import shown_graph
 
 FUNCTIONS = [
+    """
+    <opset_import: ["": 24, "spelt": 1], domain: "spelt">
+    WithBias <num_heads> (query, key, value, bias, places, starts) => (out)
+    {
+        b_q, b_k, b_v = Split <axis = 0, num_outputs = 3> (bias)
+        q = Add (query, b_q)
+        k = Add (key, b_k)
+        v = Add (value, b_v)
+        out = spelt.PackedMultiHeadAttention <num_heads: int = @num_heads> (q, k, v, b_q, places, starts)
+    }""",
+    """
+    <opset_import: ["": 24, "spelt": 1], domain: "spelt">
+    BiasGelu (x, bias) => (out)
+    {
+        sum = Add (x, bias)
+        wide = Cast <to = 1> (sum)
+        gelu = Gelu (wide)
+        out = Cast <to = 10> (gelu)
+    }""",
     """
     <opset_import: ["": 24], domain: "spelt">
     PackedMultiHeadAttention <num_heads, scale> (query, key, value, bias, places, starts) => (out)
@@ -60,15 +85,15 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-def differences(
-    graph: Path, rows: Sequence[Sequence[int]], layout: str, skip: int = 0
-) -> tuple[float, float]:
-    """Return how far ONNX Runtime is from the interpreter without rounding, and the interpreter that rounds."""
-    model = onnx.load(graph, load_external_data=False)
+def session(graph: Path, shown: Sequence[str] = ()) -> ort.InferenceSession:
+    """Open a graph for CUDA on the CPU, with further outputs."""
+    model = onnx.load_model_from_string(shown_graph(graph, shown))
     functions = [onnx.parser.parse_function(text) for text in FUNCTIONS]
     for node in model.graph.node:
         if node.op_type in {function.name for function in functions}:
             node.domain = "spelt"
+        if node.op_type == "PackedMultiHeadAttention" and node.input[3]:
+            node.op_type = "WithBias"
         if node.op_type == "RMSNormalization":
             node.op_type = "SimplifiedLayerNormalization"  # the same, which takes weights in half precision
         for item in node.attribute:
@@ -77,13 +102,32 @@ def differences(
                     0  # at level 4 the CPU's kernel gives zeros for scales behind a Cast; CUDA has no levels
                 )
     model.functions.extend(functions)
+    model.opset_import[0].version, model.ir_version = 24, 12  # as the functions have it
     model.opset_import.append(onnx.helper.make_opsetid("spelt", 1))
-    spelt = graph.with_name(f"spelt-{graph.name}")
-    onnx.save(model, spelt)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(spelt, options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(graph.parent))
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def differences(
+    graph: Path, rows: Sequence[Sequence[int]], layout: str, skip: int = 0
+) -> tuple[float, float]:
+    """Return how far ONNX Runtime is from the interpreter without rounding, and the interpreter that rounds."""
     [batch] = batches(rows, 10_000, layout, skip, mixed=True)
-    [got] = session.run(None, batch.inputs)
+    [got] = session(graph).run(None, batch.inputs)
     exact, rounded = (run(graph, batch.inputs, exact=exact) for exact in (True, False))
     return float(np.abs(got - exact).max()), float(np.abs(rounded - exact).max())
+
+
+def run_on_cpu(monkeypatch: pytest.MonkeyPatch, tokens: int = 2048) -> None:
+    """Let `cuda:0` run graphs for CUDA on the CPU, in batches of so many tokens."""
+
+    def choose(device: str, gpu_memory_gb: float | None = None) -> Device:
+        precision = "fp32" if device.endswith(":fp32") else ""
+        return Device("ort-cuda", CUDA, "named", memory=None, precision=precision) if "cuda" in device else real(device)
+
+    real = device_module.choose_device
+    monkeypatch.setattr(tensorrt, "choose_device", choose)
+    monkeypatch.setattr(session_module, "open_session", lambda model, *_, shown, **__: session(model, shown))
+    monkeypatch.setitem(TOKEN_BUDGET, "ort-cuda", tokens)
