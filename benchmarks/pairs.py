@@ -3,9 +3,11 @@
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
+    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [--keep]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
 `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
+`fp16`: what a bundle's graph for CUDA changes beside its graph in float32, both by ONNX Runtime's kernels for CPUs.
 """
 
 from __future__ import annotations
@@ -81,15 +83,66 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         ], place=ANY))  # fmt: skip
 
 
+class Kept:
+    """A bundle's embedder as one of the caller, which keeps its vectors."""
+
+    identity = "kept"
+
+    def __init__(self, embedder: Any) -> None:
+        self.embedder = embedder
+        self.vectors: dict[str, np.ndarray] = {}
+
+    def embed(self, texts: list[str]) -> list[np.ndarray]:
+        new = [text for text in texts if text not in self.vectors]
+        self.vectors |= zip(new, self.embedder.embed(new), strict=True)
+        return [self.vectors[text] for text in texts]
+
+
+def fp16(path: Path, bundle: str, kept: bool) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
+    import pytest
+
+    from support.cuda_kernels import run_on_cpu
+    from vcs_runtime import Embedder, Scorer
+
+    run_on_cpu(pytest.MonkeyPatch(), tokens=512)
+    pairs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    wanted = [(pair["reference"], pair["generated"]) for pair in pairs]
+    vectors, scores = [], []
+    for device in ("cpu", "cuda:0"):
+        with Embedder.open(bundle, device) as embedder:
+            known = Kept(embedder)
+            with Scorer.open(bundle, device="cpu", embedder=known) as scorer:
+                scores.append(list(scorer.score_many(wanted)))
+            vectors.append(np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64))
+            print(device, *embedder.signature_fields, flush=True)
+    lost = 1 - np.einsum("td,td->t", *vectors)
+    table = {"1 - cosine": (f"{lost.mean():.1e}", f"{lost.max():.1e}", f"{len(lost):,} texts")}
+    for name in ("vcs", "margin"):
+        old, new = (np.array([getattr(result, name) for result in each]) for each in scores)
+        change, signs = np.abs(new - old), f"{np.sum((old > 0) != (new > 0))} of {len(old):,} to or from 0"
+        table[f"change of {name}"] = (f"{change.mean():.1e}", f"{change.max():.1e}", signs)
+    rows = [
+        {"head": "figure", "workload": name, "cells": dict(zip(("mean", "largest", "of"), cells, strict=True))}
+        for name, cells in table.items()
+    ]
+    print("\n".join(f"{row['workload']}: {row['cells']}" for row in rows))
+    if kept:
+        print(keep("fp16", rows, place=ANY))
+
+
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate"])
+    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate", "fp16"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)
+        return
+    if arguments.what == "fp16":
+        fp16(arguments.folder, str(arguments.published or "default"), arguments.keep)
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:

@@ -46,18 +46,17 @@ class CudaEncoder(GraphBuilder):
             raise ValueError(f"{name}: not among the weights of the other graph")
         return value
 
-    def half(self, name: str, array: Weights) -> ir.Value:
-        """Return a tensor of the other graph in fp16, under a name of its own if it is converted."""
-        value = self.to(_HALF, self.weight(name, array))
-        value.name = f"{name}.fp16" if self.float_type == FLOAT else name
-        return value
+    def half(self, value: ir.Value) -> ir.Value:
+        """Return a tensor in fp16, under a name of its own if it is converted."""
+        half = self._to(_HALF, value)
+        half.name = value.name if half is value else f"{value.name}.fp16"
+        return half
 
     def exact(self, value: ir.Value) -> ir.Value:
-        """Return a tensor of the other graph, or its rows, in float32."""
-        return self.to(FLOAT, value)
+        """Return a tensor, or rows of it, in float32."""
+        return self._to(FLOAT, value)
 
-    def to(self, kind: ir.DataType, value: ir.Value) -> ir.Value:
-        """Convert a value of the type of the weights."""
+    def _to(self, kind: ir.DataType, value: ir.Value) -> ir.Value:
         return value if self.float_type == kind else self.op("Cast", value, to=int(kind))
 
     def embeddings(self, checkpoint: AnyCheckpoint, from_zero: bool) -> ir.Value:
@@ -93,28 +92,33 @@ class CudaEncoder(GraphBuilder):
         self.save(logits, LOGITS, ("tokens", 1), model, model)
 
     def _layer(self, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
-        def half(name: str) -> ir.Value:
-            return self.half(f"{prefix}{name}", checkpoint.tensor(f"{prefix}{name}"))
+        def stored(name: str) -> ir.Value:
+            tensor = checkpoint.tensor(f"{prefix}{name}")
+            return self.weight(f"{prefix}{name}", tensor.T if tensor.ndim == 2 else tensor)
 
         def product(name: str, x: ir.Value) -> ir.Value:
-            name = f"{prefix}{name}.weight"
-            return self.op("MatMul", x, self.half(name, checkpoint.tensor(name).T))
+            return self.op("MatMul", x, self.half(stored(f"{name}.weight")))
 
-        def normed(name: str, dense: str, addend: ir.Value, x: ir.Value) -> ir.Value:
+        def normed(name: str, addend: ir.Value, x: ir.Value, bias: ir.Value) -> ir.Value:
+            scale, shift = (self.half(stored(f"{name}.LayerNorm.{part}")) for part in ("weight", "bias"))
             return self.microsoft_op(
-                "SkipLayerNormalization", addend, x, half(f"{name}.weight"), half(f"{name}.bias"),
-                half(f"{dense}.bias"), epsilon=checkpoint.config.layer_norm_eps,
+                "SkipLayerNormalization", addend, x, scale, shift, bias,
+                epsilon=checkpoint.config.layer_norm_eps,
             )  # fmt: skip
 
-        names = [f"attention.self.{name}" for name in ("query", "key", "value")]
-        bias = self.op("Concat", *(half(f"{name}.bias") for name in names), axis=0)
-        query, key, value = (product(name, x) for name in names)
-        seen = self.texts.attention(query, key, value, bias, checkpoint.config.num_attention_heads)
-        dense = "attention.output.dense"
-        x = normed("attention.output.LayerNorm", dense, product(dense, seen), x)
+        query, key, value = (product(f"attention.self.{name}", x) for name in ("query", "key", "value"))
+        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add up to 1, so
+        # that the bias of values comes through: it goes into the bias of the next layer.
+        query = self.op("Add", query, self.half(stored("attention.self.query.bias")))
+        seen = self.texts.attention(query, key, value, checkpoint.config.num_attention_heads)
+        matrix = stored("attention.output.dense.weight")
+        through = self.op("MatMul", self.exact(stored("attention.self.value.bias")), self.exact(matrix))
+        bias = self.op("Add", through, self.exact(stored("attention.output.dense.bias")))
+        out = self.op("MatMul", seen, self.half(matrix))
+        x = normed("attention.output", out, x, self.op("Cast", bias, to=int(_HALF)))
         inner = product("intermediate.dense", x)
-        gelu = self.microsoft_op("BiasGelu", inner, half("intermediate.dense.bias"))
-        return normed("output.LayerNorm", "output.dense", product("output.dense", gelu), x)
+        gelu = self.microsoft_op("BiasGelu", inner, self.half(stored("intermediate.dense.bias")))
+        return normed("output", product("output.dense", gelu), x, self.half(stored("output.dense.bias")))
 
     def _from_pad(self) -> ir.Value:
         """Return the position of each token, counted from that of the pad, as `xlm_roberta.positions`."""

@@ -141,12 +141,11 @@ class Texts:
         self._of_groups = graph.op("Div", graph.op("Cast", own, to=int(FLOAT)), size)
 
     def attention(
-        self, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value | None, heads: int,
-        **scale: float,
-    ) -> ir.Value:  # fmt: skip
-        """Attend within each text, all in fp16; the bias is of query, key and value."""
+        self, query: ir.Value, key: ir.Value, value: ir.Value, heads: int, **scale: float
+    ) -> ir.Value:
+        """Attend within each text; all are fp16."""
         return self._graph.microsoft_op(
-            "PackedMultiHeadAttention", query, key, value, bias, self._places, self._starts, num_heads=heads,
+            "PackedMultiHeadAttention", query, key, value, None, self._places, self._starts, num_heads=heads,
             **scale,
         )  # fmt: skip
 
@@ -195,7 +194,6 @@ class Varlen(_Fused):
             self._rotated_tokens(query, heads, local),
             self._repeated(self._rotated_tokens(key, groups, local)),
             self._repeated(value),
-            None,
             heads,
             **self._scale(),
         )

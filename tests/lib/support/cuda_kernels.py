@@ -25,17 +25,7 @@ from vcs_runtime.inference.token_vectors import shown_graph
 
 FUNCTIONS = [
     """
-    <opset_import: ["": 24, "spelt": 1], domain: "spelt">
-    WithBias <num_heads> (query, key, value, bias, places, starts) => (out)
-    {
-        b_q, b_k, b_v = Split <axis = 0, num_outputs = 3> (bias)
-        q = Add (query, b_q)
-        k = Add (key, b_k)
-        v = Add (value, b_v)
-        out = spelt.PackedMultiHeadAttention <num_heads: int = @num_heads> (q, k, v, b_q, places, starts)
-    }""",
-    """
-    <opset_import: ["": 24, "spelt": 1], domain: "spelt">
+    <opset_import: ["": 24], domain: "spelt">
     BiasGelu (x, bias) => (out)
     {
         sum = Add (x, bias)
@@ -92,8 +82,6 @@ def session(graph: Path, shown: Sequence[str] = ()) -> ort.InferenceSession:
     for node in model.graph.node:
         if node.op_type in {function.name for function in functions}:
             node.domain = "spelt"
-        if node.op_type == "PackedMultiHeadAttention" and node.input[3]:
-            node.op_type = "WithBias"
         if node.op_type == "RMSNormalization":
             node.op_type = "SimplifiedLayerNormalization"  # the same, which takes weights in half precision
         for item in node.attribute:
