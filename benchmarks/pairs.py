@@ -3,11 +3,12 @@
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
-    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [--keep]
+    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER] [--keep]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
 `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
 `fp16`: what a bundle's graph for CUDA changes beside its graph in float32, both by ONNX Runtime's kernels for CPUs.
+FOLDER keeps the vectors of a run that is stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any
 
 import numpy as np
 from records import ANY, keep, parser_of
+
+from vcs_runtime.inference.vector_cache import VectorCache
 
 
 def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
@@ -84,21 +88,27 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
 
 
 class Kept:
-    """A bundle's embedder as one of the caller, which keeps its vectors."""
+    """A bundle's embedder as one of the caller, which keeps its vectors, in a folder too."""
 
     identity = "kept"
 
-    def __init__(self, embedder: Any) -> None:
+    def __init__(self, embedder: Any, folder: Path) -> None:
         self.embedder = embedder
+        self.cache = VectorCache(folder, embedder.cache_identity, embedder.dimension)
         self.vectors: dict[str, np.ndarray] = {}
 
     def embed(self, texts: list[str]) -> list[np.ndarray]:
-        new = [text for text in texts if text not in self.vectors]
-        self.vectors |= zip(new, self.embedder.embed(new), strict=True)
-        return [self.vectors[text] for text in texts]
+        found = self.cache.load(texts)
+        new = [text for text in texts if text not in found]
+        for part in (new[start : start + 256] for start in range(0, len(new), 256)):
+            vectors = dict(zip(part, self.embedder.embed(part), strict=True))
+            self.cache.store(vectors)
+            found |= vectors
+        self.vectors |= found
+        return [found[text] for text in texts]
 
 
-def fp16(path: Path, bundle: str, kept: bool) -> None:
+def fp16(path: Path, bundle: str, folder: Path, kept: bool) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     import pytest
 
@@ -111,7 +121,7 @@ def fp16(path: Path, bundle: str, kept: bool) -> None:
     vectors, scores = [], []
     for device in ("cpu", "cuda:0"):
         with Embedder.open(bundle, device) as embedder:
-            known = Kept(embedder)
+            known = Kept(embedder, folder)
             with Scorer.open(bundle, device="cpu", embedder=known) as scorer:
                 scores.append(list(scorer.score_many(wanted)))
             vectors.append(np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64))
@@ -123,7 +133,11 @@ def fp16(path: Path, bundle: str, kept: bool) -> None:
         change, signs = np.abs(new - old), f"{np.sum((old > 0) != (new > 0))} of {len(old):,} to or from 0"
         table[f"change of {name}"] = (f"{change.mean():.1e}", f"{change.max():.1e}", signs)
     rows = [
-        {"head": "figure", "workload": name, "cells": dict(zip(("mean", "largest", "of"), cells, strict=True))}
+        {
+            "head": "figure",
+            "workload": name,
+            "cells": dict(zip(("mean", "largest", "of"), cells, strict=True)),
+        }
         for name, cells in table.items()
     ]
     print("\n".join(f"{row['workload']}: {row['cells']}" for row in rows))
@@ -142,7 +156,9 @@ def main() -> None:
         correlate(arguments.folder, arguments.published, arguments.keep)
         return
     if arguments.what == "fp16":
-        fp16(arguments.folder, str(arguments.published or "default"), arguments.keep)
+        with tempfile.TemporaryDirectory() as folder:
+            bundle = str(arguments.published or "default")
+            fp16(arguments.folder, bundle, arguments.output or Path(folder), arguments.keep)
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:

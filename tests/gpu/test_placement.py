@@ -128,8 +128,8 @@ def test_widths_of_padded_batches_are_multiples_of_4(
     """The CUDA provider has no fused attention for a mask of another width."""
     bundle = without_cuda_graph(bundles.nv_embed("fp16", target_runtime="tensorrt"))
     shapes = {"201": [201] * 3, "mixed": [201, 199, 171, 77, 9]}
-    for folder in (bundle, default_bundle):
-        run = dry_gpu.call(embed, str(folder), shapes)
+    for folder, device in ((bundle, "cuda:0"), (default_bundle, "cuda:0:fp32")):
+        run = dry_gpu.call(embed, str(folder), shapes, None, device)
         assert [inputs["input_ids"][1] for inputs in run.value[0].runs] == [204, 204]
     model = str(bundle / "embedder/model.onnx")
     odd, even = (

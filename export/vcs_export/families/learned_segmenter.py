@@ -22,7 +22,7 @@ from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint, bare_tokenizer, bert_special_tokens
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
-from vcs_export.graph.cuda_encoder import CudaEncoder, cuda_file, cuda_graph
+from vcs_export.graph.cuda_encoder import CudaEncoder, cuda_graph
 from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
@@ -73,9 +73,7 @@ def add_learned_segmenter(
         folder = shared.path.parent.relative_to(bundle.folder)
         names = (SHARING_MODEL, f"{SHARING_MODEL}.data", shared.path.name)
         model, *weights = ((folder / name).as_posix() for name in names)
-    stored = write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights[0]), shared)
-    files = filter(None, (stored, shared))
-    write_cuda_learned_segmenter(checkpoint, updates, bundle.file(cuda_file(model)), *files)
+    write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights[0]), shared)
     return LearnedSegmenterSpec(
         name=recipe.name, kind="words", model=model, weights=tuple(weights), tokenizer=tokenizer,
         special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER), max_tokens=recipe.max_tokens,
@@ -104,36 +102,32 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
 def write_learned_segmenter(
     checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path,
     shared: StoredWeights | None = None,
-) -> StoredWeights:  # fmt: skip
-    """Write the graph of the learned segmenter, and its weights beside it.
+) -> None:  # fmt: skip
+    """Write the graph of the learned segmenter, its weights, and a second graph for CUDA beside it.
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
     is float32 `(batch, tokens, 1)`.
     """
-    graph = GraphBuilder(OPSET, "fp32", *filter(None, (shared,)))
+    borrowed = [shared] if shared else []
+    graph = GraphBuilder(OPSET, "fp32", *borrowed)
     merged = _Merged(checkpoint, updates)
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
-    head = merged.head()
-    table = graph.weight("capitals.weight", head[0])
-    x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
+    hidden = merged.config.hidden_size
+    table = merged.update("capitals.weight", (WORD_SHAPES, hidden))
+    rows = graph.weight("capitals.weight", table)
+    x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", rows, capitals))
     x = layers(graph, merged, x, bias, updates.layers)
-    logits = graph.linear("classifier", x, *head[1:])
-    return graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
+    classifier = merged.update("classifier.weight", (1, hidden)), merged.update("classifier.bias", (1,))
+    logits = graph.linear("classifier", x, *classifier)
+    stored = graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
 
-
-def write_cuda_learned_segmenter(
-    checkpoint: EncoderCheckpoint, updates: Updates, model: Path, *stored: StoredWeights
-) -> None:
-    """Write the graph for CUDA, without padding, over the weights of the other graph."""
-    graph = CudaEncoder("fp32", *stored, pooled=False)
-    merged = _Merged(checkpoint, updates)
-    table, weight, bias = merged.head()
-    capitals = graph.input("capitals", ("tokens",))
-    shapes = graph.op("Gather", graph.weight("capitals.weight", table), capitals)
-    x = graph.op("Add", graph.embeddings(merged, from_zero=True), shapes)
-    graph.save_logits(graph.layers(merged, x, updates.layers), weight, bias, model)
+    cuda = CudaEncoder("fp32", stored, *borrowed, pooled=False)
+    capitals = cuda.input("capitals", ("tokens",))
+    shapes = cuda.op("Gather", cuda.weight("capitals.weight", table), capitals)
+    x = cuda.op("Add", cuda.embeddings(merged, from_zero=True), shapes)
+    cuda.save_logits(cuda.layers(merged, x, updates.layers), *classifier, model)
 
 
 class _Merged(Checkpoint[EncoderConfig]):
@@ -162,13 +156,6 @@ class _Merged(Checkpoint[EncoderConfig]):
         for column, row in zip(up.T.astype(np.float64), down.astype(np.float64), strict=True):
             merged += np.outer(column, row)
         return merged.astype(np.float32)
-
-    def head(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Return what BERT lacks: the vectors of `capitals`, and the classifier's weight and bias."""
-        hidden = self.config.hidden_size
-        shapes = {"capitals.weight": (WORD_SHAPES, hidden), "classifier.weight": (1, hidden)}
-        table, weight = (self.update(name, shape) for name, shape in shapes.items())
-        return table, weight, self.update("classifier.bias", (1,))
 
     def update(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return a tensor of the updates, after a check of its shape."""

@@ -1,12 +1,12 @@
 """Encoders for ONNX Runtime's CUDA provider: no padding, fused kernels, and products in fp16.
 
 These graphs are over the weights of the encoder's other graph. Where those are float32, the graph converts
-them, which ONNX Runtime does once, when it opens the graph. Biases are added by the next kernel: that of
-attention, of GELU, or of the normalisation. Sums of products, softmax, GELU and normalisation are float32
-inside their kernels, the embeddings and all from the pooling on are float32 throughout.
+them, which ONNX Runtime does once, when it opens the graph. Kernels of GELU and of normalisation add the
+biases of the products before them. Sums of products, softmax, GELU and normalisation are float32 inside their
+kernels; the embeddings, and all from the pooling on, are float32 throughout.
 
-PackedMultiHeadAttention has no windows. It would take a bias for two tokens, as MPNet has it, but then it is
-no flash attention. Such models, and those that pool the largest numbers, have no graph of this kind.
+PackedMultiHeadAttention has no windows. With a bias for each two tokens, as MPNet has it, it would be no
+flash attention. Such models, and those that pool the largest numbers, have no graph of this kind.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ class CudaEncoder(GraphBuilder):
         return x
 
     def save_logits(
-        self, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32], model: Path
+        self, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32], other: Path
     ) -> None:
         """Add a token classifier, in float32, to x `(tokens, hidden)`, fp16, and write the graph."""
+        model = _beside(other)
         matrix = self.exact(self.weight("classifier.weight", weight.T))
         product = self.op("MatMul", self.op("Cast", x, to=int(FLOAT)), matrix)
         logits = self.op("Add", product, self.exact(self.weight("classifier.bias", bias)))
@@ -133,20 +134,19 @@ class CudaEncoder(GraphBuilder):
         return self.op("Add", self.op("Mul", place, counted), pad)
 
 
-def cuda_file(model: str) -> str:
-    """Return the path of the graph for CUDA beside the path of the other one."""
-    return f"{model.removesuffix('.onnx')}.cuda.onnx"
+def _beside(other: Path) -> Path:
+    return other.with_suffix(".cuda.onnx")
 
 
-def cuda_graph(model: str) -> CudaGraph:
-    """Return what the manifest says of the graph for CUDA beside the graph `model`."""
-    return CudaGraph(cuda_file(model), "varlen", "fp16")
+def cuda_graph(other: str) -> CudaGraph:
+    """Return what the manifest says of the graph beside the graph `other` of a bundle."""
+    return CudaGraph(_beside(Path(other)).as_posix(), "varlen", "fp16")
 
 
 def write_cuda_encoder(
-    checkpoint: EncoderCheckpoint, sentence: SentenceFolder, model: Path, stored: StoredWeights
+    checkpoint: EncoderCheckpoint, sentence: SentenceFolder, other: Path, stored: StoredWeights
 ) -> bool:
-    """Write the graph of a sentence encoder, with the output of `write_encoder`; False: there can be none."""
+    """Write the graph beside that of `write_encoder`, with its output; False if there can be none."""
     if checkpoint.config.relative or sentence.pooling == "max":
         return False
     graph = CudaEncoder("fp32", stored)
@@ -157,15 +157,15 @@ def write_cuda_encoder(
     else:
         row = graph.texts.first(x) if sentence.pooling == "cls" else graph.texts.last(x)
         vectors = graph.op("Cast", row, to=int(FLOAT))
-    save_sentence(graph, vectors, sentence, model, model)
+    save_sentence(graph, vectors, sentence, _beside(other), stored.path)
     return True
 
 
-def write_cuda_sat(checkpoint: SatCheckpoint, model: Path, stored: StoredWeights, precision: str) -> bool:
-    """Write the graph of a SaT model, with the logits `(tokens, 1)`; False: there can be none."""
+def write_cuda_sat(checkpoint: SatCheckpoint, other: Path, stored: StoredWeights, precision: str) -> bool:
+    """Write the graph beside that of `write_sat`, with logits `(tokens, 1)`; False if there can be none."""
     if checkpoint.config.lookahead is not None:
         return False
     graph = CudaEncoder(precision, stored, pooled=False)
     x = graph.layers(checkpoint, graph.embeddings(checkpoint, from_zero=False))
-    graph.save_logits(x, *label(checkpoint), model)
+    graph.save_logits(x, *label(checkpoint), other)
     return True

@@ -45,7 +45,7 @@ def write_encoder(
 def save_sentence(
     graph: GraphBuilder, vectors: ir.Value, sentence: SentenceFolder, model: Path, weights: Path
 ) -> StoredWeights:
-    """Add the steps after the pooling, float32 `(batch, width)`, and write the graph of a sentence encoder."""
+    """Add the steps after the pooling, float32 `(batch, width)`, and write a sentence encoder's graph."""
     width = sentence.width
     for number, step in enumerate(sentence.steps):
         if step is None:
