@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from records import ANY, keep, parser_of
 
+from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.vector_cache import VectorCache
 
 
@@ -112,10 +113,12 @@ def fp16(path: Path, bundle: str, folder: Path, kept: bool) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     import pytest
 
-    from support.cuda_kernels import run_on_cpu
+    from support import stand_in
     from vcs_runtime import Embedder, Scorer
 
-    run_on_cpu(pytest.MonkeyPatch(), tokens=512)
+    patch = pytest.MonkeyPatch()
+    stand_in.put_in(patch)
+    patch.setitem(TOKEN_BUDGET, "ort-cuda", 512)
     pairs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     wanted = [(pair["reference"], pair["generated"]) for pair in pairs]
     vectors, scores = [], []

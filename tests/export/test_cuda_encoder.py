@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
-from support.cuda_kernels import run_on_cpu, session
+from support import stand_in
+from support.cuda_kernels import session
 from support.embedders import spec_of, vectors_of
 from support.numpy_bert import encode
 from support.numpy_onnx import names, run
@@ -27,7 +29,7 @@ from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.inference.batching import batches
+from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
 from vcs_runtime.inference.token_vectors import TokenVectors
 
 INFO = BundleInfo("tiny", "CC0-1.0", "random numbers")
@@ -35,9 +37,10 @@ TEXTS = [story(i, 1 + i % 4)[: 20 + 9 * i] for i in range(12)] + [story(50, 9)] 
 KINDS = ["bert", "xlm-roberta", "distilbert"]
 
 
-@pytest.fixture(autouse=True)
-def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_on_cpu(monkeypatch, tokens=64)
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in.put_in(monkeypatch)
+    monkeypatch.setitem(TOKEN_BUDGET, "ort-cuda", 64)
 
 
 def build(folder: Path, kind: str, pooling: str = "mean_tokens") -> Path:
@@ -71,13 +74,15 @@ def test_without_rounding_the_graph_computes_the_encoder(tmp_path: Path, kind: s
     ("kind", "pooling"),
     [*((kind, "mean_tokens") for kind in KINDS), ("bert", "cls_token"), ("xlm-roberta", "lasttoken")],
 )
-def test_vectors_are_those_of_the_other_graph_to_rounding(tmp_path: Path, kind: str, pooling: str) -> None:
+def test_vectors_are_those_of_the_other_graph_to_rounding(
+    cuda: None, tmp_path: Path, kind: str, pooling: str
+) -> None:
     bundle = build(tmp_path, kind, pooling)
     want = vectors_of(bundle, TEXTS).astype(np.float64)
     for invariant in (False, True):
         with Embedder.open(bundle, "cuda:0", batch_invariant=invariant) as embedder:
             lost = 1 - np.sum(want * embedder.embed(TEXTS), axis=1)
-            assert 1e-9 < lost.max() < 2e-6
+            assert 1e-9 < lost.max() < 1e-5
             assert "prec:fp16" in embedder.signature_fields
             [engine] = [field for field in embedder.signature_fields if field.startswith("engine:ort-cuda@")]
             assert engine[-4:] in embedder.cache_identity
@@ -89,14 +94,14 @@ def test_a_pad_that_a_text_spells_out_takes_no_position(tmp_path: Path) -> None:
     [unpadded] = batches(rows, 100, "varlen", mixed=True)
     got = session(bundle / CUDA_FILE).run(None, unpadded.inputs)[0]
     for batch in batches(rows, 100):
-        [want] = session(bundle / MODEL_FILE).run(None, batch.inputs)
+        [want] = ort.InferenceSession(bundle / MODEL_FILE).run(None, batch.inputs)
         np.testing.assert_allclose(
             got[[unpadded.rows.index(row) for row in batch.rows]], want, rtol=0, atol=2e-3
         )
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
-def test_in_fp32_cuda_runs_the_other_graph(tmp_path: Path, kind: str) -> None:
+def test_in_fp32_cuda_runs_the_other_graph(cuda: None, tmp_path: Path, kind: str) -> None:
     bundle = build(tmp_path, kind)
     with Embedder.open(bundle, "cuda:0:fp32") as embedder:
         assert {"prec:fp32", "engine:ort-cuda"} <= set(embedder.signature_fields)
@@ -104,14 +109,14 @@ def test_in_fp32_cuda_runs_the_other_graph(tmp_path: Path, kind: str) -> None:
         assert embedder.cache_identity == f"{open_bundle(bundle).model_hash(embedder.spec)}|ort-cuda"
 
 
-def test_a_model_of_halves_is_refused_in_fp32(tmp_path: Path) -> None:
+def test_a_model_of_halves_is_refused_in_fp32(cuda: None, tmp_path: Path) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="fp16")
     with pytest.raises(DeviceError, match=r"cuda:0:fp32: .* is in fp16"):
         Embedder.open(bundle, "cuda:0:fp32")
 
 
 @pytest.mark.parametrize("case", [("mpnet",), ("modernbert",), ("bert", "max_tokens")])
-def test_other_models_keep_their_graph(tmp_path: Path, case: tuple[str, ...]) -> None:
+def test_other_models_keep_their_graph(cuda: None, tmp_path: Path, case: tuple[str, ...]) -> None:
     bundle = build(tmp_path, *case)
     assert spec_of(bundle).cuda is None
     assert not (bundle / CUDA_FILE).exists()
@@ -126,7 +131,7 @@ def segmenters(folder: Path) -> Iterator[Path]:
     yield build_learned_segmenter_bundle(folder / "words", tiny_boundary(updates), folder / "words-bundle")
 
 
-def test_a_learned_segmenter_has_such_a_graph(tmp_path: Path) -> None:
+def test_a_learned_segmenter_has_such_a_graph(cuda: None, tmp_path: Path) -> None:
     for bundle in segmenters(tmp_path):
         spec = boundary(bundle)
         assert spec.cuda is not None
@@ -145,7 +150,7 @@ def test_a_learned_segmenter_with_lookahead_or_integers_has_none(tmp_path: Path)
         assert boundary(build_tiny_sat_bundle(tmp_path / str(number), **options)).cuda is None
 
 
-def test_vectors_of_tokens_are_those_of_the_other_graph(tmp_path: Path) -> None:
+def test_vectors_of_tokens_are_those_of_the_other_graph(cuda: None, tmp_path: Path) -> None:
     bundle = build(tmp_path, "bert")
     found: list[dict[str, TokenVectors]] = []
     for device in ("cpu", "cuda:0"):
@@ -158,7 +163,7 @@ def test_vectors_of_tokens_are_those_of_the_other_graph(tmp_path: Path) -> None:
             np.testing.assert_allclose(want[text].vectors, got[text].vectors, rtol=0, atol=1e-2)
 
 
-def test_both_graphs_share_their_weights(tmp_path: Path) -> None:
+def test_both_graphs_share_their_weights(cuda: None, tmp_path: Path) -> None:
     updates = write_updates(write_tiny_checkpoint(tmp_path / "bert"), tmp_path / "updates.safetensors")
     build_sentence_bundle(Build(tmp_path / "bert", tmp_path / "bundle", INFO), learned=tiny_boundary(updates))
     sat = build_tiny_sat_bundle(tmp_path / "sat")

@@ -108,8 +108,8 @@ class CudaEncoder(GraphBuilder):
             )  # fmt: skip
 
         query, key, value = (product(f"attention.self.{name}", x) for name in ("query", "key", "value"))
-        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add up to 1, so
-        # that the bias of values comes through: it goes into the bias of the next layer.
+        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add up to 1,
+        # so that the bias of values comes through: it goes into the bias of the next product.
         query = self.op("Add", query, self.half(stored("attention.self.query.bias")))
         seen = self.texts.attention(query, key, value, checkpoint.config.num_attention_heads)
         matrix = stored("attention.output.dense.weight")

@@ -13,15 +13,11 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime as ort
-import pytest
 
 from support.numpy_onnx import run
-from vcs_runtime.inference import device as device_module
-from vcs_runtime.inference import session as session_module
-from vcs_runtime.inference import tensorrt
-from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
-from vcs_runtime.inference.device import CUDA, Device
-from vcs_runtime.inference.token_vectors import shown_graph
+from vcs_runtime.inference.batching import batches
+
+FOLDER = "session.model_external_initializers_file_folder_path"
 
 FUNCTIONS = [
     """
@@ -75,9 +71,9 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-def session(graph: Path, shown: Sequence[str] = ()) -> ort.InferenceSession:
-    """Open a graph for CUDA on the CPU, with further outputs."""
-    model = onnx.load_model_from_string(shown_graph(graph, shown))
+def spelt(graph: bytes) -> bytes:
+    """Return a graph for CUDA as a CPU can run it."""
+    model = onnx.load_model_from_string(graph)
     functions = [onnx.parser.parse_function(text) for text in FUNCTIONS]
     for node in model.graph.node:
         if node.op_type in {function.name for function in functions}:
@@ -89,16 +85,18 @@ def session(graph: Path, shown: Sequence[str] = ()) -> ort.InferenceSession:
                 item.i = (
                     0  # at level 4 the CPU's kernel gives zeros for scales behind a Cast; CUDA has no levels
                 )
-    if any(node.domain == "spelt" for node in model.graph.node):
-        model.functions.extend(functions)
-        model.opset_import[0].version, model.ir_version = 24, 12  # as the functions have it
-        model.opset_import.append(onnx.helper.make_opsetid("spelt", 1))
+    model.functions.extend(functions)
+    model.opset_import[0].version, model.ir_version = 24, 12  # as the functions have it
+    model.opset_import.append(onnx.helper.make_opsetid("spelt", 1))
+    return model.SerializeToString()
+
+
+def session(graph: Path) -> ort.InferenceSession:
+    """Open a graph for CUDA on the CPU, without any optimisation."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", str(graph.parent)
-    )
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry(FOLDER, str(graph.parent))
+    return ort.InferenceSession(spelt(graph.read_bytes()), options, providers=["CPUExecutionProvider"])
 
 
 def differences(
@@ -109,20 +107,3 @@ def differences(
     [got] = session(graph).run(None, batch.inputs)
     exact, rounded = (run(graph, batch.inputs, exact=exact) for exact in (True, False))
     return float(np.abs(got - exact).max()), float(np.abs(rounded - exact).max())
-
-
-def run_on_cpu(monkeypatch: pytest.MonkeyPatch, tokens: int = 2048) -> None:
-    """Let `cuda:0` run graphs for CUDA on the CPU, in batches of so many tokens."""
-
-    def choose(device: str, gpu_memory_gb: float | None = None) -> Device:
-        precision = "fp32" if device.endswith(":fp32") else ""
-        return (
-            Device("ort-cuda", CUDA, "named", memory=None, precision=precision)
-            if "cuda" in device
-            else real(device)
-        )
-
-    real = device_module.choose_device
-    monkeypatch.setattr(tensorrt, "choose_device", choose)
-    monkeypatch.setattr(session_module, "open_session", lambda model, *_, shown, **__: session(model, shown))
-    monkeypatch.setitem(TOKEN_BUDGET, "ort-cuda", tokens)
