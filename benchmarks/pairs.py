@@ -3,7 +3,7 @@
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
-    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER] [--keep]
+    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
 `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from records import ANY, keep, parser_of
 
+from vcs_runtime import Embedder, Scorer
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.vector_cache import VectorCache
 
@@ -99,53 +100,41 @@ class Kept:
         self.vectors: dict[str, np.ndarray] = {}
 
     def embed(self, texts: list[str]) -> list[np.ndarray]:
-        found = self.cache.load(texts)
-        new = [text for text in texts if text not in found]
+        self.vectors |= self.cache.load(texts)
+        new = [text for text in texts if text not in self.vectors]
         for part in (new[start : start + 256] for start in range(0, len(new), 256)):
             vectors = dict(zip(part, self.embedder.embed(part), strict=True))
             self.cache.store(vectors)
-            found |= vectors
-        self.vectors |= found
-        return [found[text] for text in texts]
+            self.vectors |= vectors
+        return [self.vectors[text] for text in texts]
 
 
-def fp16(path: Path, bundle: str, folder: Path, kept: bool) -> None:
+def fp16(path: Path, bundle: str, folder: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     import pytest
 
     from support import stand_in
-    from vcs_runtime import Embedder, Scorer
 
     patch = pytest.MonkeyPatch()
     stand_in.put_in(patch)
     patch.setitem(TOKEN_BUDGET, "ort-cuda", 512)
     pairs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    wanted = [(pair["reference"], pair["generated"]) for pair in pairs]
     vectors, scores = [], []
     for device in ("cpu", "cuda:0"):
         with Embedder.open(bundle, device) as embedder:
             known = Kept(embedder, folder)
             with Scorer.open(bundle, device="cpu", embedder=known) as scorer:
-                scores.append(list(scorer.score_many(wanted)))
+                scores.append(list(scorer.score_many((p["reference"], p["generated"]) for p in pairs)))
             vectors.append(np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64))
             print(device, *embedder.signature_fields, flush=True)
     lost = 1 - np.einsum("td,td->t", *vectors)
-    table = {"1 - cosine": (f"{lost.mean():.1e}", f"{lost.max():.1e}", f"{len(lost):,} texts")}
+    print(f"1 - cosine of {len(lost):,} texts: mean {lost.mean():.1e}, largest {lost.max():.1e}")
     for name in ("vcs", "margin"):
         old, new = (np.array([getattr(result, name) for result in each]) for each in scores)
-        change, signs = np.abs(new - old), f"{np.sum((old > 0) != (new > 0))} of {len(old):,} to or from 0"
-        table[f"change of {name}"] = (f"{change.mean():.1e}", f"{change.max():.1e}", signs)
-    rows = [
-        {
-            "head": "figure",
-            "workload": name,
-            "cells": dict(zip(("mean", "largest", "of"), cells, strict=True)),
-        }
-        for name, cells in table.items()
-    ]
-    print("\n".join(f"{row['workload']}: {row['cells']}" for row in rows))
-    if kept:
-        print(keep("fp16", rows, place=ANY))
+        change, flips = np.abs(new - old), np.sum((old > 0) != (new > 0))
+        print(
+            f"change of {name}: mean {change.mean():.1e}, largest {change.max():.1e}, {flips} of {len(old):,} to or from 0"
+        )
 
 
 def main() -> None:
@@ -161,7 +150,7 @@ def main() -> None:
     if arguments.what == "fp16":
         with tempfile.TemporaryDirectory() as folder:
             bundle = str(arguments.published or "default")
-            fp16(arguments.folder, bundle, arguments.output or Path(folder), arguments.keep)
+            fp16(arguments.folder, bundle, arguments.output or Path(folder))
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:
