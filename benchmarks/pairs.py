@@ -3,9 +3,12 @@
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
+    python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
 `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
+`fp16`: what a bundle's graph for CUDA changes beside its graph in float32, both by ONNX Runtime's kernels for CPUs.
+FOLDER keeps the vectors of a run that is stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +24,10 @@ from typing import Any
 
 import numpy as np
 from records import ANY, keep, parser_of
+
+from vcs_runtime import Embedder, Scorer
+from vcs_runtime.inference.batching import TOKEN_BUDGET
+from vcs_runtime.inference.vector_cache import VectorCache
 
 
 def clip_cc(folder: Path) -> Iterator[dict[str, Any]]:
@@ -81,15 +89,68 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         ], place=ANY))  # fmt: skip
 
 
+class Kept:
+    """A bundle's embedder as one of the caller, which keeps its vectors, in a folder too."""
+
+    identity = "kept"
+
+    def __init__(self, embedder: Any, folder: Path) -> None:
+        self.embedder = embedder
+        self.cache = VectorCache(folder, embedder.cache_identity, embedder.dimension)
+        self.vectors: dict[str, np.ndarray] = {}
+
+    def embed(self, texts: list[str]) -> list[np.ndarray]:
+        self.vectors |= self.cache.load(texts)
+        new = [text for text in texts if text not in self.vectors]
+        for part in (new[start : start + 256] for start in range(0, len(new), 256)):
+            vectors = dict(zip(part, self.embedder.embed(part), strict=True))
+            self.cache.store(vectors)
+            self.vectors |= vectors
+        return [self.vectors[text] for text in texts]
+
+
+def fp16(path: Path, bundle: str, folder: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
+    import pytest
+
+    from support import stand_in
+
+    patch = pytest.MonkeyPatch()
+    stand_in.put_in(patch)
+    patch.setitem(TOKEN_BUDGET, "ort-cuda", 512)
+    pairs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    vectors, scores = [], []
+    for device in ("cpu", "cuda:0"):
+        with Embedder.open(bundle, device) as embedder:
+            known = Kept(embedder, folder)
+            with Scorer.open(bundle, device="cpu", embedder=known) as scorer:
+                scores.append(list(scorer.score_many((p["reference"], p["generated"]) for p in pairs)))
+            vectors.append(np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64))
+            print(device, *embedder.signature_fields, flush=True)
+    lost = 1 - np.einsum("td,td->t", *vectors)
+    print(f"1 - cosine of {len(lost):,} texts: mean {lost.mean():.1e}, largest {lost.max():.1e}")
+    for name in ("vcs", "margin"):
+        old, new = (np.array([getattr(result, name) for result in each]) for each in scores)
+        change, flips = np.abs(new - old), np.sum((old > 0) != (new > 0))
+        print(
+            f"change of {name}: mean {change.mean():.1e}, largest {change.max():.1e}, {flips} of {len(old):,} to or from 0"
+        )
+
+
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate"])
+    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate", "fp16"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)
+        return
+    if arguments.what == "fp16":
+        with tempfile.TemporaryDirectory() as folder:
+            bundle = str(arguments.published or "default")
+            fp16(arguments.folder, bundle, arguments.output or Path(folder))
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:

@@ -126,16 +126,16 @@ def measured() -> dict[str, float]:
 
 
 #: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. In all they are
-#: 1,174 lines, 803 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
-#: server, `export --rehearse`, tables that fit a terminal and a paper, and what the second round of attacks found.
+#: 1,506 lines, 1,046 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
+#: server, `export --rehearse`, tables that fit a terminal and a paper, what the second round of attacks found, and encoders in fp16 on CUDA.
 BUDGETS = {
-    "lines of the packages": 47_474,
-    "code lines of the packages": 32_668,
+    "lines of the packages": 47_806,
+    "code lines of the packages": 32_911,
     "share of docstrings in the packages": 0.15,
-    "lines of benchmarks": 4_997,
+    "lines of benchmarks": 5_058,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_993,
-    "words of the manual": 27_797,
+    "lines of tests": 49_277,
+    "words of the manual": 27_792,
     "words of pages of benchmarks": 4_219,
     "commands": 42,
     "options, once a command": 516,

@@ -10,7 +10,8 @@ import pytest
 
 from support.cuda_stand_ins import DryGpu, Log, Run
 from support.gpu_bundles import LAYERS, NARROW, SHAPES, GpuBundles
-from support.gpu_runs import attention, between_products, embed, places
+from support.gpu_runs import attention, between_products, embed, places, segment
+from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[[str], Run]
 HALF = {"fp16": "fp16", "bf16": "bf16", "int8": "fp16"}
@@ -92,6 +93,31 @@ def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(embedded: Emb
             padded += math.prod(inputs["gather"])
         done += math.prod(inputs["input_ids"])
     assert tokens <= padded <= max(4096, 2 * tokens)
+
+
+@pytest.mark.parametrize("part", ["embedder", "segmenter", "SaT fp16", "SaT fp32"])
+def test_a_layer_of_an_encoder_has_four_kernels_beside_its_products_and_attention(
+    dry_gpu: DryGpu, bundles: GpuBundles, part: str
+) -> None:
+    """No place is padded, and only the pooling and the classifier multiply in float32."""
+    if part == "embedder":
+        run = dry_gpu.call(embed, str(open_bundle("default").root), SHAPES)
+        log = run.log
+    else:
+        bundle = bundles.sat(part[4:]) if part.startswith("SaT") else open_bundle("default").root
+        run = dry_gpu.call(segment, str(bundle), ["man woman dog " * 80, "cat horse"])
+        log = run.log["texts"]
+    kernels = ["BroadcastBiasKernel", *["SkipLayerNormKernelSmall"] * 2, "VectorizedBiasGeluKernel"]
+    assert sorted(between_products(log)) == kernels
+    # The kernel that summed in halves took epsilon in halves, too.
+    assert "float, int, int)" in next(kernel.full for kernel in log.kernels if kernel.name == kernels[1])
+    fused = attention(log, 10_000)
+    assert set(fused) == {"flash_fwd_kernel"}
+    halves = [product for product in log.products if product.types == ("fp16",) * 3]
+    assert len(halves) == 6 * len(fused)
+    assert {product.n for product in halves} <= {math.prod(one["input_ids"]) for one in run.value[0].runs}
+    others = [product for product in log.products if "fp32" in product.types]
+    assert [p for p in others if p.m > 1 and p.batch == 1 and p.n > 1024] == []
 
 
 def test_the_pooling_has_eight_products_of_the_models_width(embedded: Embedded) -> None:

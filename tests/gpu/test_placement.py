@@ -88,3 +88,10 @@ def test_cudnn_is_not_needed(dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: 
     folder = tiny_bundle if bundle == "BERT" else bundles.nv_embed(bundle)
     run = dry_gpu.call(embed, str(folder), SHORT, lacking=["libcudnn.so.9"])
     assert run.log["a pair"].kernels
+
+
+def test_widths_of_padded_batches_are_multiples_of_4(dry_gpu: DryGpu, default_bundle: Path) -> None:
+    """The CUDA provider has no fused attention for a mask of another width."""
+    shapes = {"201": [201] * 3, "mixed": [201, 199, 171, 77, 9]}
+    run = dry_gpu.call(embed, str(default_bundle), shapes, None, "cuda:0:fp32")
+    assert [inputs["input_ids"][1] for inputs in run.value[0].runs] == [204, 204]

@@ -120,7 +120,7 @@ def test_a_boundary_model_halves_its_batches_too(sat_bundle: Path, machine: stan
         if len(inputs["input_ids"]) > 2:
             raise RuntimeError("CUDA failure 2: out of memory ; GPU=0")
 
-    with Segmenter.open(sat_bundle, "cuda:0") as segmenter:
+    with Segmenter.open(sat_bundle, "cuda:0:fp32") as segmenter:
         whole = segmenter.boundary_probabilities(texts)
         machine.before = fail
         for found, wanted in zip(segmenter.boundary_probabilities(texts), whole, strict=True):
@@ -281,7 +281,7 @@ def test_of_several_gpus_the_fullest_one_limits_the_tokens_of_a_run(
 ) -> None:
     machine.gpus = 2
     monkeypatch.setattr(nvidia, "free_memory", lambda index, major: (100 << 30, 4_000_000)[index])
-    with Embedder.open(tiny_bundle, "cuda:all") as embedder:
+    with Embedder.open(tiny_bundle, "cuda:all:fp32") as embedder:
         embedder.embed([f"{i} {text}" for i in range(20) for text in TEXTS])
     assert max(rows * width for (rows, width), _ in machine.runs) < 2048
 

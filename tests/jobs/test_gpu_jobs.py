@@ -38,7 +38,7 @@ def expected(source: Path, tiny_bundle: Path) -> bytes:
 
 
 def run_on_gpu(bundle: Path, source: Path, output: Path, *, resume: bool = False) -> int:
-    with Scorer.open(bundle, device="cuda:0") as scorer:
+    with Scorer.open(bundle, device="cuda:0:fp32") as scorer:
         return score_file(scorer, source, JobFiles(output, resume=resume, progress=False), Options()).resumed
 
 
@@ -81,7 +81,7 @@ def test_a_job_killed_between_two_blocks_is_continued(
 
         with pytest.MonkeyPatch.context() as patch:
             stand_in.put_in(patch)
-            with Scorer.open(sys.argv[1], device="cuda:0") as scorer:
+            with Scorer.open(sys.argv[1], device="cuda:0:fp32") as scorer:
                 os.write = killed_after_a_block
                 score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
     """

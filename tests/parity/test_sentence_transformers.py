@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     import sentence_transformers
     import transformers
 
+from support import stand_in
 from support.drawn_texts import drawn_texts
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
@@ -29,6 +30,7 @@ from vcs_export.rehearsal.files import write_json
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.inference.batching import TOKEN_BUDGET
 
 TOLERANCE = 1e-5
 HIDDEN = 48
@@ -139,6 +141,20 @@ def test_published_folders_give_the_vectors_of_sentence_transformers(tmp_path: P
         print(f"{name}, {prompt!r}: {difference:.1e}")
         assert difference <= TOLERANCE
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
+
+
+@pytest.mark.parametrize("name", ["bge-m3", "multilingual-e5-base", "multilingual-e5-small"])
+def test_graphs_for_cuda_give_them_to_half_precision(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = build(write_folder(tmp_path, name))
+    want = originals(tmp_path, "").astype(np.float64)
+    stand_in.put_in(monkeypatch)
+    monkeypatch.setitem(TOKEN_BUDGET, "ort-cuda", 1024)
+    with Embedder.open(bundle, device="cuda:0") as embedder:
+        lost = 1 - np.einsum("td,td->t", want, embedder.embed(TEXTS))
+    print(f"{name}: {lost.mean():.1e}, {lost.max():.1e}")
+    assert 0 < lost.mean() < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["gte-modernbert-base", "bge-m3"])

@@ -231,7 +231,7 @@ def test_a_graph_for_one_device_is_named_with_the_device(
 
 def test_a_segmenter_on_a_gpu_says_so(sat_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in.put_in(monkeypatch)
-    with Segmenter.open(sat_bundle, "cpu") as cpu, Segmenter.open(sat_bundle, "cuda:0") as gpu:
+    with Segmenter.open(sat_bundle, "cpu") as cpu, Segmenter.open(sat_bundle, "cuda:0:fp32") as gpu:
         assert cpu.identity == gpu.identity
         assert gpu.signature_fields[1] == f"{cpu.signature_fields[1]}/ort-cuda"
 

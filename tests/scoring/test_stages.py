@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[stand_in.Machine]:
 
 @pytest.fixture
 def gpu(tiny_bundle: Path, machine: stand_in.Machine) -> Iterator[Scorer]:
-    with Scorer.open(tiny_bundle, "cuda:0") as scorer:
+    with Scorer.open(tiny_bundle, "cuda:0:fp32") as scorer:
         yield scorer
 
 
@@ -124,7 +124,7 @@ def test_a_text_of_a_block_in_flight_is_not_embedded_again(
         if len(machine.runs) == 1:
             assert all(requested.acquire(timeout=WAIT_S) for _ in range(2))
 
-    with Scorer.open(tiny_bundle, "cuda:0", cache_mb=0) as gpu:
+    with Scorer.open(tiny_bundle, "cuda:0:fp32", cache_mb=0) as gpu:
         list(numbered(gpu, [(shared, shared)] * BLOCK))
         alone = sum(shape[0] for shape, _ in machine.runs)
         machine.runs.clear()
@@ -278,7 +278,7 @@ def test_all_gpus_embed_at_the_same_time_and_the_order_stays(
         if next(runs) < 3:
             met.append(together.wait())
 
-    with Scorer.open(tiny_bundle, "cuda:all") as gpus:
+    with Scorer.open(tiny_bundle, "cuda:all:fp32") as gpus:
         opened = [session.providers for session in machine.sessions[1:]]
         assert sorted(p["CUDAExecutionProvider"].get("device_id", "0") for p in opened) == ["0", "1", "2"]
         assert gpus.embedder.device.reason == "named: 3 GPUs"
@@ -297,7 +297,7 @@ def test_all_gpus_embed_at_the_same_time_and_the_order_stays(
 def test_a_gpu_that_fails_is_named_by_its_error(tiny_bundle: Path, machine: stand_in.Machine) -> None:
     machine.gpus = 0
     with pytest.raises(DeviceError, match="cuda:0"):
-        Scorer.open(tiny_bundle, "cuda:all")
+        Scorer.open(tiny_bundle, "cuda:all:fp32")
     machine.gpus = 2
 
     def fail(inputs: dict[str, Any]) -> None:
@@ -306,7 +306,7 @@ def test_a_gpu_that_fails_is_named_by_its_error(tiny_bundle: Path, machine: stan
 
     machine.before = fail
     with (
-        Scorer.open(tiny_bundle, "cuda:all") as gpus,
+        Scorer.open(tiny_bundle, "cuda:all:fp32") as gpus,
         pytest.raises(DeviceError, match=r"^cuda:[01]: .*a GPU has fallen off the bus"),
     ):
         list(numbered(gpus, PAIRS * 2))

@@ -51,7 +51,7 @@ def model_of(path: Path, device: str = "cpu") -> BoundaryModel:
 def model_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BoundaryModel, stand_in.Machine]:
     """A model on the stand-in for a GPU, which records the shape of every run."""
     machine = stand_in.put_in(monkeypatch)
-    model = model_of(path, "cuda:0")
+    model = model_of(path, "cuda:0:fp32")
     machine.runs.clear()
     return model, machine
 

@@ -63,7 +63,7 @@ def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = Non
         yield Check("finite", bool(np.isfinite(together).all()), f"{len(texts)} texts")
         length = float(np.abs(np.linalg.norm(together.astype(np.float64), axis=1) - 1).max())
         yield Check("unit length", length < 1e-4, f"off by {length:.1e}")
-        tolerance = TOLERANCES.get(spec.precision, 1e-5)
+        tolerance = TOLERANCES.get((spec.cuda and spec.cuda.precision) or spec.precision, 1e-5)
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         yield _near("alone as in a batch", together, alone, tolerance)
         order = np.random.default_rng(0).permutation(len(texts))

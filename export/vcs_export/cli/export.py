@@ -306,7 +306,7 @@ def encoder(
 @export.command()
 @click.argument("bundle", type=PATH)
 @click.option("--device", default="cpu", show_default=True, metavar="DEVICE", callback=device_name,
-              help="Where the model runs: auto, cpu, openvino, openvino:fp32, cuda:N, or "
+              help="Where the model runs: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, or "
               "tensorrt:N.")  # fmt: skip
 @click.option("--card", type=PATH, metavar="README.md",
               help="NV-Embed-v2's model card, whose scores are compared. [default: none]")  # fmt: skip

@@ -64,6 +64,8 @@ def fetch_default(
             return "was built for another version of vcs-runtime"
         if recipe.boundary and not _has_segmenter(bundle, recipe.boundary):
             return "has another learned segmenter than this version of vcs-runtime"
+        if bundle.manifest.embedder and not bundle.manifest.embedder.cuda:
+            return "has no graph for CUDA in fp16"
         return ""
 
     return fetched(target, source, replace, log, outdated, build)

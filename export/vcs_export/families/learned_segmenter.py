@@ -22,6 +22,7 @@ from vcs_export.checkpoint.safetensors_reader import WEIGHTS
 from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint, bare_tokenizer, bert_special_tokens
 from vcs_export.errors import CheckpointError, os_reason
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
+from vcs_export.graph.cuda_encoder import CudaEncoder, cuda_graph
 from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
@@ -76,7 +77,7 @@ def add_learned_segmenter(
     return LearnedSegmenterSpec(
         name=recipe.name, kind="words", model=model, weights=tuple(weights), tokenizer=tokenizer,
         special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER), max_tokens=recipe.max_tokens,
-        stride=recipe.stride, threshold=recipe.threshold, precision="fp32",
+        stride=recipe.stride, threshold=recipe.threshold, precision="fp32", cuda=cuda_graph(model),
     )  # fmt: skip
 
 
@@ -102,24 +103,31 @@ def write_learned_segmenter(
     checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path,
     shared: StoredWeights | None = None,
 ) -> None:  # fmt: skip
-    """Write the graph of the learned segmenter, and its weights beside it.
+    """Write the graph of the learned segmenter, its weights, and a second graph for CUDA beside it.
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
     is float32 `(batch, tokens, 1)`.
     """
-    graph = GraphBuilder(OPSET, shared=shared)
+    borrowed = [shared] if shared else []
+    graph = GraphBuilder(OPSET, "fp32", *borrowed)
     merged = _Merged(checkpoint, updates)
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
-    table = graph.weight(
-        "capitals.weight", merged.update("capitals.weight", (WORD_SHAPES, merged.config.hidden_size))
-    )
-    x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", table, capitals))
+    hidden = merged.config.hidden_size
+    table = merged.update("capitals.weight", (WORD_SHAPES, hidden))
+    rows = graph.weight("capitals.weight", table)
+    x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", rows, capitals))
     x = layers(graph, merged, x, bias, updates.layers)
-    weight = merged.update("classifier.weight", (1, merged.config.hidden_size))
-    logits = graph.linear("classifier", x, weight, merged.update("classifier.bias", (1,)))
-    graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
+    classifier = merged.update("classifier.weight", (1, hidden)), merged.update("classifier.bias", (1,))
+    logits = graph.linear("classifier", x, *classifier)
+    stored = graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
+
+    cuda = CudaEncoder("fp32", stored, *borrowed, pooled=False)
+    capitals = cuda.input("capitals", ("tokens",))
+    shapes = cuda.op("Gather", cuda.weight("capitals.weight", table), capitals)
+    x = cuda.op("Add", cuda.embeddings(merged, from_zero=True), shapes)
+    cuda.save_logits(cuda.layers(merged, x, updates.layers), *classifier, model)
 
 
 class _Merged(Checkpoint[EncoderConfig]):

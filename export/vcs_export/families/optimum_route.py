@@ -20,6 +20,7 @@ from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import save_sentence
+from vcs_export.graph.pooling import pooled
 from vcs_export.graph.transformer import INPUTS
 
 OPSET = 18
@@ -110,7 +111,7 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
         builder.absorb(graph)
     except ValueError as error:
         raise CheckpointError(f"the graph of optimum: {error}") from None
-    save_sentence(builder, hidden, visible, sentence, model, weights)
+    save_sentence(builder, pooled(builder, hidden, visible, sentence.pooling), sentence, model, weights)
 
 
 def _run(interpreter: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from vcs_export.checkpoint.xlm_roberta import PAD, SatConfig, open_sat, sat_conf
 from vcs_export.checks.quantization_error import boundary_agreement, demo_texts
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, check_choice
+from vcs_export.graph.cuda_encoder import cuda_graph, write_cuda_sat
 from vcs_export.graph.xlm_roberta import write_sat
 from vcs_export.quantization.int8 import quantize
 from vcs_export.write import BundleWriter
@@ -67,11 +68,12 @@ def build_sat_bundle(
     words = _tokenizer(tokenizer, config)
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(words)
-        _write_graph(folder, bundle.file(MODEL_FILE), precision)
+        second = _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
             LearnedSegmenterSpec, name=build.info.name, kind="sat", model=MODEL_FILE,
             weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE, special_tokens=SPECIAL_TOKENS,
             max_tokens=config.max_tokens, stride=stride, threshold=threshold,
+            cuda=cuda_graph(MODEL_FILE) if second else None,
         )  # fmt: skip
         agreement = None
         if precision == "int8":
@@ -100,16 +102,17 @@ def _check_recipe(recipe: SatRecipe, path: Path, config: SatConfig, model: Path,
             )
 
 
-def _write_graph(folder: Path, model: Path, precision: str) -> None:
-    """Write `model`, and its weights beside it, from the checkpoint in `folder`."""
+def _write_graph(folder: Path, model: Path, precision: str) -> bool:
+    """Write `model`, and its weights beside it; returns whether there is a second graph, for CUDA, too."""
     opened = open_sat(folder)
     if precision != "int8":
-        write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
-        return
+        stored = write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
+        return write_cuda_sat(opened, model, stored, precision)
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         source = Path(work, "model.onnx")
         write_sat(opened, source, Path(work, "model.onnx.data"), precision)
         quantize(source, model)
+    return False
 
 
 def _agreement(

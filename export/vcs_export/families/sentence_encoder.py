@@ -26,6 +26,7 @@ from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, 
 from vcs_export.families.learned_segmenter import add_learned_segmenter
 from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.builder import StoredWeights
+from vcs_export.graph.cuda_encoder import cuda_graph, write_cuda_encoder
 from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert
 from vcs_export.write import BundleWriter
@@ -79,11 +80,13 @@ def build_sentence_bundle(
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-        segmenter = None
+        segmenter = cuda = None
         if native and opened:
             check_width(folder, sentence, opened.config.hidden_size)
             max_tokens = options.window(folder, sentence, opened.config.capacity)
             stored = native[1](opened, sentence, model, weights)
+            if kind in FAMILIES and write_cuda_encoder(opened, sentence, model, stored):
+                cuda = cuda_graph(MODEL_FILE)
             if learned:
                 segmenter = add_learned_segmenter(bundle, opened, learned, TOKENIZER_FILE, stored)
         else:
@@ -102,6 +105,7 @@ def build_sentence_bundle(
                 max_tokens=max_tokens,
                 long_text=options.long_text,
                 precision="fp32",
+                cuda=cuda,
                 instruction=sentence.instruction,
             ),
             segmenter=SegmenterSpec(build.rules, segmenter) if build.rules or segmenter else None,

@@ -49,10 +49,10 @@ class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
     With "fp16" all arithmetic is in half precision; with "int8" tables are stored as int8, and all else is
-    float32. A tensor that `shared` has under the same name, with the same bytes, is not stored again.
+    float32. A tensor that one of `shared` has under the same name, with the same bytes, is not stored again.
     """
 
-    def __init__(self, opset: int, precision: str = "fp32", shared: StoredWeights | None = None) -> None:
+    def __init__(self, opset: int, precision: str = "fp32", *shared: StoredWeights) -> None:
         super().__init__(opset)
         self._float = np.dtype(np.float16 if precision == "fp16" else np.float32)
         self._small_tables = precision == "int8"
@@ -80,10 +80,11 @@ class GraphBuilder(Graph):
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
         stored: Weights = array.astype(self._float, copy=False) if array.dtype == np.float32 else array
-        if self._shared and (place := self._shared.offset(name, stored)) is not None:
-            value = _external(name, self._shared.path, place, stored)
-            self._borrowed.append(value)
-            return value
+        for other in self._shared:
+            if (place := other.offset(name, stored)) is not None:
+                value = _external(name, other.path, place, stored)
+                self._borrowed.append(value)
+                return value
         offset = -(-self._end // ALIGNMENT) * ALIGNMENT
         self._end = offset + stored.nbytes
         kind = ir.TensorType(ir.DataType.from_numpy(stored.dtype))
@@ -168,12 +169,16 @@ class GraphBuilder(Graph):
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> StoredWeights:
-        """Write the graph with its one float32 output, and the weights' file beside it. Raises OSError."""
+        """Write the graph with its one float32 output, and the file beside it for weights of its own.
+
+        Raises OSError.
+        """
         if self._float != np.float32:
             output = self.op("Cast", output, to=int(ir.DataType.FLOAT))
-        with weights.open("wb") as file:
-            for key, array in self._weights.items():
-                _write_at(file, self._offsets[key][0], array)
+        if self._weights:
+            with weights.open("wb") as file:
+                for key, array in self._weights.items():
+                    _write_at(file, self._offsets[key][0], array)
         for key, (offset, value) in self._offsets.items():
             value.const_value = _external(key, weights, offset, self._weights[key]).const_value
         own = [value for _, value in self._offsets.values()]

@@ -26,6 +26,7 @@ import onnx_ir as ir
 from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.graph.attention_layouts import Layout, Packed
+from vcs_export.graph.nodes import Graph
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
 from vcs_runtime.bundle.layouts import POOL_GROUP
 
@@ -94,8 +95,8 @@ class CudaPacked(_Fused, Packed):
         return self._attention_of_padded(self._padded(query), self._padded(key), self._padded(value), local)
 
 
-class Varlen(_Fused):
-    """The layout with all texts' tokens one after the other.
+class Texts:
+    """The inputs of a graph to which all texts' tokens come one after the other, and their pooling.
 
     The inputs are int64:
 
@@ -106,59 +107,104 @@ class Varlen(_Fused):
     - `pool` `(groups, POOL_GROUP)`, the rows of pooled tokens of a text, then -1;
     - `owners` `(groups,)`, the text of each group;
     - `counts` `(batch,)`, the number of pooled tokens of each text.
+
+    Without `pooled` there are only the first four. `prepare` adds what the methods need.
     """
+
+    def __init__(self, graph: Graph, pooled: bool = True) -> None:
+        self._graph = graph
+        self.ids = graph.input("input_ids", ("tokens",))
+        self.positions = graph.input("positions", ("tokens",))
+        self._bounds = graph.input("starts", ("starts",))
+        self._places = graph.input("places", ("batch", "width"))
+        if pooled:
+            self._pool = graph.input("pool", ("groups", POOL_GROUP))
+            self._owners = graph.input("owners", ("groups",))
+            self._counts = graph.input("counts", ("batch",))
+
+    def prepare(self) -> None:
+        """Convert what attention takes as int32."""
+        self._starts, self._places = (
+            self._graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (self._bounds, self._places)
+        )
+
+    def prepare_mean(self) -> None:
+        """Compute the weights of tokens and groups."""
+        graph = self._graph
+        # Padding of a group is the row -1, the last one, with the weight 0.
+        real = graph.op("Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT))
+        self._in_group = graph.op("Unsqueeze", real, graph.ints(1))
+        batch = graph.op("Squeeze", graph.op("Shape", self._counts))
+        texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
+        own = graph.op("Equal", graph.op("Unsqueeze", texts, graph.ints(1)), self._owners)
+        size = graph.op("Unsqueeze", graph.op("Cast", self._counts, to=int(FLOAT)), graph.ints(1))
+        self._of_groups = graph.op("Div", graph.op("Cast", own, to=int(FLOAT)), size)
+
+    def attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, heads: int, **scale: float
+    ) -> ir.Value:
+        """Attend within each text; all are fp16."""
+        return self._graph.microsoft_op(
+            "PackedMultiHeadAttention", query, key, value, None, self._places, self._starts, num_heads=heads,
+            **scale,
+        )  # fmt: skip
+
+    def first(self, x: ir.Value) -> ir.Value:
+        """Return the rows of first tokens."""
+        graph = self._graph
+        return graph.op(
+            "Gather", x, graph.op("Slice", self._bounds, graph.ints(0), graph.ints(-1), graph.ints(0))
+        )
+
+    def last(self, x: ir.Value) -> ir.Value:
+        """Return the rows of last tokens."""
+        graph, most = self._graph, np.iinfo(np.int64).max
+        ends = graph.op("Slice", self._bounds, graph.ints(1), graph.ints(most), graph.ints(0))
+        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
+
+    def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
+        """Return the mean of the pooled tokens, float32; x is of type kind."""
+        graph, rows = self._graph, self._graph.op("Gather", x, self._pool)
+        rows = rows if kind == FLOAT else graph.op("Cast", rows, to=int(FLOAT))
+        sums = graph.op("Squeeze", graph.op("MatMul", self._in_group, rows), graph.ints(1))
+        return graph.op("MatMul", self._of_groups, sums)
+
+
+class Varlen(_Fused):
+    """The layout with all texts' tokens one after the other, whose inputs are those of `Texts`."""
 
     def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
         if config.causal or config.local is not None or graph.compute != ir.DataType.FLOAT16:
             raise ValueError("PackedMultiHeadAttention has no causal attention, no windows, and only fp16")
-        self._ids = graph.input("input_ids", ("tokens",))
-        positions = graph.input("positions", ("tokens",))
-        starts = graph.input("starts", ("starts",))
-        places = graph.input("places", ("batch", "width"))
-        self._pool = graph.input("pool", ("groups", POOL_GROUP))
-        owners = graph.input("owners", ("groups",))
-        counts = graph.input("counts", ("batch",))
+        self._texts = Texts(graph)
         super().__init__(graph, config)
-        self._prepare(positions)
-        self._ends = starts
-        self._starts, self._places = (
-            graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (starts, places)
-        )
-        # Padding of a group is the row -1, the last one, with the weight 0.
-        real = graph.op("Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT))
-        self._in_group = graph.op("Unsqueeze", real, graph.ints(1))
-        batch = graph.op("Squeeze", graph.op("Shape", counts))
-        texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
-        own = graph.op("Equal", graph.op("Unsqueeze", texts, graph.ints(1)), owners)
-        size = graph.op("Unsqueeze", graph.op("Cast", counts, to=int(FLOAT)), graph.ints(1))
-        self._of_groups = graph.op("Div", graph.op("Cast", own, to=int(FLOAT)), size)
+        self._prepare(self._texts.positions)
+        self._texts.prepare()
+        self._texts.prepare_mean()
 
     @property
     def ids(self) -> ir.Value:
         """The token ids `(tokens,)`."""
-        return self._ids
+        return self._texts.ids
 
     def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
         """Rotate, repeat keys and values for all heads, and attend."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        return self.graph.microsoft_op(
-            "PackedMultiHeadAttention", self._rotated_tokens(query, heads, local),
-            self._repeated(self._rotated_tokens(key, groups, local)), self._repeated(value), None,
-            self._places, self._starts, num_heads=heads, **self._scale(),
-        )  # fmt: skip
+        return self._texts.attention(
+            self._rotated_tokens(query, heads, local),
+            self._repeated(self._rotated_tokens(key, groups, local)),
+            self._repeated(value),
+            heads,
+            **self._scale(),
+        )
 
     def last(self, x: ir.Value) -> ir.Value:
         """Return the rows of last tokens."""
-        graph = self.graph
-        ends = graph.op("Slice", self._ends, graph.ints(1), graph.ints(np.iinfo(np.int64).max), graph.ints(0))
-        return graph.op("Gather", x, graph.op("Sub", ends, graph.int_scalar(1)))
+        return self._texts.last(x)
 
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
         """Return the mean of the pooled tokens."""
-        graph = self.graph
-        rows = graph.cast(graph.op("Gather", x, self._pool), FLOAT, kind)
-        sums = graph.op("Squeeze", graph.op("MatMul", self._in_group, rows), graph.ints(1))
-        return graph.op("MatMul", self._of_groups, sums)
+        return self._texts.mean(x, kind)
 
     def _repeated(self, x: ir.Value) -> ir.Value:
         graph, config = self.graph, self.config

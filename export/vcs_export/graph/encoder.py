@@ -38,19 +38,14 @@ def write_encoder(
     x = embeddings(graph, checkpoint, ids, positions(graph, ids, mask) if config.from_pad else None)
     if config.relative:
         bias = graph.op("Add", bias, _distance_bias(graph, checkpoint, ids))
-    x = layers(graph, checkpoint, x, bias)
-    return save_sentence(graph, x, visible, sentence, model, weights)
+    vectors = pooled(graph, layers(graph, checkpoint, x, bias), visible, sentence.pooling)
+    return save_sentence(graph, vectors, sentence, model, weights)
 
 
 def save_sentence(
-    graph: GraphBuilder, tokens: ir.Value, mask: ir.Value, sentence: SentenceFolder, model: Path,
-    weights: Path,
-) -> StoredWeights:  # fmt: skip
-    """Add pooling and the steps after it to a transformer, and write the graph as `write_encoder` does.
-
-    Token vectors `(batch, tokens, width)` and the mask `(batch, tokens)`, ones and zeros, are float32.
-    """
-    vectors = pooled(graph, tokens, mask, sentence.pooling)
+    graph: GraphBuilder, vectors: ir.Value, sentence: SentenceFolder, model: Path, weights: Path
+) -> StoredWeights:
+    """Add the steps after the pooling, float32 `(batch, width)`, and write a sentence encoder's graph."""
     width = sentence.width
     for number, step in enumerate(sentence.steps):
         if step is None:

@@ -22,6 +22,7 @@ from vcs_export.checkpoint.sentence_folder import SentenceFolder
 from vcs_export.graph.attention_layouts import rotated, rotation_tables
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import save_sentence
+from vcs_export.graph.pooling import pooled
 from vcs_export.graph.transformer import INPUTS, OPSET, attended, attention_bias, gelu
 from vcs_runtime.bundle.layouts import padded_length
 
@@ -73,7 +74,8 @@ def write_modernbert(
         x = graph.op(
             "Add", x, _gated(graph, checkpoint, prefix, _norm(graph, checkpoint, f"{prefix}mlp_norm", x))
         )
-    return save_sentence(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence, model, weights)
+    vectors = pooled(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence.pooling)
+    return save_sentence(graph, vectors, sentence, model, weights)
 
 
 def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, mask: ir.Value) -> _View:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from vcs_export.checkpoint.transformer import Checkpoint, TransformerConfig
 from vcs_export.graph.builder import GraphBuilder
@@ -19,6 +20,7 @@ INPUTS = EMBEDDER_INPUTS["padded"]
 """Inputs of an encoder, int64 `(batch, tokens)`. A SaT model has the same."""
 
 AnyCheckpoint = Checkpoint[TransformerConfig]
+WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_and_type"
 
 
 def embeddings(
@@ -28,16 +30,8 @@ def embeddings(
 
     `positions` are rows of the position table, `(batch, tokens)`; None stands for 0, 1, 2, ...
     """
-    name = "embeddings.word_embeddings.weight"
-    words = graph.rows(name, checkpoint.tensor(name), ids)
-    rows = checkpoint.tensor("embeddings.position_embeddings.weight")
-    if checkpoint.config.type_vocab_size:
-        # Every token has type 0 and a position, so one table serves for both.
-        rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
-    if positions is None:
-        # The longest text may be padded beyond the last position. These rows are masked.
-        rows = np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0)))
-    table = graph.weight("embeddings.position_and_type", rows)
+    words = graph.rows(WORDS, checkpoint.tensor(WORDS), ids)
+    table = graph.weight(POSITIONS, position_rows(checkpoint, positions is None))
     if positions is None:
         tokens = graph.op("Shape", ids, start=1, end=2)
         places = graph.op("Slice", table, graph.ints(0), tokens, graph.ints(0))
@@ -45,6 +39,15 @@ def embeddings(
         places = graph.op("Gather", table, positions)
     x = graph.op("Add", words, places)
     return layer_norm(graph, checkpoint, "embeddings.LayerNorm", x)
+
+
+def position_rows(checkpoint: AnyCheckpoint, from_zero: bool) -> NDArray[np.float32]:
+    """Return the vectors of positions and of type 0: every token has both, so one table serves for both."""
+    rows = checkpoint.tensor("embeddings.position_embeddings.weight")
+    if checkpoint.config.type_vocab_size:
+        rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
+    # The longest text may be padded beyond the last position, counted from zero. These rows are masked.
+    return np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0))) if from_zero else rows
 
 
 def layers(

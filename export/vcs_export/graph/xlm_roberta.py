@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from vcs_export.checkpoint.xlm_roberta import PAD, SatCheckpoint
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.transformer import INPUTS, OPSET, attention_bias, embeddings, layers
 
 OUTPUT = "logits"
 
 
-def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str) -> None:
+def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str) -> StoredWeights:
     """Write the graph, and its weights beside it.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most `max_tokens` tokens.
@@ -24,9 +26,14 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
     x = embeddings(graph, checkpoint, ids, positions(graph, ids))
     bias = attention_bias(graph, _visible(graph, mask, checkpoint.config.lookahead_per_layer))
     x = layers(graph, checkpoint, x, bias)
-    # The other labels are punctuation marks, which the segmenter does not use.
+    logits = graph.linear("classifier", x, *label(checkpoint))
+    return graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
+
+
+def label(checkpoint: SatCheckpoint) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the classifier's weight and bias of label 0; nobody uses the others, of punctuation marks."""
     weight, shift = (checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias"))
-    graph.save(graph.linear("classifier", x, weight, shift), OUTPUT, ("batch", "tokens", 1), model, weights)
+    return weight, shift
 
 
 def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) -> ir.Value:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+UNPADDED = ("input_ids", "positions", "starts", "places")
+"""Names of the inputs without padding that all models have."""
+
 EMBEDDER_INPUTS = {
     "padded": ("input_ids", "attention_mask"),
     "packed": ("input_ids", "gather", "scatter", "lengths", "skip"),
-    "varlen": ("input_ids", "positions", "starts", "places", "pool", "owners", "counts"),
+    "varlen": (*UNPADDED, "pool", "owners", "counts"),
 }
 """Names of an embedder's inputs, by input layout. All are int64.
 
@@ -16,7 +19,10 @@ SEGMENTER_INPUTS = {
     "sat": ("input_ids", "attention_mask"),
     "words": ("input_ids", "attention_mask", "capitals"),
 }
-"""Names of a learned segmenter's inputs, by kind. All are `(batch, tokens)`."""
+"""Names of a learned segmenter's inputs, by kind. All are `(batch, tokens)`.
+
+Its graph for CUDA has `UNPADDED`, and `capitals` `(tokens,)` in place of the mask.
+"""
 
 WORD_SHAPES = 4
 """Number of values of the input `capitals`: how the word of a token is written."""

@@ -98,12 +98,20 @@ class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
-    """A second graph of an embedder over the same weights, which ONNX Runtime's CUDA provider runs."""
+    """A second graph of a model over the same weights, which ONNX Runtime's CUDA provider runs."""
 
     model: Annotated[
         RelativePath, Meta(description="ONNX graph with the output of the other one; in its folder.")
     ]
-    layout: Annotated[CudaLayout, Meta(description="Inputs of this graph, as for the other one.")]
+    layout: Annotated[CudaLayout, Meta(description="Inputs of this graph, as for an embedder's other one.")]
+    precision: Annotated[
+        Name | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
+    ] = None
+
+
+_Cuda = Annotated[
+    CudaGraph | None, Meta(description="The graph for CUDA; null: CUDA runs the same graph as a CPU.")
+]
 
 
 class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,9 +139,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         InputLayout,
         Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
     ] = "padded"
-    cuda: Annotated[
-        CudaGraph | None, Meta(description="The graph for CUDA; null: CUDA runs the same graph as a CPU.")
-    ] = None
+    cuda: _Cuda = None
     instruction: Annotated[
         str, Meta(description="Put before a text unless the caller names another instruction.")
     ] = ""
@@ -192,6 +198,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
     agreement: Annotated[
         Share | None, Meta(description="For a quantised model: F1 of its segment ends against fp32.")
     ] = None
+    cuda: _Cuda = None
 
     def __post_init__(self) -> None:
         if self.stride > self.max_tokens - 2:
@@ -281,22 +288,20 @@ def _check_paths(manifest: Manifest) -> None:
     if len({path.casefold() for path in listed}) != len(manifest.files):
         raise ValueError("files: a path is listed twice")
     learned = manifest.segmenter and manifest.segmenter.model
-    used = [
-        (place, path)
+    models = [
+        (place, spec)
         for place, spec in (("embedder", manifest.embedder), ("segmenter.model", learned))
         if spec
-        for path in (spec.model, spec.tokenizer, *spec.weights)
     ]
-    if manifest.embedder and manifest.embedder.cuda:
-        used.append(("embedder.cuda", manifest.embedder.cuda.model))
+    used = [(place, path) for place, spec in models for path in (spec.model, spec.tokenizer, *spec.weights)]
+    used += [(f"{place}.cuda", spec.cuda.model) for place, spec in models if spec.cuda]
     for place, path in used:
         if path not in listed:
             raise ValueError(f"{place}: {path} is not in files")
-    if manifest.embedder and manifest.embedder.cuda:
+    for place, spec in models:
         # A graph names files in its own folder only: elsewhere it would have other weights.
-        graphs = manifest.embedder.model, manifest.embedder.cuda.model
-        if len({path.rpartition("/")[0] for path in graphs}) > 1:
-            raise ValueError(f"embedder.cuda: {graphs[1]} is not in the folder of {graphs[0]}")
+        if spec.cuda and spec.cuda.model.rpartition("/")[0] != spec.model.rpartition("/")[0]:
+            raise ValueError(f"{place}.cuda: {spec.cuda.model} is not in the folder of {spec.model}")
 
 
 def _explain(error: ValueError) -> str:

@@ -90,7 +90,7 @@ class _Merged:
         for old, new in paths.items():
             if not self._add(bundle, old, new):
                 raise BundleError(f"bundle {bundle.root}: two of its files would be {new}")
-        if isinstance(spec, EmbedderSpec) and spec.cuda:
+        if spec.cuda:
             spec = replace(spec, cuda=replace(spec.cuda, model=paths[spec.cuda.model]))
         return replace(
             spec,

@@ -65,7 +65,7 @@ class Bundle:
     ) -> str | None:
         """Hash what only this provider, or engines of these sha256s, run; None: the model's own graph."""
         own = list(engines)
-        if provider_name == "ort-cuda" and isinstance(spec, EmbedderSpec) and spec.cuda:
+        if provider_name == "ort-cuda" and spec.cuda:
             own += self.digests([spec.cuda.model])
         return hashlib.sha256("".join(own).encode()).hexdigest() if own else None
 
@@ -97,8 +97,7 @@ class Bundle:
 
 def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
     """Return the paths of a model's graphs: its own, and the one for CUDA if there is one."""
-    cuda = spec.cuda if isinstance(spec, EmbedderSpec) else None
-    return (spec.model, cuda.model) if cuda else (spec.model,)
+    return (spec.model, spec.cuda.model) if spec.cuda else (spec.model,)
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from vcs_runtime.bundle import archive
-from vcs_runtime.bundle.manifest import MANIFEST, Manifest, read_manifest
+from vcs_runtime.bundle.manifest import MANIFEST, CudaGraph, Manifest, read_manifest
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
@@ -139,7 +139,7 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
     if spec := manifest.embedder:
         yield "embedder", f"{bundle.identity(spec)}, {spec.precision}, {spec.layout}"
         if spec.cuda:
-            yield "", f"a second graph for CUDA, {spec.cuda.layout}"
+            yield "", _second_graph(spec.cuda)
         yield "", f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}"
         if spec.instruction:
             pooled = "not pooled" if spec.mask_instruction else "pooled"
@@ -162,6 +162,12 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"
         if model := segmenter.model:
             yield "segmenter", f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}"
+            if model.cuda:
+                yield "", _second_graph(model.cuda)
+
+
+def _second_graph(graph: CudaGraph) -> str:
+    return ", ".join(filter(None, ("a second graph for CUDA", graph.layout, graph.precision)))
 
 
 def _change(mean: float, percentile: float | None) -> str:

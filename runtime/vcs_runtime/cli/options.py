@@ -229,7 +229,8 @@ segmenter = click.option(
 )  # fmt: skip
 device = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:all, or tensorrt:N.",
+    help="Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all, or "
+    "tensorrt:N.",
 )  # fmt: skip
 
 

@@ -295,6 +295,18 @@ def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     }
 
 
+def unpadded(sequences: Sequence[Sequence[int] | IntArray], width: int) -> Inputs:
+    """Return all tokens one after the other, and where texts lie: the inputs `bundle.layouts.UNPADDED`."""
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    filled = np.arange(width) < lengths[:, None]
+    return {
+        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
+        "positions": np.nonzero(filled)[1],
+        "starts": np.concatenate([[0], np.cumsum(lengths)]),
+        "places": np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)]).reshape(filled.shape),
+    }
+
+
 def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie.
 
@@ -302,18 +314,15 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     Each then has its groups at a multiple of their number, and a sum over all groups treats all texts alike.
     """
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    filled = np.arange(width) < lengths[:, None]
+    inputs = unpadded(sequences, width)
+    starts = inputs["starts"]
     counts = lengths - skip
     groups = np.full(len(lengths), -(-width // POOL_GROUP)) if fixed else -(-counts // POOL_GROUP)
     owners = np.repeat(np.arange(len(sequences)), groups)
     number = np.arange(len(owners)) - np.repeat(np.cumsum(groups) - groups, groups)  # of a group in its text
     place = skip[owners, None] + number[:, None] * POOL_GROUP + np.arange(POOL_GROUP)
     return {
-        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
-        "positions": np.nonzero(filled)[1],
-        "starts": starts,
-        "places": np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)]).reshape(filled.shape),
+        **inputs,
         "pool": np.where(place < lengths[owners, None], starts[owners, None] + place, -1),
         "owners": owners,
         "counts": counts,

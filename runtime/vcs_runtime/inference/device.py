@@ -1,8 +1,9 @@
 """Devices: which execution provider runs a model, and never silently another.
 
-`device` is "auto", "cpu", "openvino", "openvino:fp32", "cuda:N" or "tensorrt:N", and `each_device` says
-which of them "cuda:all" means. A device asked for by name is used or refused (DeviceError). Only "auto"
-chooses, and `Device.reason` says what it chose and why. Without a number, the GPU is that of the local rank.
+`device` is "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:N:fp32" or "tensorrt:N", and
+`each_device` says which of them "cuda:all" means. A device asked for by name is used or refused
+(DeviceError). Only "auto" chooses, and `Device.reason` says what it chose and why. Without a number, the GPU
+is that of the local rank.
 The module `vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle, and
 `vcs_runtime.inference.onnx_session` opens models.
 """
@@ -16,8 +17,11 @@ import re
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec.structs import replace as replace_fields
+
+from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
 from vcs_runtime.util import process
@@ -28,6 +32,8 @@ from vcs_runtime.util.telemetry import refuse_telemetry
 TENSORRT = "TensorrtExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
+Spec = TypeVar("Spec", EmbedderSpec, LearnedSegmenterSpec)
+_ALL = ("cuda:all", "cuda:all:fp32")
 ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
 
 
@@ -51,7 +57,7 @@ class Device:
     memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
     engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
-    precision: str = ""  # of OpenVINO, "bf16" or "fp32"; "": the provider chooses by the weights
+    precision: str = ""  # "bf16" or "fp32" of OpenVINO, "fp32" of CUDA; "": that of the model's graph
     # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
     instructions: str = ""
 
@@ -60,13 +66,24 @@ class Device:
         """Whether models run on a GPU."""
         return self.provider in (CUDA, TENSORRT)
 
-    def precision_of(self, weights: str) -> str:
-        """Return the precision of a model in the signature, given that of its weights.
+    def suited(self, spec: Spec) -> Spec:
+        """Return a model's settings, without a graph that this device does not run; raises DeviceError."""
+        if self.provider == CUDA and self.precision and spec.precision != self.precision:
+            raise DeviceError(
+                f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, and only models in fp32 can be "
+                f"run in fp32: use cuda:{self.index}"
+            )
+        return spec if self.provider == CUDA and not self.precision else replace_fields(spec, cuda=None)
+
+    def precision_of(self, weights: str, cuda: CudaGraph | None = None) -> str:
+        """Return the precision of a model in the signature, given that of its weights and its graph for CUDA.
 
         OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
         if self.engines:
             return "fp16"
+        if cuda and cuda.precision:
+            return cuda.precision
         if not self.precision or weights == self.precision == "fp32":
             return weights
         return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
@@ -92,15 +109,16 @@ def available_providers() -> list[str]:
 def split_device(device: str) -> tuple[str, int]:
     """Split the name of a device into its kind and its number; raises ValueError for another name.
 
-    "openvino:fp32" is a kind of its own.
+    "openvino:fp32" is a kind of its own; "cuda:0:fp32" is not.
     """
     if device in ("auto", "cpu", "openvino", "openvino:fp32"):
         return device, 0
-    match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", device) if isinstance(device, str) else None
+    plain = device.removesuffix(":fp32") if isinstance(device, str) and device[:4] == "cuda" else device
+    match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", plain) if isinstance(plain, str) else None
     if not match:
         raise ValueError(
-            "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N' or 'tensorrt:N', "
-            f"not {device!r}" + ": the first GPU is 'cuda:0'" * (device == "gpu")
+            "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N', 'cuda:N:fp32' or "
+            f"'tensorrt:N', not {device!r}" + ": the first GPU is 'cuda:0'" * (device == "gpu")
         )
     return match[1], int(match[2] or 0)
 
@@ -110,17 +128,17 @@ def each_device(device: str) -> list[str]:
 
     Raises DeviceError, which says what is missing, if "cuda:all" means none.
     """
-    if device != "cuda:all":
+    if device not in _ALL:
         return [device]
     if not (count := nvidia.gpu_count()):
         choose_device("cuda:0")
         nvidia.gpu(0)
-    return [f"cuda:{index}" for index in range(count)]
+    return [device.replace("all", str(index)) for index in range(count)]
 
 
 def check_device(device: str, gpu_memory_gb: float | None = None) -> None:
     """Raise what a scorer on this device would raise before it looks at a GPU; errors as `choose_device`."""
-    choose_device("cuda:0" if device == "cuda:all" else device, gpu_memory_gb)
+    choose_device("cuda:0" if device in _ALL else device, gpu_memory_gb)
 
 
 def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
@@ -146,7 +164,7 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     if kind == "auto" and CUDA not in available:
         return Device("ort-cpu", CPU, f"auto: the installed ONNX Runtime has no {CUDA}")
     own = _gpu_of_rank()
-    if not device[-1].isdigit():
+    if not re.search(r":\d", device):
         index = own
     elif own and not index:
         warnings.warn(
@@ -168,7 +186,9 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     if unfit := nvidia.unfit(import_onnxruntime(), index):
         raise DeviceError(f"{device}: {unfit}")
     name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
-    return Device(name, provider, "named" if kind != "auto" else f"auto: {CUDA} is there", index, memory)
+    reason = "named" if kind != "auto" else f"auto: {CUDA} is there"
+    precision = "fp32" if device.endswith(":fp32") else ""
+    return Device(name, provider, reason, index, memory, precision=precision)
 
 
 #: How the description begins of a device that "auto" has chosen although there is a GPU.

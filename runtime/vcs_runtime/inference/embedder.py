@@ -52,15 +52,15 @@ class Embedder:
         self, bundle: Bundle, device: Device, threads: int | None = None, others: Sequence[Device] = ()
     ) -> None:
         """Open the model on `device`, and on `others` too. Users call `Embedder.open`."""
-        self.spec: EmbedderSpec = embedder_spec(bundle)
+        self.spec: EmbedderSpec = device.suited(embedder_spec(bundle))
         self.device = device
-        graph = self.spec.cuda if device.provider_name == "ort-cuda" and self.spec.cuda else self.spec
+        graph = self.spec.cuda or self.spec
         self._layout = graph.layout
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
         digests = [engine.sha256 for engine in device.engines]
         own = bundle.device_hash(self.spec, device.provider_name, digests) or device.provider_name
-        precision = (device.precision_of(self.spec.precision),) if device.precision else ()
+        precision = () if device.is_gpu or not device.precision else (self._precision,)
         self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
         """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
@@ -103,8 +103,8 @@ class Embedder:
         bundle
             Folder of the bundle, or "default", or an opened bundle.
         device
-            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU) or "tensorrt:N".
-            A named device is used or refused.
+            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU), either with ":fp32"
+            at the end, or "tensorrt:N". A named device is used or refused.
         threads
             Largest number of CPU threads. None: every core.
         gpu_memory_gb
@@ -225,7 +225,7 @@ class Embedder:
         The model is opened again. BundleError if it shows none; DeviceError where the device cannot, or with
         `keep_vectors` where vectors of texts would change.
         """
-        if self._layout != "padded":
+        if self.spec.layout != "padded":  # that of all encoders, and of nothing else
             raise nothing_to_show(self._bundle)
         found = find_layer(self._model, layer, self._bundle)
         self._session.show(found.value, partial(self._check_states, keep_vectors=keep_vectors))
@@ -233,12 +233,12 @@ class Embedder:
 
     def _check_states(self, output: Any, keep_vectors: bool) -> None:
         """Refuse an output that is no vector for each token, or that changes the vectors of texts."""
-        if len(output.shape) != len(("text", "token", "width")):
+        if len(output.shape) != (2 if self._layout == "varlen" else 3):  # texts lie one after the other there
             raise nothing_to_show(self._bundle)
         # OpenVINO and a CPU in half precision round at other places where a further value is an output.
         rounds = output.type == "tensor(float16)" and not self.device.is_gpu
         if keep_vectors and (rounds or self.device.precision == "bf16"):
-            where = f"{self.device.provider_name}: in {self.device.precision_of(self.spec.precision)}"
+            where = f"{self.device.provider_name}: in {self._precision}"
             other = "a bundle in fp32" if rounds else "openvino:fp32"
             raise DeviceError(f"{where}, vectors of tokens would change those of texts; {other} shows them")
 
@@ -274,10 +274,14 @@ class Embedder:
                 else ()
             ),
             f"long:{spec.long_text}/{spec.max_tokens}",
-            f"prec:{self.device.precision_of(spec.precision)}",
+            f"prec:{self._precision}",
             f"engine:{self._engine}",
             *self._ways,
         )
+
+    @property
+    def _precision(self) -> str:
+        return self.device.precision_of(self.spec.precision, self.spec.cuda)
 
     @property
     def _ways(self) -> tuple[str, ...]:
@@ -361,7 +365,8 @@ class TokenisedTexts:
                     f"{count} texts of dimension {spec.dimension}"
                 )
             if states and of_tokens:
-                states.keep(rows, of_tokens[0])
+                starts = batch.inputs.get("starts")
+                states.keep(rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1]))
             self._outputs.append((rows, output[: len(rows)]))
             done += sum(self._lengths[row] for row in rows)
             report_part(self._part[0] + self._part[1] * done / sum(self._lengths))

@@ -111,7 +111,7 @@ def open_session(
     CPU, which computes in single precision, must not keep them in both. `shown` are inner values of the graph
     that become outputs too.
     """
-    if device.precision:
+    if device.provider_name == "openvino":
         return OpenVINOSession(model, device.precision, threads, shown)
     ort = import_onnxruntime()
     if old := old_release(model):

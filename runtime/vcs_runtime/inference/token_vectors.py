@@ -22,7 +22,9 @@ from vcs_runtime.inference.tokenizer import NO_SPAN, Sequences
 FloatArray = npt.NDArray[Any]
 # The normalisation that closes a layer keeps its name of the checkpoint. Layer 0 is the embeddings.
 _EMBEDDINGS = re.compile(r"(?:^|\.)embeddings\.LayerNorm\.weight$")
-_CLOSING = re.compile(r"(?:^|\.)layer\.(\d+)\.output\.LayerNorm\.weight$")
+_CLOSING = re.compile(r"(?:^|\.)layer\.(\d+)\.output\.LayerNorm\.weight(?:\.fp16)?$")
+# Which input is the scale.
+_SCALES = {"LayerNormalization": 1, "SkipLayerNormalization": 2}
 # Fields of messages in `onnx.proto`.
 _GRAPH = 7
 _NODE, _OUTPUT = 1, 12  # of a graph
@@ -133,8 +135,8 @@ def _normalisations(reader: Reader) -> Iterator[tuple[str, str]]:
         for field, _, *place in reader.fields(start, stop):
             if field in names:
                 names[field].append(reader.text(*place))
-        if names[_OPERATOR] == ["LayerNormalization"]:
-            yield names[_READ][1], names[_WRITES][0]
+        if scale := _SCALES.get("".join(names[_OPERATOR])):
+            yield names[_READ][scale], names[_WRITES][0]
 
 
 def _children(reader: Reader, kind: int) -> Iterator[tuple[int, int]]:
@@ -162,8 +164,8 @@ class CollectedStates:
         """Whether any of these sequences belongs to a text whose tokens are wanted."""
         return any(self._sequences.owners[row] in self._texts for row in rows)
 
-    def keep(self, rows: Sequence[int], states: FloatArray) -> None:
-        """Keep what is wanted of a batch's states, `(sequences, places, width)`. Raises BundleError."""
+    def keep(self, rows: Sequence[int], states: Iterable[FloatArray]) -> None:
+        """Keep what is wanted of a batch's states, `(places, width)` a sequence. Raises BundleError."""
         for row, places in zip(rows, states, strict=False):  # fillers come last
             if self._sequences.owners[row] in self._texts:
                 with np.errstate(over="ignore"):

@@ -93,9 +93,9 @@ class ScorerConfig:
     device
         "auto" (a TensorRT engine of the bundle that fits and was measured to be faster than CUDA here, else
         CUDA, else the CPU), "cpu", "openvino" (bf16 where the processor multiplies in it, else fp32),
-        "openvino:fp32", "cuda:N", "cuda:all" or "tensorrt:N". A device that is named and not available is an
-        error. With "cuda:all" every GPU of the machine embeds blocks of pairs, and the first
-        one also runs the learned segmenter.
+        "openvino:fp32", "cuda:N", "cuda:N:fp32" (encoders and SaT as on a CPU, not in fp16), "cuda:all" or
+        "tensorrt:N". A device that is named and not available is an error. With "cuda:all" every GPU of the
+        machine embeds blocks of pairs, and the first one also runs the learned segmenter.
     cache
         Folder of a vector cache, which runs and processes share. None: no folder.
     threads

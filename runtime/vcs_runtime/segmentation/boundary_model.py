@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 from tokenizers import Encoding, Tokenizer
 
-from vcs_runtime.bundle.layouts import WORD_SHAPES, padded_length
+from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, UNPADDED, WORD_SHAPES
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
-from vcs_runtime.inference.batching import RowLimit, ShapeOf, fixed_groups, groups, padded_shape
+from vcs_runtime.inference.batching import (
+    RowLimit,
+    ShapeOf,
+    fixed_groups,
+    fixed_shapes,
+    groups,
+    mixed_groups,
+    unpadded,
+)
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
@@ -180,12 +189,17 @@ class BoundaryModel:
         self, bundle: Bundle, spec: LearnedSegmenterSpec, device: Device, threads: int | None = None
     ) -> None:
         """Open the model `spec` of `bundle`. Raises BundleError or DeviceError."""
-        self.spec = spec
+        self.spec = spec = device.suited(spec)
         self.device = device
+        graph = spec.cuda or spec
+        self._varlen = graph is not spec
         self._tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
         self._pad = _pad_id(self._tokenizer)
-        self._session = open_part(bundle, "segmenter", device, threads, spec=spec, what="the segmenter")
-        self._types = _input_types(self._session.inputs, f"bundle {bundle.root}: {spec.model}")
+        self._session = open_part(
+            bundle, "segmenter", device, threads, spec=replace(spec, model=graph.model), what="the segmenter"
+        )
+        needed = UNPADDED if self._varlen else SEGMENTER_INPUTS["sat"]
+        self._types = _input_types(self._session.inputs, needed, f"bundle {bundle.root}: {graph.model}")
         # Dynamic int8 takes its ranges from the whole batch, so windows are run one at a time.
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
@@ -193,8 +207,8 @@ class BoundaryModel:
         self._step = 1 if alone else _STEP[device.provider_name]
         self._shape_of: ShapeOf | None = None
         if device.batch_invariant:
-            widest = padded_length(spec.max_tokens, self._step)
-            self._shape_of = lambda length: padded_shape(length, widest, self._most_rows)
+            layout = "varlen" if self._varlen else "padded"
+            self._shape_of = fixed_shapes(layout, spec.max_tokens, self._most_rows, self._step)
         self._check_vocabulary(bundle)
 
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
@@ -233,14 +247,19 @@ class BoundaryModel:
         sizes = [min(size, lengths[owner]) + 2 for owner, _ in windows]
 
         # The windows of one text have equal lengths and so keep their order, which `Overlap` requires.
-        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
+        def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], tuple[list[int], int]]]:
             lengths = [sizes[row] for row in rows]
             if self._shape_of:
                 for group, shape in fixed_groups(lengths, self._shape_of):
-                    yield [rows[i] for i in group], (shape.rows, shape.width)
+                    own = sum(lengths[i] for i in group)
+                    yield [rows[i] for i in group], (shape.fillers(len(group), own), shape.width)
                 return
-            for group, padded in groups(lengths, tokens, self._step, self._most_rows):
-                yield [rows[i] for i in group], (len(group), padded)
+            if self._varlen:
+                grouped = mixed_groups(lengths, tokens, "varlen")
+            else:
+                grouped = groups(lengths, tokens, self._step, self._most_rows)
+            for group, width in grouped:
+                yield [rows[i] for i in group], ([], width)
 
         batches = FittingBatches(sizes, self._budget, cut)
         for rows, shape in batches:
@@ -250,35 +269,52 @@ class BoundaryModel:
             except DeviceMemoryError as error:
                 batches.failed(rows, error)
                 continue
-            for row, (_, start, length), values in zip(rows, parts, logits, strict=True):
+            for row, (_, start, length), values in zip(
+                rows, parts, logits, strict=False
+            ):  # fillers come last
                 overlaps[windows[row][0]].add(start, values[1 : 1 + length])
         for overlap in overlaps:
             yield overlap.mean()
 
-    def _run(self, parts: list[tuple[Tokens, int, int]], rows: int, padded: int) -> npt.NDArray[Any]:
-        """Compute the logits (windows, padded) of label 0 for windows (text, start, length) of a batch."""
-        inputs = {name: np.zeros((rows, padded), kind) for name, kind in self._types.items()}
-        ids = inputs["input_ids"]
-        ids.fill(self._pad)
-        inputs["attention_mask"][len(parts) :, 0] = 1
-        for i, (tokens, start, length) in enumerate(parts):
-            for name, values in tokens.inputs.items():
-                inputs[name][i, 1 : 1 + length] = values[start : start + length]
-            ids[i, 0], ids[i, 1 + length] = self.spec.special_tokens
-            inputs["attention_mask"][i, : length + 2] = 1
+    def _run(
+        self, parts: list[tuple[Tokens, int, int]], fillers: list[int], width: int
+    ) -> list[npt.NDArray[Any]]:
+        """Compute the logits of label 0 for each window (text, start, length) of a batch, then of fillers.
+
+        `fillers` are lengths of further rows, and no window has more than `width` tokens.
+        """
+        windows = [
+            {name: np.pad(values[start : start + length], 1) for name, values in tokens.inputs.items()}
+            for tokens, start, length in parts
+        ]
+        for window in windows:
+            window["input_ids"][[0, -1]] = self.spec.special_tokens
+        windows += [dict.fromkeys(windows[0], np.zeros(length, np.int64)) for length in fillers]
+        if self._varlen:
+            inputs = unpadded([window["input_ids"] for window in windows], width)
+            inputs |= {name: np.concatenate([window[name] for window in windows]) for name in windows[0]}
+            inputs = {name: inputs[name] for name in self._types}
+        else:
+            inputs = {name: np.zeros((len(windows), width), kind) for name, kind in self._types.items()}
+            inputs["input_ids"].fill(self._pad)
+            for i, window in enumerate(windows):
+                for name, values in window.items():
+                    inputs[name][i, : len(values)] = values
+                inputs["attention_mask"][i, : len(values)] = 1
         [logits] = self._session.run(inputs)
-        first: npt.NDArray[Any] = logits[: len(parts), :, 0]
-        if not np.isfinite(first).all():
+        rows = np.split(logits[:, 0], inputs["starts"][1:-1]) if self._varlen else list(logits[:, :, 0])
+        if not all(np.isfinite(row).all() for row in rows[: len(parts)]):
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
-        return first
+        return rows
 
     def _check_vocabulary(self, bundle: Bundle) -> None:
         """Run the tokenizer's largest id once, which a model with a smaller vocabulary refuses on a CPU."""
         largest = self._tokenizer.get_vocab_size() - 1
-        inputs = {name: np.zeros(1, np.int64) for name in self._types if name != "attention_mask"}
-        inputs["input_ids"][:] = largest
+        inputs = dict.fromkeys(SEGMENTER_INPUTS[self.spec.kind], np.zeros(1, np.int64))
+        inputs |= {"input_ids": np.array([largest])}
+        del inputs["attention_mask"]
         try:
-            self._run([(Tokens(inputs, np.zeros(1, np.int64)), 0, 1)], 1, 3)
+            self._run([(Tokens(inputs, np.zeros(1, np.int64)), 0, 1)], [], 3)
         except DeviceMemoryError:  # says nothing about the bundle
             raise
         except (DeviceError, IndexError) as error:
@@ -310,14 +346,13 @@ def _portions(texts: Iterator[str] | dict[str, None]) -> Iterator[list[str]]:
         yield portion
 
 
-def _input_types(inputs: dict[str, str], graph: str) -> dict[str, Any]:
+def _input_types(inputs: dict[str, str], needed: Sequence[str], graph: str) -> dict[str, Any]:
     """Return the types of the graph's inputs, which depend on how it was exported."""
     types = {name: _TYPES.get(kind) for name, kind in inputs.items()}
-    if not {"input_ids", "attention_mask"} <= set(types) or None in types.values():
+    if not set(needed) <= set(types) or None in types.values():
         actual = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
-        raise BundleError(
-            f"{graph}: a learned segmenter takes input_ids and attention_mask, this graph takes {actual}"
-        )
+        names = " and ".join(needed)
+        raise BundleError(f"{graph}: a learned segmenter takes {names}, this graph takes {actual}")
     return types
 
 

@@ -330,14 +330,15 @@ class Segmenter:
     @property
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the segmenters, and how the learned one cuts."""
-        if not (model := self.spec.model) or not self.device:
+        if not self.spec.model or not self.device:
             return (f"seg:{self.identity}",)
+        model = self.device.suited(self.spec.model)
         engine = engine_name(self._bundle, model, self.device)
         # `engine` is the embedder's field; the learned segmenter may run elsewhere.
         where = (
             "" if engine == "ort-cpu" else "/".join(("", engine, *filter(None, [self.device.instructions])))
         )
-        precision = self.device.precision_of(model.precision)
+        precision = self.device.precision_of(model.precision, model.cuda)
         return (f"seg:{self.identity}", f"cut:{digits(model.threshold)}/{model.stride}/{precision}{where}")
 
     @property

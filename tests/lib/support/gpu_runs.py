@@ -15,13 +15,13 @@ PRODUCT = re.compile(r"Dequantize|MatMulNBits|fpA_intB|gemm", re.IGNORECASE)
 
 
 def embed(
-    bundle: str, shapes: dict[str, list[int]], gpu_memory_gb: float | None = None
+    bundle: str, shapes: dict[str, list[int]], gpu_memory_gb: float | None = None, device: str = "cuda:0"
 ) -> list[WatchedSession]:
     """Embed texts of the lengths of each shape, one shape after the other, each in a section of the log."""
     from vcs_runtime import BundleError, Embedder
 
     sessions = watch_sessions()
-    with Embedder.open(bundle, "cuda:0", gpu_memory_gb=gpu_memory_gb) as embedder:
+    with Embedder.open(bundle, device, gpu_memory_gb=gpu_memory_gb) as embedder:
         for name, lengths in shapes.items():
             texts = texts_of(lengths)
             mark(name)

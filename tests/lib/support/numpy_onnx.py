@@ -132,8 +132,8 @@ class Operators:
     def Concat(self, *parts: Array, axis: int) -> Array:
         return np.concatenate(parts, axis)
 
-    def CumSum(self, x: Array, axis: Array) -> Array:
-        return x.cumsum(int(axis))
+    def CumSum(self, x: Array, axis: Array, exclusive: int = 0) -> Array:
+        return x.cumsum(int(axis)) - exclusive * x
 
     def Slice(self, x: Array, start: Array, stop: Array, axis: Array) -> Array:
         [first], [end], [along] = start, stop, axis
@@ -150,6 +150,9 @@ class Operators:
         if approximate == b"tanh":
             return self._each(lambda a: a * (0.5 + 0.5 * np.tanh(0.7978845608 * (a + 0.044715 * a**3))), x)
         return self._each(lambda a: a * (0.5 + 0.5 * _erf(a / math.sqrt(2))).astype(a.dtype), x)
+
+    def BiasGelu(self, x: Array, bias: Array) -> Array:
+        return self.rounded(self.Gelu(self._wide(x) + self._wide(bias)), x.dtype)
 
     # Rows
 
@@ -169,6 +172,13 @@ class Operators:
             return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon) * scale + shift
 
         return self._each(norm, x, scale, shift)
+
+    def SkipLayerNormalization(
+        self, x: Array, skip: Array, scale: Array, shift: Array, bias: Array, epsilon: float
+    ) -> Array:
+        """Everything is float32, and rounded once."""
+        first, second, third, *rest = map(self._wide, (x, skip, bias, scale, shift))
+        return self.rounded(self.LayerNormalization(first + second + third, *rest, -1, epsilon), x.dtype)
 
     def RMSNormalization(self, x: Array, scale: Array, axis: int, epsilon: float) -> Array:
         """The result has the type of the scale, to which it is rounded once."""

@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime as real
 import pytest
 
-from support import provider_rules
+from support import cuda_kernels, provider_rules
 
 PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 _ANY = np.zeros(0)
@@ -129,7 +129,11 @@ def _taken(machine: Machine, name: str, options: dict[str, str]) -> dict[str, st
 def _session_class(machine: Machine) -> type[Any]:
     class Session:
         def __init__(
-            self, model: str, options: Any, providers: list[tuple[str, dict[str, str]]], enable_fallback: bool
+            self,
+            model: str | bytes,
+            options: Any,
+            providers: list[tuple[str, dict[str, str]]],
+            enable_fallback: bool,
         ) -> None:
             assert not enable_fallback
             if machine.forked and providers[0][0] != PROVIDERS[2]:
@@ -138,12 +142,13 @@ def _session_class(machine: Machine) -> type[Any]:
             taken = {name: _taken(machine, name, dict(given)) for name, given in providers}
             self._providers = taken if machine.starts else {"CPUExecutionProvider": {}}
             self._options = options
-            entry = SimpleNamespace(model=Path(model), options=options, providers=dict(providers))
+            path = Path() if isinstance(model, bytes) else Path(model)
+            entry = SimpleNamespace(model=path, options=options, providers=dict(providers))
             entry.alive = weakref.ref(self)
             machine.sessions.append(entry)
-            machine.built(Path(model), dict(providers[0][1]))
-            self._graph = _graph(Path(model))
-            self._real = real.InferenceSession(str(self._graph), options, providers=["CPUExecutionProvider"])
+            machine.built(path, dict(providers[0][1]))
+            self._graph, source = _sources(model, options)
+            self._real = real.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
         def get_providers(self) -> list[str]:
             return list(self._providers)
@@ -152,7 +157,7 @@ def _session_class(machine: Machine) -> type[Any]:
             return self._providers
 
         def get_provider_graph_assignment_info(self) -> Any:
-            return provider_rules.assignment(self._graph.read_bytes(), self._options, self.get_providers()[0])
+            return provider_rules.assignment(self._graph, self._options, self.get_providers()[0])
 
         def get_inputs(self) -> Any:
             return self._real.get_inputs()
@@ -175,6 +180,18 @@ def _session_class(machine: Machine) -> type[Any]:
             self._real.run_with_iobinding(binding.real, options.real)
 
     return Session
+
+
+def _sources(model: str | bytes, options: Any) -> tuple[bytes, str | bytes]:
+    """Return the bytes of a graph, and what the CPU opens in its place."""
+    if isinstance(model, bytes):
+        return model, cuda_kernels.spelt(model)
+    path = _graph(Path(model))
+    graph = path.read_bytes()
+    if not path.name.endswith(".cuda.onnx"):
+        return graph, str(path)
+    options.add_session_config_entry(cuda_kernels.FOLDER, str(path.parent))
+    return graph, cuda_kernels.spelt(graph)
 
 
 def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
