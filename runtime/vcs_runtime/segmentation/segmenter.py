@@ -67,11 +67,13 @@ class Rules:
             raise TextError(reason)
         pieces: list[str] = []
         end = 0
-        for boundary in self._find(self.spec.language, text.translate(_PLAIN_SPACES)):
+        plain = text if text.isascii() else text.translate(_PLAIN_SPACES)
+        for boundary in self._find(self.spec.language, plain):
             # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
-            gap = text[end : boundary["start_index"]]
-            piece = text[boundary["start_index"] : boundary["end_index"]]
-            if boundary["start_index"] < end or gap.strip():
+            start = boundary["start_index"]
+            gap = text[end:start]
+            piece = text[start : boundary["end_index"]]
+            if gap and (start < end or gap.strip()):
                 raise self._garbled()
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
@@ -111,7 +113,9 @@ def doubt(text: str, sentences: Sequence[str]) -> str | None:
             "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
             "(for captions of a few words use short texts: `score_short`, `--short`)"
         )
-    longest = max((len(sentence.split()) for sentence in sentences), default=0)
+    # So many words have at least a character each, and one between them.
+    long = [sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS]
+    longest = max((len(sentence.split()) for sentence in long), default=0)
     if longest > MAX_WORDS:
         return (
             f"{longest} words without sentence punctuation between them: "

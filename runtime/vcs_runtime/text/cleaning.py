@@ -33,7 +33,7 @@ STOP_WORDS = frozenset(
 # its similarity matrix would fill the memory.
 MAX_CHARACTERS = 1_000_000
 
-_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = string.punctuation.encode()
 
 
 def check_text(text: object, name: str) -> str:
@@ -89,7 +89,8 @@ def _refuse_surrogates(text: str, name: str) -> None:
 
 def strip_punctuation(text: str) -> str:
     """Delete the characters of `string.punctuation`, and no others (docs/reference/vcs.md, section 1)."""
-    return text.translate(_DELETE_PUNCTUATION)
+    # Bytes are some ten times faster than `str.translate`, and in UTF-8 no other character has such a byte.
+    return text.encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION).decode("utf-8", "surrogatepass")
 
 
 def clean_segments(segments: Sequence[str]) -> list[str]:

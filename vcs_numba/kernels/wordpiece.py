@@ -1,0 +1,146 @@
+"""WordPiece: the characters of many texts to token ids, by the longest matches in a trie of the vocabulary.
+
+The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node that
+it enters. What a character becomes before it is looked up is the caller's table (`encode_texts`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.jit.kernel import Kernel, array, helper, types
+
+Ints = npt.NDArray[np.int64]
+Characters = npt.NDArray[np.int32]
+
+#: Bits of a node and of a character in an edge; 0 is no edge, since none enters the root.
+BITS: Final = 21
+_NODE: Final = (1 << BITS) - 1
+#: What the table of characters has beside twice the character, plus 1 if it is a word alone.
+UNKNOWN, DROPPED, SPACE = -1, 0, 1
+
+
+@helper
+def _place(edges: Ints, node: int, character: int) -> int:
+    """Return where the edge of a node with a character is in the table, or would be."""
+    key = (node << BITS) | character
+    mask = len(edges) - 1
+    place = ((node * 0x9E3779B1 + character * 0x85EBCA6B) >> 7) & mask
+    while edges[place] != 0 and edges[place] >> BITS != key:
+        place = (place + 1) & mask
+    return place
+
+
+def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints, tokens: Ints) -> int:
+    nodes = 1
+    begin = 0
+    for k in range(len(ends)):
+        node = 0
+        for i in range(begin, ends[k]):
+            place = _place(edges, node, characters[i])
+            if edges[place] == 0:
+                edges[place] = (((node << BITS) | characters[i]) << BITS) | nodes
+                nodes += 1
+            node = edges[place] & _NODE
+        if ids[k] >= 0:
+            tokens[node] = ids[k]
+        begin = ends[k]
+    return node
+
+
+@helper
+def _add_word(
+    word: Ints, places: Ints, length: int, edges: Ints, tokens: Ints, inside: int, unknown: int,
+    ids: Ints, spans: Ints, at: int,
+) -> int:  # fmt: skip
+    """Write the tokens of a word, the longest ones first, or the one for the unknown; return where they end.
+
+    `places` has where each character stands in the text, and then where the last one does.
+    """
+    first = at
+    start = 0 if length < len(word) else -1
+    while 0 <= start < length:
+        node = inside if start else 0
+        token, stop = -1, 0
+        for i in range(start, length):
+            node = edges[_place(edges, node, word[i])] & _NODE
+            if node == 0:
+                break
+            if tokens[node] >= 0:
+                token, stop = tokens[node], i + 1
+        if token < 0:
+            start = -1
+            break
+        ids[at] = token
+        if len(spans):
+            spans[at, 0], spans[at, 1] = places[start], places[stop - 1] + 1
+        at += 1
+        start = stop
+    if start >= 0:
+        return at
+    ids[first] = unknown
+    if len(spans):
+        spans[first, 0], spans[first, 1] = places[0], places[min(length, len(word)) - 1] + 1
+    return first + 1
+
+
+def _encode(
+    characters: Characters, ends: Ints, table: Ints, edges: Ints, tokens: Ints, inside: int, unknown: int,
+    longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
+) -> None:  # fmt: skip
+    word = np.empty(longest + 1, np.int64)
+    places = np.empty(longest + 1, np.int64)
+    at = 0
+    begin = 0
+    for k in range(len(ends)):
+        first = at
+        at += len(before)
+        length = 0
+        known = True
+        for i in range(begin, ends[k] + 1):
+            kind = SPACE
+            if i < ends[k]:
+                kind = table[characters[i]] if characters[i] < len(table) else UNKNOWN
+            if kind == DROPPED:
+                continue
+            if kind == UNKNOWN:
+                known = False
+                break
+            if kind & 1 and length:
+                at = _add_word(word, places, length, edges, tokens, inside, unknown, ids, spans, at)
+                length = 0
+            if kind == SPACE:
+                continue
+            # A word that is too long keeps its first characters, and where its last one stands.
+            place = min(length, longest)
+            word[place], places[place] = kind >> 1, i - begin
+            length += 1
+            if kind & 1:
+                at = _add_word(word, places, length, edges, tokens, inside, unknown, ids, spans, at)
+                length = 0
+        begin = ends[k]
+        if not known:
+            at = first
+            stops[k] = -1
+            continue
+        for i in range(len(before)):
+            ids[first + i] = before[i]
+        for i in range(len(after)):
+            ids[at + i] = after[i]
+        if len(spans):
+            spans[first : first + len(before)] = -1
+            spans[at : at + len(after)] = -1
+        at += len(after)
+        stops[k] = at
+
+
+_INTS: Final = array(types.int64, 1)
+_CHARACTERS: Final = array(types.int32, 1, readonly=True)
+GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS, _INTS)
+ENCODE: Final = Kernel(
+    _encode, _CHARACTERS, _INTS, _INTS, _INTS, _INTS, types.int64, types.int64, types.int64, _INTS, _INTS,
+    _INTS, array(types.int64, 2), _INTS,
+)  # fmt: skip
