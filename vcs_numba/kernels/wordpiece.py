@@ -1,7 +1,8 @@
 """WordPiece: the characters of many texts to token ids, by the longest matches in a trie of the vocabulary.
 
 The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node that
-it enters. What a character becomes before it is looked up is the caller's table (`encode_texts`).
+it enters. The node of a token is its id and 1, others have higher numbers. What a character becomes before it is
+looked up is the caller's table.
 """
 
 from __future__ import annotations
@@ -34,27 +35,32 @@ def _place(edges: Ints, node: int, character: int) -> int:
     return place
 
 
-def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints, tokens: Ints) -> int:
-    nodes = 1
+def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
+    """Add strings, the shortest first, whose id is -1 if they are no tokens; return the node of the last one."""
+    free = max(ids) + 2
     begin = 0
+    node = 0
     for k in range(len(ends)):
         node = 0
         for i in range(begin, ends[k]):
             place = _place(edges, node, characters[i])
             if edges[place] == 0:
-                edges[place] = (((node << BITS) | characters[i]) << BITS) | nodes
-                nodes += 1
+                enters = free
+                # No earlier string is longer, so that none has gone through the node of a token.
+                if i + 1 == ends[k] and ids[k] >= 0:
+                    enters = ids[k] + 1
+                else:
+                    free += 1
+                edges[place] = (((node << BITS) | characters[i]) << BITS) | enters
             node = edges[place] & _NODE
-        if ids[k] >= 0:
-            tokens[node] = ids[k]
         begin = ends[k]
     return node
 
 
 @helper
 def _add_word(
-    word: Ints, places: Ints, length: int, edges: Ints, tokens: Ints, inside: int, unknown: int,
-    ids: Ints, spans: Ints, at: int,
+    word: Ints, places: Ints, length: int, edges: Ints, inside: int, size: int, unknown: int, ids: Ints,
+    spans: Ints, at: int,
 ) -> int:  # fmt: skip
     """Write the tokens of a word, the longest ones first, or the one for the unknown; return where they end.
 
@@ -69,8 +75,8 @@ def _add_word(
             node = edges[_place(edges, node, word[i])] & _NODE
             if node == 0:
                 break
-            if tokens[node] >= 0:
-                token, stop = tokens[node], i + 1
+            if node <= size:
+                token, stop = node - 1, i + 1
         if token < 0:
             start = -1
             break
@@ -88,7 +94,7 @@ def _add_word(
 
 
 def _encode(
-    characters: Characters, ends: Ints, table: Ints, edges: Ints, tokens: Ints, inside: int, unknown: int,
+    characters: Characters, ends: Ints, table: Ints, edges: Ints, inside: int, size: int, unknown: int,
     longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
 ) -> None:  # fmt: skip
     word = np.empty(longest + 1, np.int64)
@@ -110,7 +116,7 @@ def _encode(
                 known = False
                 break
             if kind & 1 and length:
-                at = _add_word(word, places, length, edges, tokens, inside, unknown, ids, spans, at)
+                at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
                 length = 0
             if kind == SPACE:
                 continue
@@ -119,7 +125,7 @@ def _encode(
             word[place], places[place] = kind >> 1, i - begin
             length += 1
             if kind & 1:
-                at = _add_word(word, places, length, edges, tokens, inside, unknown, ids, spans, at)
+                at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
                 length = 0
         begin = ends[k]
         if not known:
@@ -139,8 +145,8 @@ def _encode(
 
 _INTS: Final = array(types.int64, 1)
 _CHARACTERS: Final = array(types.int32, 1, readonly=True)
-GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS, _INTS)
+GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS)
 ENCODE: Final = Kernel(
-    _encode, _CHARACTERS, _INTS, _INTS, _INTS, _INTS, types.int64, types.int64, types.int64, _INTS, _INTS,
+    _encode, _CHARACTERS, _INTS, _INTS, _INTS, types.int64, types.int64, types.int64, types.int64, _INTS, _INTS,
     _INTS, array(types.int64, 2), _INTS,
 )  # fmt: skip

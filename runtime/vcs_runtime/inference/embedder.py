@@ -375,9 +375,9 @@ class TokenisedTexts:
         while self._outputs:  # each is freed as soon as it is copied
             rows, output = self._outputs.pop()
             vectors[rows] = output
-        if not np.isfinite(vectors).all():
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        if not np.isfinite(lengths).all() and not np.isfinite(vectors).all():
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
-        lengths = np.linalg.norm(vectors, axis=1)
         if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
             raise BundleError(
                 f"{self._embedder._bundle}: {spec.name} returned vectors of length {lengths.min():.3g} to "
@@ -386,16 +386,19 @@ class TokenisedTexts:
         if len(owners) == self.texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
-        counts = np.array(self._lengths, np.float64) - self._embedder._tokenizer.special_count
-        sums = np.zeros((self.texts, spec.dimension), np.float64)
-        np.add.at(sums, owners, vectors * counts[:, None])
-        several = np.bincount(owners) > 1
-        result = np.empty((self.texts, spec.dimension), np.float32)
-        norms = np.linalg.norm(sums[several], axis=1, keepdims=True)
+        windows = np.bincount(owners)
+        first = np.cumsum(windows) - windows
+        result = vectors[first]
+        several = np.flatnonzero(windows > 1)
+        sums = np.zeros((len(several), spec.dimension))
+        special = self._embedder._tokenizer.special_count
+        for total, text in zip(sums, several.tolist(), strict=True):
+            for row in range(first[text], first[text] + windows[text]):
+                total += vectors[row].astype(np.float64) * (self._lengths[row] - special)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
         if not norms.all():
             raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")
-        result[several] = sums[several] / norms
-        result[~several] = vectors[~several[owners]]
+        result[several] = sums / norms
         return result
 
     def tokens(self) -> dict[str, TokenVectors]:

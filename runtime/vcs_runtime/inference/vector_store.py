@@ -139,9 +139,10 @@ class VectorStore:
                 request.known[text] = vector
                 if not wants_tokens:
                     continue
-            computes = (other for other in earlier if other.computes(text, tokens if wants_tokens else None))
-            if (other := next(computes, None)) is not None:
-                request.awaited[text] = other
+            for other in earlier:
+                if other.computes(text, tokens if wants_tokens else None):
+                    request.awaited[text] = other
+                    break
             else:
                 missing.append(text)
         unknown = [text for text in missing if text not in request.known]
@@ -201,8 +202,7 @@ class VectorStore:
         self._remember(vectors)
 
     def _remember(self, vectors: Mapping[str, Vector]) -> None:
-        for text, vector in vectors.items():
-            self._memory.put(text, vector)
+        self._memory.put_all(vectors)
 
     def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
         for length in {len(vector) for vector in vectors.values()}:

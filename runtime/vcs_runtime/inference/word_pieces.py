@@ -44,13 +44,14 @@ class WordPieces:
         self._longest = model.max_input_chars_per_word
         self._table = _table(tokenizer)
         prefix = model.continuing_subword_prefix
-        characters, ends = _characters([*vocabulary, prefix])
-        if len(characters) >= 1 << BITS:
+        tokens = sorted(vocabulary, key=len)
+        ids = np.array([*map(vocabulary.__getitem__, tokens), -1], np.int64)
+        characters, ends = _characters([*tokens, prefix])
+        self._size = int(ids.max()) + 1
+        if len(characters) + self._size >= 1 << BITS:
             raise ValueError("a vocabulary of too many characters")
         self._edges = np.zeros(1 << len(characters).bit_length() + 1, np.int64)
-        self._tokens = np.full(len(characters) + 1, -1, np.int64)
-        ids = np.array([*vocabulary.values(), -1], np.int64)
-        self._inside = GROW.call(characters, ends, ids, self._edges, self._tokens)
+        self._inside = GROW.call(characters, ends, ids, self._edges)
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
         [(ids, spans)] = self.encode([_PROBE], (), (), True)
         if ids.tolist() != expected.ids or list(map(tuple, spans.tolist())) != expected.offsets:
@@ -67,7 +68,7 @@ class WordPieces:
         places = np.empty((size if spans else 0, 2), np.int64)
         stops = np.empty(len(texts), np.int64)
         ENCODE.call(
-            characters, ends, self._table, self._edges, self._tokens, self._inside, self._unknown,
+            characters, ends, self._table, self._edges, self._inside, self._size, self._unknown,
             self._longest, np.array(before, np.int64), np.array(after, np.int64), ids, places, stops,
         )  # fmt: skip
         found: list[tuple[IntArray, IntArray] | None] = []
@@ -75,9 +76,9 @@ class WordPieces:
         for stop in stops.tolist():
             found.append(None if stop < 0 else (ids[start:stop], places[start:stop]))
             start = max(start, stop)
-        for token in self._added:
-            if any(token in text for text in texts):
-                found = [None if token in text else own for text, own in zip(texts, found, strict=True)]
+        joined = "".join(texts)
+        for token in (token for token in self._added if token in joined):
+            found = [None if token in text else own for text, own in zip(texts, found, strict=True)]
         return found
 
 

@@ -73,7 +73,7 @@ class Rules:
             start = boundary["start_index"]
             gap = text[end:start]
             piece = text[start : boundary["end_index"]]
-            if gap and (start < end or gap.strip()):
+            if start != end and (start < end or gap.strip()):
                 raise self._garbled()
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
