@@ -120,7 +120,7 @@ def windows(
     closing = np.isin(last, ends).astype(np.int64)
     text = " ".join(recase(words, closing.tolist(), rng))
     encoding = tokenizer.encode(text, add_special_tokens=False)
-    capitals, places = word_features(text, encoding)
+    capitals, places = word_features(text, encoding.offsets)
     final = np.append(places[1:] != places[:-1], True)  # the last token of its word
     labels = (final & np.isin(places, ends)).astype(np.int64)
     counts = final.astype(np.int64)

@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 _CHARACTERS = (*range(0x370), *range(0x1E00, 0x1F00), *range(0x2000, 0x2200))
 # A letter beyond them, without capitals and marks, that separates characters while they are looked at.
 _SEPARATOR = "\u2d30"
-_PROBE = 'A nai\u0308ve "Caf\u00e9" isn\u2019t [1] undeniable\u2026 \tqzxqzx ' + "x" * 300
+_PROBE = 'A na\u00efve "Caf\u00e9" isn\u2019t [1] undeniable\u2026 \tqzxqzx ' + "x" * 300
 
 
 class WordPieces:
