@@ -105,7 +105,7 @@ def _encode(
         first = at
         at += len(before)
         length = 0
-        known = True
+        known, alone = True, False
         for i in range(begin, ends[k] + 1):
             kind = SPACE
             if i < ends[k]:
@@ -115,7 +115,7 @@ def _encode(
             if kind == UNKNOWN:
                 known = False
                 break
-            if kind & 1 and length:
+            if length and (alone or kind & 1):
                 at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
                 length = 0
             if kind == SPACE:
@@ -124,9 +124,7 @@ def _encode(
             place = min(length, longest)
             word[place], places[place] = kind >> 1, i - begin
             length += 1
-            if kind & 1:
-                at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
-                length = 0
+            alone = kind & 1 == 1
         begin = ends[k]
         if not known:
             at = first

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -178,20 +179,10 @@ def groups(
     counts padding, has a batch of its own. Every sequence is in exactly one batch.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    start = 0
-    while start < len(order):
-        length = padded_length(lengths[order[start]], step)
-        most = most_rows(length)
-        stop = start + 1
-        while (
-            stop < len(order)
-            and (stop - start + 1) * length <= token_budget
-            and stop - start < most
-            and padded_length(lengths[order[stop]], step) == length
-        ):
-            stop += 1
-        yield order[start:stop], length
-        start = stop
+    for length, run in groupby(order, lambda row: padded_length(lengths[row], step)):
+        rows = list(run)
+        most = int(max(1, min(token_budget // length, most_rows(length))))
+        yield from ((rows[i : i + most], length) for i in range(0, len(rows), most))
 
 
 def mixed_groups(
@@ -273,11 +264,9 @@ def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
 def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
-    mask = np.zeros((len(sequences), width), np.int64)
-    for i, sequence in enumerate(sequences):
-        ids[i, : len(sequence)] = sequence
-        mask[i, : len(sequence)] = 1
-    return {"input_ids": ids, "attention_mask": mask}
+    filled = np.arange(width) < np.array([len(sequence) for sequence in sequences])[:, None]
+    ids[filled] = np.concatenate(sequences)
+    return {"input_ids": ids, "attention_mask": filled.astype(np.int64)}
 
 
 def _masked(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:

@@ -344,7 +344,7 @@ class TokenisedTexts:
     def run(self) -> None:
         """Run the model on all batches; raises DeviceError, and BundleError for an array of another shape."""
         session, spec, states = self._embedder._session, self._embedder.spec, self._states
-        done = 0
+        done, total = 0, sum(self._lengths)
         batches = FittingBatches(self._lengths, self._embedder._budget, self._cut)
         for rows, batch in batches:
             shown = [states.layer.value] if states and states.wanted(rows) else []
@@ -363,7 +363,7 @@ class TokenisedTexts:
                 states.keep(rows, of_tokens[0])
             self._outputs.append((rows, output[: len(rows)]))
             done += sum(self._lengths[row] for row in rows)
-            report_part(self._part[0] + self._part[1] * done / sum(self._lengths))
+            report_part(self._part[0] + self._part[1] * done / total)
 
     def vectors(self) -> FloatArray:
         """Return float32 `(texts, dimension)` after `run`; BundleError if one is not of unit length.

@@ -74,7 +74,7 @@ class WordPieces:
         found: list[tuple[IntArray, IntArray] | None] = []
         start = 0
         for stop in stops.tolist():
-            found.append(None if stop < 0 else (ids[start:stop], places[start:stop]))
+            found.append(None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places))
             start = max(start, stop)
         joined = "".join(texts)
         for token in (token for token in self._added if token in joined):
