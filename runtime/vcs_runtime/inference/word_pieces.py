@@ -1,4 +1,4 @@
-"""BERT's tokenizers by a kernel: equal to `tokenizers` on all texts whose characters it knows, and a tenth of the time."""
+"""BERT's tokenizers by a kernel: the tokens of `tokenizers` for all texts whose characters it knows."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ class WordPieces:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Make the tables; raises ValueError for a tokenizer that is not BERT's."""
         model = tokenizer.model
+        vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         added = tokenizer.get_added_tokens_decoder().values()
         if (
             not isinstance(model, WordPiece)
             or not isinstance(tokenizer.normalizer, BertNormalizer)
             or not isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
+            or model.unk_token not in vocabulary
             or any(token.normalized for token in added)
         ):
             raise ValueError("another kind of tokenizer")
-        vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         self._added = [token.content for token in added]
         self._unknown = vocabulary[model.unk_token]
         self._longest = model.max_input_chars_per_word
@@ -101,6 +102,6 @@ def _table(tokenizer: Tokenizer) -> IntArray:
     for code, character in zip(_CHARACTERS, become, strict=True):
         if not character:
             table[code] = DROPPED
-        elif len(character) == 1 and not unicodedata.combining(character):
+        elif len(character) == 1 and character != "\0" and not unicodedata.combining(character):
             table[code] = 2 * ord(character) + (character in alone) if character in seen else SPACE
     return table
