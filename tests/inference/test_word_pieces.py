@@ -25,7 +25,9 @@ SETTINGS = [
     {"clean_text": False}, {"handle_chinese_chars": False},
 ]  # fmt: skip
 PIECES = st.one_of(
-    st.sampled_from([*WORDS, *SPECIAL, "x" * 11, "x" * 12, "unwalkable", " ", "\t", "\u00a0", "\u200b", "\0", "\u0301"]),
+    st.sampled_from(
+        [*WORDS, *SPECIAL, "x" * 11, "x" * 12, "unwalkable", " ", "\t", "\u00a0", "\u200b", "\0", "\u0301"]
+    ),
     st.text(st.characters(max_codepoint=0x24F), max_size=8),
     st.text(st.sampled_from(LETTERS), max_size=14),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
@@ -34,7 +36,12 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 
 def bert(prefix: str = "##", longest: int = 11, **settings: bool) -> Tokenizer:
-    pieces = [*SPECIAL, *WORDS, *LETTERS, *(prefix + piece for piece in ("s", "able", "un", "b", *LETTERS[:20]))]
+    pieces = [
+        *SPECIAL,
+        *WORDS,
+        *LETTERS,
+        *(prefix + piece for piece in ("s", "able", "un", "b", *LETTERS[:20])),
+    ]
     vocabulary = {piece: 3 * i for i, piece in enumerate(dict.fromkeys(pieces))}
     model = WordPiece(
         vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest, continuing_subword_prefix=prefix
@@ -75,7 +82,9 @@ def test_every_latin_text_is_known(text: str) -> None:
 
 
 def test_every_character_between_letters_is_as_in_the_oracle() -> None:
-    texts = [f"a{chr(code)}b {chr(code)}" for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    texts = [
+        f"a{chr(code)}b {chr(code)}" for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000
+    ]
     tokenizer = TOKENIZERS[0]
     known = 0
     for text, own in zip(texts, found(WordPieces(tokenizer), texts), strict=True):

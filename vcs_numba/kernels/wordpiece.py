@@ -1,13 +1,13 @@
 """WordPiece: the characters of many texts to token ids, by the longest matches in a trie of the vocabulary.
 
-The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node that
-it enters. The node of a token is its id and 1, others have higher numbers. What a character becomes before it is
-looked up is the caller's table.
+The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node
+that it enters. The node of a token is its id and 1, others have higher numbers. The caller's table says what a
+character becomes before it is looked up.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ def _place(edges: Ints, node: int, character: int) -> int:
 
 
 def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
-    """Add strings, the shortest first, whose id is -1 if they are no tokens; return the node of the last one."""
+    """Add strings, the shortest first; the id of one that is no token is -1. Return the last one's node."""
     free = max(ids) + 2
     begin = 0
     node = 0
@@ -145,6 +145,6 @@ _INTS: Final = array(types.int64, 1)
 _CHARACTERS: Final = array(types.int32, 1, readonly=True)
 GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS)
 ENCODE: Final = Kernel(
-    _encode, _CHARACTERS, _INTS, _INTS, _INTS, types.int64, types.int64, types.int64, types.int64, _INTS, _INTS,
-    _INTS, array(types.int64, 2), _INTS,
+    _encode, _CHARACTERS, _INTS, _INTS, _INTS, *[types.int64] * 4, _INTS, _INTS, _INTS, array(types.int64, 2),
+    _INTS,
 )  # fmt: skip

@@ -119,6 +119,7 @@ def _filled(texts: list[int], lengths: Sequence[int], shape: Shape) -> tuple[lis
 
 
 IntArray = npt.NDArray[np.int64]
+TokenIds = Sequence[int] | IntArray
 Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
@@ -214,7 +215,7 @@ def mixed_groups(
 
 
 def batches(
-    sequences: Sequence[Sequence[int]], token_budget: int, layout: str = "padded", skip: int = 0, *,
+    sequences: Sequence[TokenIds], token_budget: int, layout: str = "padded", skip: int = 0, *,
     mixed: bool = False, most_rows: RowLimit = _no_limit, step: int = PADDING_STEP,
     shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:  # fmt: skip
@@ -246,7 +247,7 @@ def batches(
         yield Batch(rows, lay_out([*own, *more], width, skips, False), len(more))
 
 
-def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
+def _fillers(texts: list[TokenIds]) -> list[list[int]]:
     """Return what makes the numbers of texts of one length, and of their tokens, even.
 
     With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
@@ -261,7 +262,7 @@ def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
     return [[0] * (2 - len(texts[0]) % 2)]
 
 
-def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _padded(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
     filled = np.arange(width) < np.array([len(sequence) for sequence in sequences])[:, None]
@@ -269,14 +270,14 @@ def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     return {"input_ids": ids, "attention_mask": filled.astype(np.int64)}
 
 
-def _masked(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _masked(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return the padded inputs and `pool_mask`, the attention mask without the first `skip` places."""
     inputs = _padded(sequences, width, skip, fixed)
     pool = np.where(np.arange(width) < skip[:, None], 0, inputs["attention_mask"])
     return {**inputs, "pool_mask": pool}
 
 
-def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     places = np.arange(width)
@@ -291,7 +292,7 @@ def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     }
 
 
-def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie.
 
     In a batch of a fixed shape all texts have as many groups as the longest may have, some of them empty.
@@ -316,6 +317,6 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     }
 
 
-_LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, IntArray, bool], Inputs]] = {
+_LAYOUTS: dict[str, Callable[[list[TokenIds], int, IntArray, bool], Inputs]] = {
     "padded": _padded, "packed": _packed, "masked": _masked, "varlen": _varlen,
 }  # fmt: skip

@@ -388,7 +388,7 @@ class TokenisedTexts:
         # Texts of one window keep the vector as the model gave it, to the bit.
         windows = np.bincount(owners)
         first = np.cumsum(windows) - windows
-        result = vectors[first]
+        result: FloatArray = vectors[first]
         several = np.flatnonzero(windows > 1)
         sums = np.zeros((len(several), spec.dimension))
         special = self._embedder._tokenizer.special_count

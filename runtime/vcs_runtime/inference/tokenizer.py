@@ -95,7 +95,7 @@ class TokenEncoder:
     def encode(
         self, texts: Sequence[str], special: SpecialTokens = ((), ()), *, spans: bool = False
     ) -> list[tuple[IntArray, IntArray]]:
-        """Return of each text the ids between special tokens, and with `spans` where each stands, (tokens, 2).
+        """Return the ids of each text between special tokens; with `spans`, where they stand, (tokens, 2).
 
         Raises TextError if the tokenizer fails at a text.
         """
@@ -106,10 +106,11 @@ class TokenEncoder:
         if left:
             encode = self.tokenizer.encode_batch if spans else self.tokenizer.encode_batch_fast
             before, after = special
-            for row, encoding in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
-                offsets = [*[NO_SPAN] * len(before), *encoding.offsets, *[NO_SPAN] * len(after)] if spans else []
-                ids = np.array([*before, *encoding.ids, *after], np.int64)
-                found[row] = ids, np.array(offsets, np.int64).reshape(-1, len(NO_SPAN))
+            outside = [[NO_SPAN] * len(part) if spans else [] for part in special]
+            for row, own in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
+                ids = np.array([*before, *own.ids, *after], np.int64)
+                places = [*outside[0], *(own.offsets if spans else ()), *outside[1]]
+                found[row] = ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))
         return [own for own in found if own]
 
     def _loaded(self, characters: int) -> WordPieces | None:

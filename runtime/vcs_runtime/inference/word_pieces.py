@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,8 +53,11 @@ class WordPieces:
         self._edges = np.zeros(1 << len(characters).bit_length() + 1, np.int64)
         self._inside = GROW.call(characters, ends, ids, self._edges)
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
-        [(ids, spans)] = self.encode([_PROBE], (), (), True)
-        if ids.tolist() != expected.ids or list(map(tuple, spans.tolist())) != expected.offsets:
+        [own] = self.encode([_PROBE], (), (), True)
+        if own is None or [each.tolist() for each in own] != [
+            expected.ids,
+            list(map(list, expected.offsets)),
+        ]:
             raise ValueError("a tokenizer with further rules")
 
     def encode(
@@ -90,7 +92,7 @@ def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], IntArray]:
 
 
 def _table(tokenizer: Tokenizer) -> IntArray:
-    """Return what each character becomes, as the tokenizer itself does it: no rule depends on its neighbours."""
+    """Return what each character becomes by the tokenizer itself, whose rules see no neighbours."""
     normalizer: Any = tokenizer.normalizer
     splitter: Any = tokenizer.pre_tokenizer
     joined = _SEPARATOR.join(map(chr, _CHARACTERS))
@@ -102,6 +104,6 @@ def _table(tokenizer: Tokenizer) -> IntArray:
     for code, character in zip(_CHARACTERS, become, strict=True):
         if not character:
             table[code] = DROPPED
-        elif len(character) == 1 and character != "\0" and not unicodedata.combining(character):
+        elif len(character) == 1 and character != "\0":
             table[code] = 2 * ord(character) + (character in alone) if character in seen else SPACE
     return table
