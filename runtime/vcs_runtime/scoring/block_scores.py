@@ -138,7 +138,8 @@ def _cosines(left: Sequence[Vector], right: Sequence[Vector]) -> npt.NDArray[np.
 
     It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
     """
-    similarity = cosine_similarity(np.array(left), np.array(right))
+    matrices = (np.concatenate(vectors).reshape(len(vectors), -1) for vectors in (left, right))
+    similarity = cosine_similarity(*matrices)
     return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
 
 

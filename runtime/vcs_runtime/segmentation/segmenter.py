@@ -71,17 +71,18 @@ class Rules:
         for boundary in self._find(self.spec.language, plain):
             # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
             start = boundary["start_index"]
-            gap = text[end:start]
-            piece = text[start : boundary["end_index"]]
-            if start != end and (start < end or gap.strip()):
+            gap = text[end:start] if start != end else ""
+            if start < end or (gap and gap.strip()):
                 raise self._garbled()
+            piece = text[start : boundary["end_index"]]
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
                 pieces[-1] += gap + piece
+            elif pieces and gap:
+                pieces[-1] += gap
+                pieces.append(piece)
             else:
-                if pieces:
-                    pieces[-1] += gap
-                pieces.append(piece if pieces else gap + piece)
+                pieces.append(gap + piece)
             end = boundary["end_index"]
         if text[end:].strip() or (text and not pieces):
             raise self._garbled()

@@ -102,6 +102,8 @@ def clean_segments(segments: Sequence[str]) -> list[str]:
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
     """Join every `chunk_size` consecutive segments with one space; the last chunk may be shorter."""
+    if chunk_size == 1:
+        return list(segments)
     return [" ".join(segments[i : i + chunk_size]) for i in range(0, len(segments), chunk_size)]
 
 
