@@ -240,11 +240,17 @@ def tokens(path: Path, bundle: str, count: int) -> None:
 
     equal = known = 0
     for _ in range(0, count, 1000):
-        texts = ["".join(word(i % 2 == 0) + rng.choice(" \u00a0\n-") for _ in range(rng.randint(0, 40))) for i in range(1000)]
+        texts = [
+            "".join(word(i % 2 == 0) + rng.choice(" \u00a0\n-") for _ in range(rng.randint(0, 40)))
+            for i in range(1000)
+        ]
         expected = oracle.encode_batch(texts, add_special_tokens=False)
         for found, wanted in zip(kernel.encode(texts, (), (), True), expected, strict=True):
             known += found is not None
-            equal += found is not None and (found[0].tolist(), [*map(tuple, found[1].tolist())]) == (wanted.ids, wanted.offsets)
+            equal += found is not None and (found[0].tolist(), [*map(tuple, found[1].tolist())]) == (
+                wanted.ids,
+                wanted.offsets,
+            )
     print(f"{equal} of {known} texts are equal, {count - known} of {count} are left to tokenizers")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,7 @@ def bert(prefix: str = "##", longest: int = 11, **settings: bool) -> Tokenizer:
 
 
 TOKENIZERS = [bert(**settings) for settings in SETTINGS]
+made = cache(WordPieces)
 
 
 def expected(tokenizer: Tokenizer, text: str) -> list[tuple[int, tuple[int, int]]]:
@@ -71,14 +73,14 @@ def found(pieces: WordPieces, texts: Sequence[str]) -> list[list[tuple[int, tupl
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=map(str, SETTINGS))
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_tokens_and_spans_are_those_of_the_oracle(tokenizer: Tokenizer, texts: list[str]) -> None:
-    for text, own in zip(texts, found(WordPieces(tokenizer), texts), strict=True):
+    for text, own in zip(texts, found(made(tokenizer), texts), strict=True):
         assert own is None or own == expected(tokenizer, text)
 
 
 @given(text=st.text(st.characters(max_codepoint=0x24F, exclude_categories=["Cc"]), max_size=40))
 def test_every_latin_text_is_known(text: str) -> None:
     tokenizer = TOKENIZERS[0]
-    assert found(WordPieces(tokenizer), [text]) == [expected(tokenizer, text)]
+    assert found(made(tokenizer), [text]) == [expected(tokenizer, text)]
 
 
 def test_every_character_between_letters_is_as_in_the_oracle() -> None:
@@ -87,7 +89,7 @@ def test_every_character_between_letters_is_as_in_the_oracle() -> None:
     ]
     tokenizer = TOKENIZERS[0]
     known = 0
-    for text, own in zip(texts, found(WordPieces(tokenizer), texts), strict=True):
+    for text, own in zip(texts, found(made(tokenizer), texts), strict=True):
         if own is not None:
             known += 1
             assert own == expected(tokenizer, text), text
@@ -98,12 +100,12 @@ def test_every_character_between_letters_is_as_in_the_oracle() -> None:
 def test_other_prefixes_and_lengths_of_words(prefix: str, longest: int) -> None:
     tokenizer = bert(prefix, longest)
     texts = ["walks walk, unable ables xs", "", " ", "s" * 5, "s" * 6, "the" * 9]
-    assert found(WordPieces(tokenizer), texts) == [expected(tokenizer, text) for text in texts]
+    assert found(made(tokenizer), texts) == [expected(tokenizer, text) for text in texts]
 
 
 def test_a_text_with_a_special_token_or_another_script_is_left_and_takes_no_other_with_it() -> None:
     texts = ["the man", "the [SEP] man", "the 门", "walks"]
-    own = found(WordPieces(TOKENIZERS[0]), texts)
+    own = found(made(TOKENIZERS[0]), texts)
     assert [each is None for each in own] == [False, True, True, False]
     assert own[3] == expected(TOKENIZERS[0], "walks")
 

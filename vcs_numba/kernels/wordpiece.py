@@ -1,8 +1,8 @@
 """WordPiece: the characters of many texts to token ids, by the longest matches in a trie of the vocabulary.
 
 The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node
-that it enters. The node of a token is its id and 1, others have higher numbers. The caller's table says what a
-character becomes before it is looked up.
+that it enters. The node of a token is its id and 1, others have higher numbers. What a character becomes before
+it is looked up is in the caller's table.
 """
 
 from __future__ import annotations
@@ -38,19 +38,15 @@ def _place(edges: Ints, node: int, character: int) -> int:
 def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
     """Add strings, the shortest first; the id of one that is no token is -1. Return the last one's node."""
     free = max(ids) + 2
-    begin = 0
-    node = 0
+    begin = node = 0
     for k in range(len(ends)):
         node = 0
         for i in range(begin, ends[k]):
             place = _place(edges, node, characters[i])
             if edges[place] == 0:
-                enters = free
                 # No earlier string is longer, so that none has gone through the node of a token.
-                if i + 1 == ends[k] and ids[k] >= 0:
-                    enters = ids[k] + 1
-                else:
-                    free += 1
+                enters = ids[k] + 1 if i + 1 == ends[k] and ids[k] >= 0 else free
+                free += enters == free
                 edges[place] = (((node << BITS) | characters[i]) << BITS) | enters
             node = edges[place] & _NODE
         begin = ends[k]
@@ -67,25 +63,21 @@ def _add_word(
     `places` has where each character stands in the text, and then where the last one does.
     """
     first = at
-    start = 0 if length < len(word) else -1
-    while 0 <= start < length:
+    start = 0 if length < len(word) else length + 1
+    while start < length:
         node = inside if start else 0
-        token, stop = -1, 0
+        stop = length + 1  # there is no token
         for i in range(start, length):
             node = edges[_place(edges, node, word[i])] & _NODE
             if node == 0:
                 break
             if node <= size:
-                token, stop = node - 1, i + 1
-        if token < 0:
-            start = -1
-            break
-        ids[at] = token
-        if len(spans):
+                ids[at], stop = node - 1, i + 1
+        if len(spans) and stop <= length:
             spans[at, 0], spans[at, 1] = places[start], places[stop - 1] + 1
         at += 1
         start = stop
-    if start >= 0:
+    if start == length:
         return at
     ids[first] = unknown
     if len(spans):
@@ -97,48 +89,39 @@ def _encode(
     characters: Characters, ends: Ints, table: Ints, edges: Ints, inside: int, size: int, unknown: int,
     longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
 ) -> None:  # fmt: skip
+    """Write the ids of all texts, and where each ends; -1 for a text with a character that is not known."""
     word = np.empty(longest + 1, np.int64)
     places = np.empty(longest + 1, np.int64)
-    at = 0
-    begin = 0
+    first = begin = 0
     for k in range(len(ends)):
-        first = at
-        at += len(before)
-        length = 0
-        known, alone = True, False
+        at = first + len(before)
+        length, alone, kind = 0, 0, SPACE
         for i in range(begin, ends[k] + 1):
             kind = SPACE
             if i < ends[k]:
                 kind = table[characters[i]] if characters[i] < len(table) else UNKNOWN
+            if kind == UNKNOWN:
+                break
             if kind == DROPPED:
                 continue
-            if kind == UNKNOWN:
-                known = False
-                break
             if length and (alone or kind & 1):
                 at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
                 length = 0
-            if kind == SPACE:
-                continue
-            # A word that is too long keeps its first characters, and where its last one stands.
-            place = min(length, longest)
-            word[place], places[place] = kind >> 1, i - begin
-            length += 1
-            alone = kind & 1 == 1
+            if kind != SPACE:
+                # A word that is too long keeps its first characters, and where its last one stands.
+                place = min(length, longest)
+                word[place], places[place] = kind >> 1, i - begin
+                length += 1
+                alone = kind & 1
         begin = ends[k]
-        if not known:
-            at = first
-            stops[k] = -1
-            continue
-        for i in range(len(before)):
-            ids[first + i] = before[i]
-        for i in range(len(after)):
-            ids[at + i] = after[i]
-        if len(spans):
-            spans[first : first + len(before)] = -1
-            spans[at : at + len(after)] = -1
-        at += len(after)
-        stops[k] = at
+        stops[k] = -1
+        if kind != UNKNOWN:
+            ids[first : first + len(before)] = before
+            ids[at : at + len(after)] = after
+            if len(spans):
+                spans[first : first + len(before)] = -1
+                spans[at : at + len(after)] = -1
+            first = stops[k] = at + len(after)
 
 
 _INTS: Final = array(types.int64, 1)

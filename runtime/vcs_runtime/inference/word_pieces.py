@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ IntArray = npt.NDArray[np.int64]
 _CHARACTERS = (*range(0x370), *range(0x1E00, 0x1F00), *range(0x2000, 0x2200))
 # A letter beyond them, without capitals and marks, that separates characters while they are looked at.
 _SEPARATOR = "\u2d30"
+_LONGEST = 10_000  # characters of a word, however it is read
 _PROBE = 'A na\u00efve "Caf\u00e9" isn\u2019t [1] undeniable\u2026 \tqzxqzx ' + "x" * 300
 
 
@@ -28,14 +28,15 @@ class WordPieces:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Make the tables; raises ValueError for a tokenizer that is not BERT's."""
-        model = tokenizer.model
+        model, added = tokenizer.model, tokenizer.get_added_tokens_decoder().values()
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
-        added = tokenizer.get_added_tokens_decoder().values()
         if (
             not isinstance(model, WordPiece)
             or not isinstance(tokenizer.normalizer, BertNormalizer)
             or not isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
             or model.unk_token not in vocabulary
+            or model.max_input_chars_per_word > _LONGEST
+            or len(set(vocabulary.values())) < len(vocabulary)
             or any(token.normalized for token in added)
         ):
             raise ValueError("another kind of tokenizer")
@@ -43,21 +44,17 @@ class WordPieces:
         self._unknown = vocabulary[model.unk_token]
         self._longest = model.max_input_chars_per_word
         self._table = _table(tokenizer)
-        prefix = model.continuing_subword_prefix
         tokens = sorted(vocabulary, key=len)
         ids = np.array([*map(vocabulary.__getitem__, tokens), -1], np.int64)
-        characters, ends = _characters([*tokens, prefix])
+        characters, ends = _characters([*tokens, model.continuing_subword_prefix])
         self._size = int(ids.max()) + 1
         if len(characters) + self._size >= 1 << BITS:
-            raise ValueError("a vocabulary of too many characters")
+            raise ValueError("a tokenizer with a vocabulary that is too large")
         self._edges = np.zeros(1 << len(characters).bit_length() + 1, np.int64)
         self._inside = GROW.call(characters, ends, ids, self._edges)
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
         [own] = self.encode([_PROBE], (), (), True)
-        if own is None or [each.tolist() for each in own] != [
-            expected.ids,
-            list(map(list, expected.offsets)),
-        ]:
+        if not own or [part.tolist() for part in own] != [expected.ids, [*map(list, expected.offsets)]]:
             raise ValueError("a tokenizer with further rules")
 
     def encode(
@@ -65,8 +62,7 @@ class WordPieces:
     ) -> list[tuple[IntArray, IntArray] | None]:
         """Return ids and spans of each text between special tokens; None for a text that it does not know."""
         characters, ends = _characters(texts)
-        frame = len(before) + len(after)
-        size = len(characters) + frame * len(texts)
+        size = len(characters) + (len(before) + len(after)) * len(texts)
         ids = np.empty(size, np.int64)
         places = np.empty((size if spans else 0, 2), np.int64)
         stops = np.empty(len(texts), np.int64)
@@ -93,8 +89,7 @@ def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], IntArray]:
 
 def _table(tokenizer: Tokenizer) -> IntArray:
     """Return what each character becomes by the tokenizer itself, whose rules see no neighbours."""
-    normalizer: Any = tokenizer.normalizer
-    splitter: Any = tokenizer.pre_tokenizer
+    normalizer, splitter = tokenizer.normalizer, tokenizer.pre_tokenizer
     joined = _SEPARATOR.join(map(chr, _CHARACTERS))
     become = normalizer.normalize_str(joined).split(_SEPARATOR)
     pieces = [piece for piece, _ in splitter.pre_tokenize_str(_SEPARATOR.join(become))]
