@@ -156,17 +156,13 @@ def long_pairs(path: Path) -> list[tuple[str, str]]:
     return list(zip(texts[::2], texts[1::2], strict=False))
 
 
-def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[str, Any]]:
-    """Milliseconds of the processor for a pair beside its model, by step."""
-    from vcs_runtime import Scorer
-    from vcs_runtime.inference import device, embedder, session, tokenizer, vector_store
+def watched_steps() -> tuple[dict[str, float], list[list[str]]]:
+    """Seconds of the processor by step from now on, and the texts of which tokens are made."""
+    from vcs_runtime.inference import embedder, tokenizer
     from vcs_runtime.scoring import block_scores, preparation
 
-    pairs = long_pairs(path)
-    scorer = Scorer.open(bundle, "cpu", cache_mb=0, threads=1)
-    model: Any = scorer.embedder
-    tokenised: list[list[str]] = []
     steps: dict[str, float] = defaultdict(float)
+    tokenised: list[list[str]] = []
 
     def watch(owner: Any, name: str, step: str) -> None:
         real = getattr(owner, name)
@@ -181,38 +177,52 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
 
         setattr(owner, name, timed)
 
+    watch(preparation.Preparation, "_prepare", "cleaning and sentences")
+    watch(tokenizer.TextTokenizer, "sequences", "tokens")
+    watch(embedder.TokenisedTexts, "run", "batches")
+    watch(embedder.TokenisedTexts, "vectors", "vectors")
+    watch(block_scores, "_compare", "cosines")
+    watch(block_scores, "score_batch", "alignment")
+    return steps, tokenised
+
+
+def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[str, Any]]:
+    """Milliseconds of the processor for a pair beside its model, by step."""
+    from vcs_runtime import Scorer
+    from vcs_runtime.bundle.opening import open_bundle
+    from vcs_runtime.inference import device, session, tokenizer, vector_store
+
+    pairs = long_pairs(path)
+    scorer = Scorer.open(bundle, "cpu", cache_mb=0, threads=1)
+    model: Any = scorer.embedder
     if bundle != "fast":
         model._session = NoModel(model.dimension)
     scorer.score_many(pairs)  # warms up
     if rate:
-        model._session = NoModel(model.dimension, len(pairs) / rate / model._session.places)
+        seconds = len(pairs) / rate / model._session.places
+        model._session = NoModel(model.dimension, seconds)
         model.device = device.Device("ort-cuda", "CUDAExecutionProvider", "simulated")
         model._budget = session.Budget(model.device, model.dimension)
-        store = vector_store.VectorStore(model, None, 0)
-        scorer = Scorer(model, scorer.segmenter, store, 0, 1.0)
-    seconds, shares = [], []
+        scorer = Scorer(model, scorer.segmenter, vector_store.VectorStore(model, None, 0), 0, 1.0)
+        words = "now then here there again still together slowly".split()  # which make other pairs of them
+        pairs = [tuple(text.replace(". ", f" {word}. ") for text in pair) for word in words for pair in pairs]
+    times, shares = [], []
     for number in range(rounds + 1):
         if number == rounds:  # the last one is by step, which takes a little longer
-            for watched in (
-                (preparation.Preparation, "_prepare", "cleaning and sentences"), (tokenizer.TextTokenizer, "sequences", "tokens"),
-                (embedder.TokenisedTexts, "run", "batches"), (embedder.TokenisedTexts, "vectors", "vectors"),
-                (block_scores, "_compare", "cosines"), (block_scores, "score_batch", "alignment"),
-            ):  # fmt: skip
-                watch(*watched)
+            steps, tokenised = watched_steps()
         wall, started, places = time.perf_counter(), time.process_time(), getattr(model._session, "places", 0)
         scorer.score_many(pairs)
-        seconds.append(time.process_time() - started)
+        times.append(time.process_time() - started)
         if rate:
-            computed = (model._session.places - places) * model._session.seconds
-            shares.append(computed / (time.perf_counter() - wall))
-    load = tokenizer.load_tokenizer(Path(scorer.embedder._model).parent / "tokenizer.json")
-    alone = []
+            shares.append((model._session.places - places) * seconds / (time.perf_counter() - wall))
+    own, alone = open_bundle(bundle), []
+    oracle = tokenizer.load_tokenizer(own.path(own.manifest.embedder.tokenizer))
     for _ in range(rounds):
         started = time.process_time()
         for texts in tokenised:
-            load.encode_batch_fast(texts, add_special_tokens=False)
+            oracle.encode_batch_fast(texts, add_special_tokens=False)
         alone.append(time.process_time() - started)
-    steps = {"all": min(seconds[:-1]), **steps, "`tokenizers` alone": min(alone)}
+    steps = {"all": min(times[:-1]), **steps, "`tokenizers` alone": min(alone)}
     figures = {name: round(1e3 * value / len(pairs), 3) for name, value in steps.items()}
     print(f"{bundle}, {len(pairs)} pairs, ms of the processor a pair: {figures}")
     if rate:
@@ -245,7 +255,7 @@ def tokens(path: Path, bundle: str, count: int) -> None:
             for i in range(1000)
         ]
         expected = oracle.encode_batch(texts, add_special_tokens=False)
-        for found, wanted in zip(kernel.encode(texts, (), (), True), expected, strict=True):
+        for found, wanted in zip(kernel.encode(texts), expected, strict=True):
             known += found is not None
             equal += found is not None and (found[0].tolist(), [*map(tuple, found[1].tolist())]) == (
                 wanted.ids,

@@ -66,7 +66,7 @@ def expected(tokenizer: Tokenizer, text: str) -> list[tuple[int, tuple[int, int]
 def found(pieces: WordPieces, texts: Sequence[str]) -> list[list[tuple[int, tuple[int, int]]] | None]:
     return [
         own and list(zip(own[0].tolist(), map(tuple, own[1].tolist()), strict=True))
-        for own in pieces.encode(texts, (), (), True)
+        for own in pieces.encode(texts)
     ]
 
 

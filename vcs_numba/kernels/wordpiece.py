@@ -1,8 +1,7 @@
-"""WordPiece: the characters of many texts to token ids, by the longest matches in a trie of the vocabulary.
+"""WordPiece: characters to token ids, by the longest matches in a trie of the vocabulary.
 
-The trie is a hash table of edges. An edge is one number: the node that it leaves, its character, and the node
-that it enters. The node of a token is its id and 1, others have higher numbers. What a character becomes before
-it is looked up is in the caller's table.
+The trie is a hash table of edges: of each the node that it leaves, its character, and the node that it enters.
+The node of a token is its id and 1, others have higher numbers.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from vcs_numba.jit.kernel import Kernel, array, helper, types
 
 Ints = npt.NDArray[np.int64]
 Characters = npt.NDArray[np.int32]
-
 #: Bits of a node and of a character in an edge; 0 is no edge, since none enters the root.
 BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
-#: What the table of characters has beside twice the character, plus 1 if it is a word alone.
+#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word alone.
 UNKNOWN, DROPPED, SPACE = -1, 0, 1
 
 
@@ -58,10 +56,7 @@ def _add_word(
     word: Ints, places: Ints, length: int, edges: Ints, inside: int, size: int, unknown: int, ids: Ints,
     spans: Ints, at: int,
 ) -> int:  # fmt: skip
-    """Write the tokens of a word, the longest ones first, or the one for the unknown; return where they end.
-
-    `places` has where each character stands in the text, and then where the last one does.
-    """
+    """Write the tokens of a word, or the one for the unknown; return where they end."""
     first = at
     start = 0 if length < len(word) else length + 1
     while start < length:

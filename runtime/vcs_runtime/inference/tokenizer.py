@@ -11,20 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.inference.word_pieces import WordPieces
+from vcs_runtime.inference.word_pieces import Encodings, IntArray, SpecialTokens, WordPieces
 
 T = TypeVar("T")
-IntArray = npt.NDArray[np.int64]
 Tokens = TypeVar("Tokens", list[int], IntArray)
 Text = TypeVar("Text", str, list[str])
-SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ids of the special tokens before and after a text."""
-
 NO_SPAN = (-1, -1)
 """The span of a token that is not of the text."""
 
@@ -82,10 +77,7 @@ def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
 
 
 class TokenEncoder:
-    """Texts to token ids, as `tokenizers` makes them: by a faster kernel if the tokenizer is BERT's.
-
-    The kernel leaves texts with other characters than those of Latin script to `tokenizers`.
-    """
+    """Texts to token ids as `tokenizers` makes them, which a kernel does faster for BERT's and Latin texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -95,32 +87,23 @@ class TokenEncoder:
     def encode(
         self, texts: Sequence[str], special: SpecialTokens = ((), ()), *, spans: bool = False
     ) -> list[tuple[IntArray, IntArray]]:
-        """Return the ids of each text between special tokens; with `spans`, where they stand, (tokens, 2).
-
-        Raises TextError if the tokenizer fails at a text.
-        """
-        found: list[tuple[IntArray, IntArray] | None] = [None] * len(texts)
-        if kernel := self._loaded(sum(map(len, texts))):
-            found = kernel.encode(texts, *special, spans)
-        left = [row for row, own in enumerate(found) if own is None]
-        if left:
-            encode = self.tokenizer.encode_batch if spans else self.tokenizer.encode_batch_fast
-            before, after = special
-            outside = [[NO_SPAN] * len(part) if spans else [] for part in special]
-            for row, own in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
-                ids = np.array([*before, *own.ids, *after], np.int64)
-                places = [*outside[0], *(own.offsets if spans else ()), *outside[1]]
-                found[row] = ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))
-        return [own for own in found if own]
-
-    def _loaded(self, characters: int) -> WordPieces | None:
-        """Return the kernel, whose tables are made when so many characters came that they pay."""
+        """Return ids between special tokens, and spans (tokens, 2), of each text; raises TextError."""
         before = self._characters
-        self._characters += characters
+        self._characters += sum(map(len, texts))
         if before < _TABLES_PAY <= self._characters:
             with suppress(ValueError):
                 self._kernel = WordPieces(self.tokenizer)
-        return self._kernel
+        found: Encodings = [None] * len(texts)
+        if self._kernel:
+            found = self._kernel.encode(texts, special, spans)
+        if left := [row for row, own in enumerate(found) if own is None]:
+            encode = self.tokenizer.encode_batch if spans else self.tokenizer.encode_batch_fast
+            outside = [[NO_SPAN] * len(part) if spans else [] for part in special]
+            for row, own in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
+                ids = np.array([*special[0], *own.ids, *special[1]], np.int64)
+                places = [*outside[0], *(own.offsets if spans else ()), *outside[1]]
+                found[row] = ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))
+        return [own for own in found if own]
 
 
 class TextTokenizer:

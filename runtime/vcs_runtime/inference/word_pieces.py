@@ -14,6 +14,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from vcs_numba.kernels.wordpiece import BITS, DROPPED, ENCODE, GROW, SPACE, UNKNOWN
 
 IntArray = npt.NDArray[np.int64]
+SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ids of the special tokens before and after a text."""
+Encodings = list[tuple[IntArray, IntArray] | None]
 
 # Characters that the kernel may know: Latin, accents, punctuation, currencies, letter-like symbols, arrows.
 _CHARACTERS = (*range(0x370), *range(0x1E00, 0x1F00), *range(0x2000, 0x2200))
@@ -53,24 +56,24 @@ class WordPieces:
         self._edges = np.zeros(1 << len(characters).bit_length() + 1, np.int64)
         self._inside = GROW.call(characters, ends, ids, self._edges)
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
-        [own] = self.encode([_PROBE], (), (), True)
+        [own] = self.encode([_PROBE])
         if not own or [part.tolist() for part in own] != [expected.ids, [*map(list, expected.offsets)]]:
             raise ValueError("a tokenizer with further rules")
 
     def encode(
-        self, texts: Sequence[str], before: Sequence[int], after: Sequence[int], spans: bool
-    ) -> list[tuple[IntArray, IntArray] | None]:
+        self, texts: Sequence[str], special: SpecialTokens = ((), ()), spans: bool = True
+    ) -> Encodings:
         """Return ids and spans of each text between special tokens; None for a text that it does not know."""
         characters, ends = _characters(texts)
-        size = len(characters) + (len(before) + len(after)) * len(texts)
-        ids = np.empty(size, np.int64)
+        around = [np.array(part, np.int64) for part in special]
+        size = len(characters) + sum(map(len, around)) * len(texts)
+        ids, stops = np.empty(size, np.int64), np.empty(len(texts), np.int64)
         places = np.empty((size if spans else 0, 2), np.int64)
-        stops = np.empty(len(texts), np.int64)
         ENCODE.call(
             characters, ends, self._table, self._edges, self._inside, self._size, self._unknown,
-            self._longest, np.array(before, np.int64), np.array(after, np.int64), ids, places, stops,
+            self._longest, *around, ids, places, stops,
         )  # fmt: skip
-        found: list[tuple[IntArray, IntArray] | None] = []
+        found: Encodings = []
         start = 0
         for stop in stops.tolist():
             found.append(None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places))

@@ -114,10 +114,9 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
     evidence = []
     for reference, chunks in zip(references, reference_chunks, strict=True):
         left = [vectors[text] for text in (reference, *chunks)]
-        cosines = _cosines(left, right)
-        similarity = np.ascontiguousarray(cosines[1:, 1:])
-        parts = (chunks, generated_chunks)
-        evidence.append(Evidence(parts, similarity, float(cosines[0, 0]), vectors=(left[1:], right[1:])))
+        gas = float(_cosines(left[:1], right[:1])[0, 0])
+        of_chunks = left[1:], right[1:]
+        evidence.append(Evidence((chunks, generated_chunks), _cosines(*of_chunks), gas, vectors=of_chunks))
     return evidence
 
 

@@ -169,9 +169,7 @@ def _word_tokens(text: str, ids: IntArray, spans: IntArray) -> Tokens:
 
 
 # The kinds of learned segmenters differ in nothing but this function (see `LearnedSegmenterSpec.kind`).
-_KINDS: dict[str, Callable[[str, IntArray, IntArray], Tokens]] = {
-    "sat": _sat_tokens, "words": _word_tokens,
-}  # fmt: skip
+_KINDS: dict[str, Callable[..., Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
 
 
 class BoundaryModel:

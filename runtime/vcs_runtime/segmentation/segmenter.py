@@ -67,22 +67,22 @@ class Rules:
             raise TextError(reason)
         pieces: list[str] = []
         end = 0
-        plain = text if text.isascii() else text.translate(_PLAIN_SPACES)
-        for boundary in self._find(self.spec.language, plain):
+        for boundary in self._find(
+            self.spec.language, text if text.isascii() else text.translate(_PLAIN_SPACES)
+        ):
             # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
             start = boundary["start_index"]
-            gap = text[end:start] if start != end else ""
-            if start < end or (gap and gap.strip()):
+            gap = text[end:start]
+            if start < end or gap.strip():
                 raise self._garbled()
             piece = text[start : boundary["end_index"]]
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
                 pieces[-1] += gap + piece
-            elif pieces and gap:
-                pieces[-1] += gap
-                pieces.append(piece)
             else:
-                pieces.append(gap + piece)
+                if pieces:
+                    pieces[-1] += gap
+                pieces.append(piece if pieces else gap + piece)
             end = boundary["end_index"]
         if text[end:].strip() or (text and not pieces):
             raise self._garbled()
@@ -114,8 +114,7 @@ def doubt(text: str, sentences: Sequence[str]) -> str | None:
             "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
             "(for captions of a few words use short texts: `score_short`, `--short`)"
         )
-    # So many words have at least a character each, and one between them.
-    long = [sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS]
+    long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)  # others have fewer words
     longest = max((len(sentence.split()) for sentence in long), default=0)
     if longest > MAX_WORDS:
         return (
