@@ -1,7 +1,7 @@
 """WordPiece: characters to token ids, by the longest matches in a trie of the vocabulary.
 
-The trie is a hash table of edges: of each the node that it leaves, its character, and the node that it enters.
-The node of a token is its id and 1, others have higher numbers.
+The trie is a hash table of edges: the node that each leaves, its character, and the node that it enters. The
+node of a token is its id and 1, others have higher numbers.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
 
 
 class TokenEncoder:
-    """Texts to token ids as `tokenizers` makes them, which a kernel does faster for BERT's and Latin texts."""
+    """Texts to token ids as `tokenizers` makes them, with a faster kernel for BERT's and Latin texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
