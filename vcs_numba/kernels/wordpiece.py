@@ -1,8 +1,4 @@
-"""WordPiece: characters to token ids, by the longest matches in a trie of the vocabulary.
-
-The trie is a hash table of edges: the node that each leaves, its character, and the node that it enters. The
-node of a token is its id and 1, others have higher numbers.
-"""
+"""WordPiece: characters to token ids, by the longest matches in a trie, which is a hash table of edges."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from vcs_numba.jit.kernel import Kernel, array, helper, types
 
 Ints = npt.NDArray[np.int64]
 Characters = npt.NDArray[np.int32]
-#: Bits of a node and of a character in an edge; 0 is no edge, since none enters the root.
+#: Bits of each part of an edge: node, character, next node, which is id + 1 for a token; 0 is no edge.
 BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
 #: What the table of characters has beside twice what a character becomes, plus 1 if that is a word alone.
@@ -113,9 +109,8 @@ def _encode(
         if kind != UNKNOWN:
             ids[first : first + len(before)] = before
             ids[at : at + len(after)] = after
-            if len(spans):
-                spans[first : first + len(before)] = -1
-                spans[at : at + len(after)] = -1
+            spans[first : first + len(before)] = -1
+            spans[at : at + len(after)] = -1
             first = stops[k] = at + len(after)
 
 

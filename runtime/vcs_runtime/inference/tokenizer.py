@@ -26,8 +26,7 @@ NO_SPAN = (-1, -1)
 # Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A tokenizer whose
 # token for the unknown is missing fails on such a text only.
 _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
-# Characters after which the tables of the kernel, which take some milliseconds, have paid.
-_TABLES_PAY = 100_000
+_TABLES_PAY = 100_000  # characters after which the kernel's tables have paid
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,7 @@ def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], IntArray]:
 def _table(tokenizer: Tokenizer) -> IntArray:
     """Return what each character becomes by the tokenizer itself, whose rules see no neighbours."""
     normalizer, splitter = tokenizer.normalizer, tokenizer.pre_tokenizer
-    joined = _SEPARATOR.join(map(chr, _CHARACTERS))
-    become = normalizer.normalize_str(joined).split(_SEPARATOR)
+    become = normalizer.normalize_str(_SEPARATOR.join(map(chr, _CHARACTERS))).split(_SEPARATOR)
     pieces = [piece for piece, _ in splitter.pre_tokenize_str(_SEPARATOR.join(become))]
     alone = {piece for piece in pieces if len(piece) == 1 and piece != _SEPARATOR}
     seen = set().union(*pieces)

@@ -48,8 +48,7 @@ def word_features(text: str, spans: npt.ArrayLike) -> tuple[IntArray, IntArray]:
     kinds = np.array([_capitals(text[start:end]) for start, end in of_words], np.int64)
     if _WORDS_A_CAPITAL * np.count_nonzero(kinds != SMALL) < len(kinds):
         kinds[kinds == SMALL] = CASELESS
-    firsts = np.array(spans, np.int64).reshape(-1, 2)[:, 0]
-    words = np.searchsorted(starts, firsts, side="right") - 1
+    words = np.searchsorted(starts, np.array(spans, np.int64).reshape(-1, 2)[:, 0], side="right") - 1
     return kinds[words], ends[words] - 1
 
 
