@@ -90,6 +90,17 @@ def start(rows: Rows) -> Table:
     return ["what", *sides], lines
 
 
+def host(rows: Rows) -> Table:
+    """Milliseconds of a pair beside its model by step, of each bundle and revision."""
+    heads = list(rows[-1]["sides"]["now"])
+    lines = [
+        [row["workload"], side, *(f"{figures[step]:.2f}" if step in figures else "" for step in heads)]
+        for row in rows
+        for side, figures in row["sides"].items()
+    ]
+    return ["bundle", "revision", *heads], lines
+
+
 def jobs(rows: Rows) -> Table:
     """Time and memory of jobs."""
     lines = [
@@ -112,7 +123,7 @@ def ready(rows: Rows) -> Table:
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
     "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
-    "start": start,
+    "start": start, "host": host,
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def bare_tokenizer() -> Tokenizer:
 def test_how_a_word_is_written(word: str, kind: int) -> None:
     tokenizer = bare_tokenizer()
     text = f"Dog {word} cat"
-    capitals, ends = word_features(text, tokenizer.encode(text, add_special_tokens=False))
+    capitals, ends = word_features(text, tokenizer.encode(text, add_special_tokens=False).offsets)
     assert (capitals[0], capitals[-1]) == (1, 3)
     assert set(capitals[1:-1].tolist()) == {kind}
     assert ends.tolist() == [2, *[3 + len(word)] * (len(ends) - 2), 7 + len(word)]
@@ -47,7 +47,7 @@ def test_how_a_word_is_written(word: str, kind: int) -> None:
 @pytest.mark.parametrize(("count", "small"), [(39, 3), (40, 0)])
 def test_small_letters_say_nothing_in_a_text_that_hardly_has_capitals(count: int, small: int) -> None:
     text = " ".join(["TV", *["man"] * count])
-    capitals, _ = word_features(text, bare_tokenizer().encode(text, add_special_tokens=False))
+    capitals, _ = word_features(text, bare_tokenizer().encode(text, add_special_tokens=False).offsets)
     assert capitals[-count:].tolist() == [small] * count
 
 
@@ -55,7 +55,7 @@ def test_every_token_speaks_for_the_white_space_delimited_word_it_is_in() -> Non
     tokenizer = bare_tokenizer()
     text = " zebra-crossing\u2028\tMan's  x"
     encoding = tokenizer.encode(text, add_special_tokens=False)
-    _, ends = word_features(text, encoding)
+    _, ends = word_features(text, encoding.offsets)
     for (start, _), end in zip(encoding.offsets, ends.tolist(), strict=True):
         assert not any(character.isspace() for character in text[start : end + 1])
         assert end + 1 == len(text) or text[end + 1].isspace()

@@ -12,7 +12,8 @@ from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import TOKENIZER
 from vcs_export.errors import CheckpointError
 from vcs_runtime.errors import BundleError
-from vcs_runtime.inference.tokenizer import SpecialTokens, own_special_tokens
+from vcs_runtime.inference.tokenizer import own_special_tokens
+from vcs_runtime.inference.word_pieces import SpecialTokens
 
 NO_TOKEN = "none"
 """As an end token: whatever `tokenizer.json` puts after a text is left out."""

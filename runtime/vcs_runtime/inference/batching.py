@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +119,7 @@ def _filled(texts: list[int], lengths: Sequence[int], shape: Shape) -> tuple[lis
 
 
 IntArray = npt.NDArray[np.int64]
+TokenIds = Sequence[int] | IntArray
 Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
@@ -178,20 +180,10 @@ def groups(
     counts padding, has a batch of its own. Every sequence is in exactly one batch.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    start = 0
-    while start < len(order):
-        length = padded_length(lengths[order[start]], step)
-        most = most_rows(length)
-        stop = start + 1
-        while (
-            stop < len(order)
-            and (stop - start + 1) * length <= token_budget
-            and stop - start < most
-            and padded_length(lengths[order[stop]], step) == length
-        ):
-            stop += 1
-        yield order[start:stop], length
-        start = stop
+    for length, run in groupby(order, lambda row: padded_length(lengths[row], step)):
+        rows = list(run)
+        most = int(max(1, min(token_budget // length, most_rows(length))))
+        yield from ((rows[i : i + most], length) for i in range(0, len(rows), most))
 
 
 def mixed_groups(
@@ -223,7 +215,7 @@ def mixed_groups(
 
 
 def batches(
-    sequences: Sequence[Sequence[int]], token_budget: int, layout: str = "padded", skip: int = 0, *,
+    sequences: Sequence[TokenIds], token_budget: int, layout: str = "padded", skip: int = 0, *,
     mixed: bool = False, most_rows: RowLimit = _no_limit, step: int = PADDING_STEP,
     shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:  # fmt: skip
@@ -255,7 +247,7 @@ def batches(
         yield Batch(rows, lay_out([*own, *more], width, skips, False), len(more))
 
 
-def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
+def _fillers(texts: list[TokenIds]) -> list[list[int]]:
     """Return what makes the numbers of texts of one length, and of their tokens, even.
 
     With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
@@ -270,17 +262,15 @@ def _fillers(texts: list[Sequence[int]]) -> list[list[int]]:
     return [[0] * (2 - len(texts[0]) % 2)]
 
 
-def _padded(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _padded(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
-    mask = np.zeros((len(sequences), width), np.int64)
-    for i, sequence in enumerate(sequences):
-        ids[i, : len(sequence)] = sequence
-        mask[i, : len(sequence)] = 1
-    return {"input_ids": ids, "attention_mask": mask}
+    filled = np.arange(width) < np.array([len(sequence) for sequence in sequences])[:, None]
+    ids[filled] = np.concatenate(sequences)
+    return {"input_ids": ids, "attention_mask": filled.astype(np.int64)}
 
 
-def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     places = np.arange(width)
@@ -295,7 +285,7 @@ def _packed(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     }
 
 
-def unpadded(sequences: Sequence[Sequence[int] | IntArray], width: int) -> Inputs:
+def unpadded(sequences: Sequence[TokenIds], width: int) -> Inputs:
     """Return all tokens one after the other, and where texts lie: the inputs `bundle.layouts.UNPADDED`."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     filled = np.arange(width) < lengths[:, None]
@@ -307,7 +297,7 @@ def unpadded(sequences: Sequence[Sequence[int] | IntArray], width: int) -> Input
     }
 
 
-def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: bool) -> Inputs:
+def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and where texts and the groups of their pooled tokens lie.
 
     In a batch of a fixed shape all texts have as many groups as the longest may have, some of them empty.
@@ -329,6 +319,6 @@ def _varlen(sequences: list[Sequence[int]], width: int, skip: IntArray, fixed: b
     }
 
 
-_LAYOUTS: dict[str, Callable[[list[Sequence[int]], int, IntArray, bool], Inputs]] = {
+_LAYOUTS: dict[str, Callable[[list[TokenIds], int, IntArray, bool], Inputs]] = {
     "padded": _padded, "packed": _packed, "varlen": _varlen,
 }  # fmt: skip

@@ -349,7 +349,7 @@ class TokenisedTexts:
     def run(self) -> None:
         """Run the model on all batches; raises DeviceError, and BundleError for an array of another shape."""
         session, spec, states = self._embedder._session, self._embedder.spec, self._states
-        done = 0
+        done, total = 0, sum(self._lengths)
         batches = FittingBatches(self._lengths, self._embedder._budget, self._cut)
         for rows, batch in batches:
             shown = [states.layer.value] if states and states.wanted(rows) else []
@@ -369,7 +369,7 @@ class TokenisedTexts:
                 states.keep(rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1]))
             self._outputs.append((rows, output[: len(rows)]))
             done += sum(self._lengths[row] for row in rows)
-            report_part(self._part[0] + self._part[1] * done / sum(self._lengths))
+            report_part(self._part[0] + self._part[1] * done / total)
 
     def vectors(self) -> FloatArray:
         """Return float32 `(texts, dimension)` after `run`; BundleError if one is not of unit length.
@@ -381,9 +381,9 @@ class TokenisedTexts:
         while self._outputs:  # each is freed as soon as it is copied
             rows, output = self._outputs.pop()
             vectors[rows] = output
-        if not np.isfinite(vectors).all():
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        if not np.isfinite(lengths).all() and not np.isfinite(vectors).all():
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
-        lengths = np.linalg.norm(vectors, axis=1)
         if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
             raise BundleError(
                 f"{self._embedder._bundle}: {spec.name} returned vectors of length {lengths.min():.3g} to "
@@ -392,16 +392,19 @@ class TokenisedTexts:
         if len(owners) == self.texts:
             return vectors
         # Texts of one window keep the vector as the model gave it, to the bit.
-        counts = np.array(self._lengths, np.float64) - self._embedder._tokenizer.special_count
-        sums = np.zeros((self.texts, spec.dimension), np.float64)
-        np.add.at(sums, owners, vectors * counts[:, None])
-        several = np.bincount(owners) > 1
-        result = np.empty((self.texts, spec.dimension), np.float32)
-        norms = np.linalg.norm(sums[several], axis=1, keepdims=True)
+        windows = np.bincount(owners)
+        first = np.cumsum(windows) - windows
+        result: FloatArray = vectors[first]
+        several = np.flatnonzero(windows > 1)
+        sums = np.zeros((len(several), spec.dimension))
+        special = self._embedder._tokenizer.special_count
+        for total, text in zip(sums, several.tolist(), strict=True):
+            for row in range(first[text], first[text] + windows[text]):
+                total += vectors[row].astype(np.float64) * (self._lengths[row] - special)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
         if not norms.all():
             raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")
-        result[several] = sums[several] / norms
-        result[~several] = vectors[~several[owners]]
+        result[several] = sums / norms
         return result
 
     def tokens(self) -> dict[str, TokenVectors]:

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.inference.word_pieces import Encodings, IntArray, SpecialTokens, WordPieces
 
 T = TypeVar("T")
+Tokens = TypeVar("Tokens", list[int], IntArray)
 Text = TypeVar("Text", str, list[str])
-SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ids of the special tokens before and after a text."""
-
-Span = tuple[int, int]
-NO_SPAN: Span = (-1, -1)
+NO_SPAN = (-1, -1)
 """The span of a token that is not of the text."""
 
 # Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A tokenizer whose
 # token for the unknown is missing fails on such a text only.
 _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
+_TABLES_PAY = 100_000  # characters after which the kernel's tables have paid
 
 
 @dataclass(frozen=True)
 class Sequences:
     """Texts as token ids: one sequence per text, or one per window of a long text."""
 
-    ids: list[list[int]]  # special tokens included
+    ids: list[IntArray]  # special tokens included
     owners: list[int]  # the number of each sequence's text
     skip: int  # first tokens of every sequence that are not pooled
-    spans: list[list[Span]] | None = None  # where each token stands in its text, if asked for
+    spans: list[IntArray] | None = None  # (tokens, 2): where each token stands in its text, if asked for
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -74,15 +75,45 @@ def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
     raise BundleError("the tokenizer changes a text when it adds special tokens")
 
 
+class TokenEncoder:
+    """Texts to token ids as `tokenizers` makes them, with a faster kernel for BERT's and Latin texts."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._characters = 0
+        self._kernel: WordPieces | None = None
+
+    def encode(
+        self, texts: Sequence[str], special: SpecialTokens = ((), ()), *, spans: bool = False
+    ) -> list[tuple[IntArray, IntArray]]:
+        """Return ids between special tokens, and spans (tokens, 2), of each text; raises TextError."""
+        before = self._characters
+        self._characters += sum(map(len, texts))
+        if before < _TABLES_PAY <= self._characters:
+            with suppress(ValueError):
+                self._kernel = WordPieces(self.tokenizer)
+        found: Encodings = [None] * len(texts)
+        if self._kernel:
+            found = self._kernel.encode(texts, special, spans)
+        if left := [row for row, own in enumerate(found) if own is None]:
+            encode = self.tokenizer.encode_batch if spans else self.tokenizer.encode_batch_fast
+            outside = [[NO_SPAN] * len(part) if spans else [] for part in special]
+            for row, own in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
+                ids = np.array([*special[0], *own.ids, *special[1]], np.int64)
+                places = [*outside[0], *(own.offsets if spans else ()), *outside[1]]
+                found[row] = ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))
+        return [own for own in found if own]
+
+
 class TextTokenizer:
     """Texts to token sequences by the rules of an embedder: instruction, special tokens, windows, pooling."""
 
     def __init__(self, tokenizer: Tokenizer, spec: EmbedderSpec) -> None:
-        self._tokenizer = tokenizer
+        self._encoder = TokenEncoder(tokenizer)
         self._spec = spec
         self.special_tokens = spec.special_tokens or own_special_tokens(tokenizer)
-        self._before, self._after = self.special_tokens
-        self.special_count = len(self._before) + len(self._after)
+        self._before, self._after = map(len, self.special_tokens)
+        self.special_count = self._before + self._after
 
     def sequences(
         self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False
@@ -95,13 +126,13 @@ class TextTokenizer:
                     f"texts: the instruction has {count} tokens and the model's input {room}, so that "
                     "nothing of a text is left to embed"
                 )
-        encode = self._tokenizer.encode_batch if spans else self._tokenizer.encode_batch_fast
-        encodings = encoded(encode, [instruction + text for text in texts])
+        instructed = [instruction + text for text in texts] if instruction else texts
         skip = self._instruction_tokens(instruction) if self._spec.mask_instruction else 0
-        ids: list[list[int]] = []
+        ids: list[IntArray] = []
         owners: list[int] = []
-        for i, encoding in enumerate(encodings):
-            for window in self._cut(encoding.ids, max_tokens, texts[i], *self.special_tokens):
+        places: list[IntArray] = []
+        for i, (own, at) in enumerate(self._encoder.encode(instructed, self.special_tokens, spans=spans)):
+            for window in [own] if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i]):
                 if len(window) <= skip:
                     raise TextError(
                         f"texts: of {len(window)} tokens the first {skip} are the instruction's, so that "
@@ -109,49 +140,40 @@ class TextTokenizer:
                     )
                 ids.append(window)
                 owners.append(i)
-        if not spans:
-            return Sequences(ids, owners, skip)
-        frame = [NO_SPAN] * len(self._before), [NO_SPAN] * len(self._after)
-        places = [
-            window
-            for encoding, text in zip(encodings, texts, strict=True)
-            for window in self._cut(_shifted(encoding.offsets, len(instruction)), max_tokens, text, *frame)
-        ]
-        return Sequences(ids, owners, skip, places)
+            if spans:
+                places += self._cut(_shifted(at, len(instruction)), max_tokens, texts[i])
+        return Sequences(ids, owners, skip, places if spans else None)
 
-    def _cut(
-        self, ids: list[T], max_tokens: int, text: str, before: Sequence[T], after: Sequence[T]
-    ) -> list[list[T]]:
+    def _cut(self, row: IntArray, max_tokens: int, text: str) -> list[IntArray]:
+        """Cut the ids or spans of a text, special tokens included, into windows that have them too."""
+        if len(row) <= max_tokens:
+            return [row]
         limit = max_tokens - self.special_count
-        if len(ids) > limit:
-            if self._spec.long_text == "error":
-                raise TextError(
-                    f"texts: a text of {len(ids)} tokens is longer than the model's {limit}, "
-                    f"and {self._spec.name} refuses those: {text[:60]!r}"
-                )
-            if self._spec.long_text == "truncate":
-                # The closing special tokens are lost first, as if the text had been cut with them.
-                return [[*before, *ids, *after][:max_tokens]]
-            if self._spec.long_text == "truncate_text":
-                return [[*before, *ids[:limit], *after]]
-        return [[*before, *window, *after] for window in cut_windows(ids, limit)]
+        before, ids, after = np.split(row, [self._before, len(row) - self._after])
+        if self._spec.long_text == "error":
+            raise TextError(
+                f"texts: a text of {len(ids)} tokens is longer than the model's {limit}, "
+                f"and {self._spec.name} refuses those: {text[:60]!r}"
+            )
+        if self._spec.long_text == "truncate":
+            # The closing special tokens are lost first, as if the text had been cut with them.
+            return [row[:max_tokens]]
+        windows = [ids[:limit]] if self._spec.long_text == "truncate_text" else cut_windows(ids, limit)
+        return [np.concatenate([before, window, after]) for window in windows]
 
     def _instruction_tokens(self, instruction: str) -> int:
         """Count the tokens of the instruction alone; in a text its last one may join the first word."""
-        return len(encoded(self._tokenizer.encode, instruction).ids) if instruction else 0
+        return len(self._encoder.encode([instruction])[0][0]) if instruction else 0
 
 
-def _shifted(offsets: list[Span], instruction: int) -> list[Span]:
+def _shifted(spans: IntArray, instruction: int) -> IntArray:
     """Return the spans of tokens in a text that stands after an instruction of so many characters."""
     if not instruction:
-        return offsets
-    return [
-        NO_SPAN if stop <= instruction else (max(0, start - instruction), stop - instruction)
-        for start, stop in offsets
-    ]
+        return spans
+    return np.where(spans[:, 1:] <= instruction, NO_SPAN, np.maximum(spans - instruction, 0))
 
 
-def cut_windows(ids: list[T], limit: int) -> list[list[T]]:
+def cut_windows(ids: Tokens, limit: int) -> list[Tokens]:
     """Cut token ids into the fewest windows of at most `limit` tokens, of nearly equal length."""
     count = max(1, -(-len(ids) // limit))
     edges = [len(ids) * i // count for i in range(count + 1)]

@@ -139,16 +139,17 @@ class VectorStore:
                 request.known[text] = vector
                 if not wants_tokens:
                     continue
-            computes = (other for other in earlier if other.computes(text, tokens if wants_tokens else None))
-            if (other := next(computes, None)) is not None:
-                request.awaited[text] = other
+            for other in earlier:
+                if other.computes(text, tokens if wants_tokens else None):
+                    request.awaited[text] = other
+                    break
             else:
                 missing.append(text)
         unknown = [text for text in missing if text not in request.known]
         if unknown and self._cache:
             cached = self._with_cache(lambda cache: cache.load(unknown))
             self._check_lengths(cached)
-            self._remember(cached)
+            self._memory.put_all(cached)
             request.known |= cached
             missing = [text for text in missing if text not in cached or text in lacking]
         if missing:
@@ -191,18 +192,13 @@ class VectorStore:
         self._remember_tokens(tokens, layer)
 
     def _remember_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
-        for text, own in tokens.items():
-            self._tokens.put(_token_key(text, layer), own)
+        self._tokens.put_all({_token_key(text, layer): own for text, own in tokens.items()})
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
         """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
         self._check_lengths(vectors)
         self._with_cache(lambda cache: cache.store(vectors))
-        self._remember(vectors)
-
-    def _remember(self, vectors: Mapping[str, Vector]) -> None:
-        for text, vector in vectors.items():
-            self._memory.put(text, vector)
+        self._memory.put_all(vectors)
 
     def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
         for length in {len(vector) for vector in vectors.values()}:

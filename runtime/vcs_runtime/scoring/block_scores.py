@@ -116,6 +116,7 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         return []
     *references, generated = pair.texts
     *reference_chunks, generated_chunks = pair.chunks
+<<<<<<< HEAD
     generated_vectors = [vectors[text] for text in generated_chunks]
     return [
         Evidence(
@@ -127,6 +128,16 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         )
         for i, (reference, chunks) in enumerate(zip(references, reference_chunks, strict=True))
     ]
+=======
+    right = [vectors[text] for text in (generated, *generated_chunks)]
+    evidence = []
+    for reference, chunks in zip(references, reference_chunks, strict=True):
+        left = [vectors[text] for text in (reference, *chunks)]
+        gas = float(_cosines(left[:1], right[:1])[0, 0])
+        of_chunks = left[1:], right[1:]
+        evidence.append(Evidence((chunks, generated_chunks), _cosines(*of_chunks), gas, vectors=of_chunks))
+    return evidence
+>>>>>>> h-host
 
 
 def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
@@ -141,15 +152,13 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
     )  # fmt: skip
 
 
-def _cosines(
-    reference: Sequence[str], generated: Sequence[str], vectors: Mapping[str, Vector]
-) -> npt.NDArray[np.float64]:
-    """Compute the similarity matrix (len(reference), len(generated)) (docs/reference/vcs.md, section 1).
+def _cosines(left: Sequence[Vector], right: Sequence[Vector]) -> npt.NDArray[np.float64]:
+    """Compute the similarity matrix (len(left), len(right)) (docs/reference/vcs.md, section 1).
 
     It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
     """
-    left, right = (np.array([vectors[text] for text in texts]) for texts in (reference, generated))
-    similarity = cosine_similarity(left, right)
+    matrices = (np.concatenate(vectors).reshape(len(vectors), -1) for vectors in (left, right))
+    similarity = cosine_similarity(*matrices)
     return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
 
 
@@ -161,9 +170,9 @@ def _hm_cf(
     `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of the
     generated text with each whole reference.
     """
-    *references, generated = sentences
+    *references, generated = ([vectors[text] for text in texts] for texts in sentences)
     every = [
-        hm_cf(_cosines(reference, generated, vectors), whole)
+        hm_cf(_cosines(reference, generated), whole)
         for reference, whole in zip(references, coarse, strict=True)
     ]
     if aggregate == "mean":

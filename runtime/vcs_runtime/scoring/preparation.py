@@ -39,6 +39,7 @@ BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
 # Characters at the beginning of a text that decide on its script.
 _SCRIPT_SEEN = 10_000
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
 _SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
 
 
@@ -348,6 +349,8 @@ def _words(texts: dict[str, str]) -> PreparedPair:
 
 
 def _mostly_not_latin(text: str) -> bool:
+    if 2 * len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS)) >= len(text):
+        return False
     letters = {c: count for c, count in Counter(text).items() if c.isalpha()}
     latin = sum(count for c, count in letters.items() if "LATIN" in unicodedata.name(c, ""))
     return 2 * latin < sum(letters.values())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, UNPADDED, WORD_SHAPES
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
@@ -32,7 +32,7 @@ from vcs_runtime.inference.batching import (
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.inference.tensorrt import open_part, row_limit
-from vcs_runtime.inference.tokenizer import encoded, load_tokenizer
+from vcs_runtime.inference.tokenizer import TokenEncoder, load_tokenizer
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -46,19 +46,18 @@ CASELESS, CAPITAL, CAPITALS, SMALL = range(WORD_SHAPES)
 _WORDS_A_CAPITAL = 40
 
 
-def word_features(text: str, encoding: Encoding) -> tuple[IntArray, IntArray]:
-    """Return how the word of each token is written, and where it ends.
+def word_features(text: str, spans: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+    """Return how the word of each token is written, and where it ends; `spans` are where tokens stand.
 
     Words are separated by white space. A word starts with a CAPITAL (1), is written in CAPITALS (2, at least
     two letters), or is SMALL (3). In a text with hardly any capitals, small words are CASELESS (0).
     """
-    spans = [match.span() for match in _WORD.finditer(text)]
-    starts, ends = (np.array(side, np.int64) for side in zip(*spans, strict=True))
-    kinds = np.array([_capitals(text[start:end]) for start, end in spans], np.int64)
+    of_words = [match.span() for match in _WORD.finditer(text)]
+    starts, ends = np.array(of_words, np.int64).T
+    kinds = np.array([_capitals(text[start:end]) for start, end in of_words], np.int64)
     if _WORDS_A_CAPITAL * np.count_nonzero(kinds != SMALL) < len(kinds):
         kinds[kinds == SMALL] = CASELESS
-    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-    words = np.searchsorted(starts, offsets[:, 0], side="right") - 1
+    words = np.searchsorted(starts, np.array(spans, np.int64).reshape(-1, 2)[:, 0], side="right") - 1
     return kinds[words], ends[words] - 1
 
 
@@ -165,21 +164,20 @@ class Tokens:
     places: IntArray  # (tokens,): the character to which each token's probability belongs
 
 
-def _sat_tokens(text: str, encoding: Encoding) -> Tokens:
+def _sat_tokens(text: str, ids: IntArray, spans: IntArray) -> Tokens:
     """Prepare a text for SaT: token ids alone; a segment may end after the last character of any token."""
-    ends = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 1]
     # A token without characters counts for the last character, as in wtpsplit.
-    return Tokens({"input_ids": np.array(encoding.ids, np.int64)}, (ends - 1) % len(text))
+    return Tokens({"input_ids": ids}, (spans[:, 1] - 1) % len(text))
 
 
-def _word_tokens(text: str, encoding: Encoding) -> Tokens:
+def _word_tokens(text: str, ids: IntArray, spans: IntArray) -> Tokens:
     """Prepare a text for the kind "words": ids and capitals; the last token of a word decides about it."""
-    capitals, ends = word_features(text, encoding)
-    return Tokens({"input_ids": np.array(encoding.ids, np.int64), "capitals": capitals}, ends)
+    capitals, ends = word_features(text, spans)
+    return Tokens({"input_ids": ids, "capitals": capitals}, ends)
 
 
 # The kinds of learned segmenters differ in nothing but this function (see `LearnedSegmenterSpec.kind`).
-_KINDS: dict[str, Callable[[str, Encoding], Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
+_KINDS: dict[str, Callable[..., Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
 
 
 class BoundaryModel:
@@ -193,8 +191,9 @@ class BoundaryModel:
         self.device = device
         graph = spec.cuda or spec
         self._varlen = graph is not spec
-        self._tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
-        self._pad = _pad_id(self._tokenizer)
+        tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
+        self._encoder = TokenEncoder(tokenizer)
+        self._pad = _pad_id(tokenizer)
         self._session = open_part(
             bundle, "segmenter", device, threads, spec=replace(spec, model=graph.model), what="the segmenter"
         )
@@ -225,11 +224,9 @@ class BoundaryModel:
     def _probabilities(self, texts: list[str]) -> list[FloatArray]:
         result = [np.zeros(len(text), np.float32) for text in texts]
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
-        # Not `encode_batch_fast`, which leaves out the offsets.
-        encodings = encoded(self._tokenizer.encode_batch, [texts[row] for row in rows])
+        encodings = self._encoder.encode([texts[row] for row in rows], spans=True)
         as_tokens = _KINDS[self.spec.kind]
-        tokens = [as_tokens(texts[row], encoding) for row, encoding in zip(rows, encodings, strict=True)]
-        del encodings
+        tokens = [as_tokens(texts[row], *encoding) for row, encoding in zip(rows, encodings, strict=True)]
         for row, item, logits in zip(rows, tokens, self._logits(tokens), strict=True):
             result[row] = character_probabilities(len(texts[row]), item.places, sigmoid(logits))
         return result
@@ -309,7 +306,7 @@ class BoundaryModel:
 
     def _check_vocabulary(self, bundle: Bundle) -> None:
         """Run the tokenizer's largest id once, which a model with a smaller vocabulary refuses on a CPU."""
-        largest = self._tokenizer.get_vocab_size() - 1
+        largest = self._encoder.tokenizer.get_vocab_size() - 1
         inputs = dict.fromkeys(SEGMENTER_INPUTS[self.spec.kind], np.zeros(1, np.int64))
         inputs |= {"input_ids": np.array([largest])}
         del inputs["attention_mask"]

@@ -67,12 +67,15 @@ class Rules:
             raise TextError(reason)
         pieces: list[str] = []
         end = 0
-        for boundary in self._find(self.spec.language, text.translate(_PLAIN_SPACES)):
+        for boundary in self._find(
+            self.spec.language, text if text.isascii() else text.translate(_PLAIN_SPACES)
+        ):
             # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
-            gap = text[end : boundary["start_index"]]
-            piece = text[boundary["start_index"] : boundary["end_index"]]
-            if boundary["start_index"] < end or gap.strip():
+            start = boundary["start_index"]
+            gap = text[end:start]
+            if start < end or gap.strip():
                 raise self._garbled()
+            piece = text[start : boundary["end_index"]]
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
                 pieces[-1] += gap + piece
@@ -111,7 +114,8 @@ def doubt(text: str, sentences: Sequence[str]) -> str | None:
             "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
             "(for captions of a few words use short texts: `score_short`, `--short`)"
         )
-    longest = max((len(sentence.split()) for sentence in sentences), default=0)
+    long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)  # others have fewer words
+    longest = max((len(sentence.split()) for sentence in long), default=0)
     if longest > MAX_WORDS:
         return (
             f"{longest} words without sentence punctuation between them: "

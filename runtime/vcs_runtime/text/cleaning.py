@@ -33,7 +33,7 @@ STOP_WORDS = frozenset(
 # its similarity matrix would fill the memory.
 MAX_CHARACTERS = 1_000_000
 
-_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = string.punctuation.encode()
 
 
 def check_text(text: object, name: str) -> str:
@@ -89,7 +89,9 @@ def _refuse_surrogates(text: str, name: str) -> None:
 
 def strip_punctuation(text: str) -> str:
     """Delete the characters of `string.punctuation`, and no others (docs/reference/vcs.md, section 1)."""
-    return text.translate(_DELETE_PUNCTUATION)
+    # Bytes are some ten times faster than `str.translate`, and in UTF-8 no other character has such a byte.
+    data = text.encode("utf-8", "surrogatepass")
+    return data.translate(None, _PUNCTUATION).decode("utf-8", "surrogatepass")
 
 
 def clean_segments(segments: Sequence[str]) -> list[str]:
@@ -100,6 +102,8 @@ def clean_segments(segments: Sequence[str]) -> list[str]:
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
     """Join every `chunk_size` consecutive segments with one space; the last chunk may be shorter."""
+    if chunk_size == 1:
+        return list(segments)
     return [" ".join(segments[i : i + chunk_size]) for i in range(0, len(segments), chunk_size)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -17,7 +17,7 @@ class LRUCache(Generic[V]):
     """A cache of values by text, of at most `limit` bytes; `size` returns the bytes of a value."""
 
     def __init__(self, limit: int, size: Callable[[V], int]) -> None:
-        self._free = limit
+        self._limit = self._free = limit
         self._size = size
         self._entries: OrderedDict[str, V] = OrderedDict()
         self._lock = threading.Lock()
@@ -31,11 +31,17 @@ class LRUCache(Generic[V]):
 
     def put(self, text: str, value: V) -> None:
         """Store a value, unless the text has one, and drop old entries beyond the limit."""
+        self.put_all({text: value})
+
+    def put_all(self, values: Mapping[str, V]) -> None:
+        """Store values by text, as `put` does."""
+        if self._limit <= 0:
+            return
         with self._lock:
-            if text in self._entries:  # another thread was faster
-                return
-            self._entries[text] = value
-            self._free -= self._footprint(text, value)
+            for text, value in values.items():
+                if text not in self._entries:  # or another thread was faster
+                    self._entries[text] = value
+                    self._free -= self._footprint(text, value)
             while self._free < 0 and self._entries:
                 self._free += self._footprint(*self._entries.popitem(last=False))
 

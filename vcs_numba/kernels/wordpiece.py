@@ -1,0 +1,123 @@
+"""WordPiece: characters to token ids, by the longest matches in a trie, which is a hash table of edges."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vcs_numba.jit.kernel import Kernel, array, helper, types
+
+Ints = npt.NDArray[np.int64]
+Characters = npt.NDArray[np.int32]
+#: Bits of each part of an edge: node, character, next node, which is id + 1 for a token; 0 is no edge.
+BITS: Final = 21
+_NODE: Final = (1 << BITS) - 1
+#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word alone.
+UNKNOWN, DROPPED, SPACE = -1, 0, 1
+
+
+@helper
+def _place(edges: Ints, node: int, character: int) -> int:
+    """Return where the edge of a node with a character is in the table, or would be."""
+    key = (node << BITS) | character
+    mask = len(edges) - 1
+    place = ((node * 0x9E3779B1 + character * 0x85EBCA6B) >> 7) & mask
+    while edges[place] != 0 and edges[place] >> BITS != key:
+        place = (place + 1) & mask
+    return place
+
+
+def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
+    """Add strings, the shortest first; the id of one that is no token is -1. Return the last one's node."""
+    free = max(ids) + 2
+    begin = node = 0
+    for k in range(len(ends)):
+        node = 0
+        for i in range(begin, ends[k]):
+            place = _place(edges, node, characters[i])
+            if edges[place] == 0:
+                # No earlier string is longer, so that none has gone through the node of a token.
+                enters = ids[k] + 1 if i + 1 == ends[k] and ids[k] >= 0 else free
+                free += enters == free
+                edges[place] = (((node << BITS) | characters[i]) << BITS) | enters
+            node = edges[place] & _NODE
+        begin = ends[k]
+    return node
+
+
+@helper
+def _add_word(
+    word: Ints, places: Ints, length: int, edges: Ints, inside: int, size: int, unknown: int, ids: Ints,
+    spans: Ints, at: int,
+) -> int:  # fmt: skip
+    """Write the tokens of a word, or the one for the unknown; return where they end."""
+    first = at
+    start = 0 if length < len(word) else length + 1
+    while start < length:
+        node = inside if start else 0
+        stop = length + 1  # there is no token
+        for i in range(start, length):
+            node = edges[_place(edges, node, word[i])] & _NODE
+            if node == 0:
+                break
+            if node <= size:
+                ids[at], stop = node - 1, i + 1
+        if len(spans) and stop <= length:
+            spans[at, 0], spans[at, 1] = places[start], places[stop - 1] + 1
+        at += 1
+        start = stop
+    if start == length:
+        return at
+    ids[first] = unknown
+    if len(spans):
+        spans[first, 0], spans[first, 1] = places[0], places[min(length, len(word)) - 1] + 1
+    return first + 1
+
+
+def _encode(
+    characters: Characters, ends: Ints, table: Ints, edges: Ints, inside: int, size: int, unknown: int,
+    longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
+) -> None:  # fmt: skip
+    """Write the ids of all texts, and where each ends; -1 for a text with a character that is not known."""
+    word = np.empty(longest + 1, np.int64)
+    places = np.empty(longest + 1, np.int64)
+    first = begin = 0
+    for k in range(len(ends)):
+        at = first + len(before)
+        length, alone, kind = 0, 0, SPACE
+        for i in range(begin, ends[k] + 1):
+            kind = SPACE
+            if i < ends[k]:
+                kind = table[characters[i]] if characters[i] < len(table) else UNKNOWN
+            if kind == UNKNOWN:
+                break
+            if kind == DROPPED:
+                continue
+            if length and (alone or kind & 1):
+                at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
+                length = 0
+            if kind != SPACE:
+                # A word that is too long keeps its first characters, and where its last one stands.
+                place = min(length, longest)
+                word[place], places[place] = kind >> 1, i - begin
+                length += 1
+                alone = kind & 1
+        begin = ends[k]
+        stops[k] = -1
+        if kind != UNKNOWN:
+            ids[first : first + len(before)] = before
+            ids[at : at + len(after)] = after
+            spans[first : first + len(before)] = -1
+            spans[at : at + len(after)] = -1
+            first = stops[k] = at + len(after)
+
+
+_INTS: Final = array(types.int64, 1)
+_CHARACTERS: Final = array(types.int32, 1, readonly=True)
+GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS)
+ENCODE: Final = Kernel(
+    _encode, _CHARACTERS, _INTS, _INTS, _INTS, *[types.int64] * 4, _INTS, _INTS, _INTS, array(types.int64, 2),
+    _INTS,
+)  # fmt: skip
