@@ -129,7 +129,6 @@ def measured() -> dict[str, float]:
 #: 1,506 lines, 1,046 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
 #: server, `export --rehearse`, tables that fit a terminal and a paper, what the second round of attacks found, and encoders in fp16 on CUDA.
 BUDGETS = {
-<<<<<<< HEAD
     "lines of the packages": 47_806,
     "code lines of the packages": 32_911,
     "share of docstrings in the packages": 0.15,
@@ -137,15 +136,6 @@ BUDGETS = {
     "scripts of benchmarks": 22,
     "lines of tests": 49_277,
     "words of the manual": 27_792,
-=======
-    "lines of the packages": 47_723,
-    "code lines of the packages": 32_867,
-    "share of docstrings in the packages": 0.15,
-    "lines of benchmarks": 5_165,
-    "scripts of benchmarks": 22,
-    "lines of tests": 49_139,
-    "words of the manual": 27_797,
->>>>>>> h-host
     "words of pages of benchmarks": 4_219,
     "commands": 42,
     "options, once a command": 516,

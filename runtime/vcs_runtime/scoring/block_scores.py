@@ -116,28 +116,16 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         return []
     *references, generated = pair.texts
     *reference_chunks, generated_chunks = pair.chunks
-<<<<<<< HEAD
-    generated_vectors = [vectors[text] for text in generated_chunks]
-    return [
-        Evidence(
-            (chunks, generated_chunks),
-            _cosines(chunks, generated_chunks, vectors),
-            float(_cosines([reference], [generated], vectors)[0, 0]),
-            vectors=([vectors[text] for text in chunks], generated_vectors),
-            times=(pair.times[i], pair.times[-1]) if pair.times else None,
-        )
-        for i, (reference, chunks) in enumerate(zip(references, reference_chunks, strict=True))
-    ]
-=======
     right = [vectors[text] for text in (generated, *generated_chunks)]
     evidence = []
-    for reference, chunks in zip(references, reference_chunks, strict=True):
+    for i, (reference, chunks) in enumerate(zip(references, reference_chunks, strict=True)):
         left = [vectors[text] for text in (reference, *chunks)]
         gas = float(_cosines(left[:1], right[:1])[0, 0])
         of_chunks = left[1:], right[1:]
-        evidence.append(Evidence((chunks, generated_chunks), _cosines(*of_chunks), gas, vectors=of_chunks))
+        times = (pair.times[i], pair.times[-1]) if pair.times else None
+        parts = (chunks, generated_chunks)
+        evidence.append(Evidence(parts, _cosines(*of_chunks), gas, vectors=of_chunks, times=times))
     return evidence
->>>>>>> h-host
 
 
 def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
