@@ -91,7 +91,7 @@ class Summary:
         self._judged.append(judged)
 
     def lowered(self) -> int:
-        """Count the pairs whose margin the replaced words lowered."""
+        """Count the pairs whose strict margin is below the margin."""
         margin, strict = (np.frombuffer(self._columns[name]) for name in ("margin", "margin_strict"))
         return int((strict < margin).sum())
 
