@@ -38,6 +38,7 @@ from vcs_runtime.words.reading import lexeme, read_words
 ALSO = Options(also=("substitution",))
 ACTIONS, THINGS, BOTH = "Action Corruption", "Object Corruption", "Object-Action Corruption"
 SYNONYMS = "Synonym Substitution"
+SETS = ("blind", "tuned", "seen")
 RESAMPLES, SEED = 1000, 20250101
 HAND = Path(__file__).with_name("replaced_words.json")
 
@@ -163,11 +164,11 @@ def halves(data: Path) -> dict[str, list[Case]]:
     )  # fmt: skip
     tuned = set(sorted({case.scene for case in further}, key=int)[::2])
     blind = [case for case in further if case.scene not in tuned]
-    return {"blind": blind, "tuned": [case for case in further if case.scene in tuned], "seen": first}
+    return dict(zip(SETS, (blind, [case for case in further if case.scene in tuned], first), strict=True))
 
 
-def scenes(scorer: Scorer, data: Path) -> dict[str, list[Row]]:
-    sets = {name: Scenes(scorer, cases) for name, cases in halves(data).items() if cases}
+def scenes(scorer: Scorer, data: Path, names: Sequence[str]) -> dict[str, list[Row]]:
+    sets = {name: Scenes(scorer, cases) for name, cases in halves(data).items() if cases and name in names}
     label, own = next(iter(sets.items()))
     before, ranges = own.figures(own.vcs), own.intervals(own.figures)
     every = {f"strict, {len(each.members)} {name}": each.figures(each.strict) for name, each in sets.items()}
@@ -268,11 +269,12 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="of the scenes [default: all]")
     parser.add_argument("--every", type=int, default=1, help="of how many outputs one gets wrong verbs")
     options = parser.parse_args()
     with Scorer.open(device="cpu", cache=options.cache) as scorer:
         parts: dict[str, Callable[[], dict[str, list[Row]]]] = {
-            "scenes": lambda: scenes(scorer, options.data),
+            "scenes": lambda: scenes(scorer, options.data, options.sets),
             "planted": lambda: planted(scorer, options.data, options.every),
             "hand": lambda: hand(scorer),
         }

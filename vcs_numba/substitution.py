@@ -210,9 +210,7 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
     return 1.0 - params.slope * max(0.0, value - params.allowance)
 
 
-def strict(
-    scores: Scores, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION
-) -> Strict:
+def strict(scores: Scores, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION) -> Strict:
     """Lower VCS and the margin of a pair to the cap that its substitution sets.
 
     A pair whose scores are below the cap keeps them: substitution must say worse than they already do. Below

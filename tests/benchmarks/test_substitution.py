@@ -115,9 +115,7 @@ def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
             sides = [(a[column], b[column]) for a, b in product(valid, own)]
             expected.append(sum((a > b) + (a == b) / 2 for a, b in sides) / len(sides))
         found = tables["substitution_kinds"][name]
-        assert [float(found[head]) for head in ("VCS", "VCS strict")] == pytest.approx(
-            expected, abs=6e-4
-        )
+        assert [float(found[head]) for head in ("VCS", "VCS strict")] == pytest.approx(expected, abs=6e-4)
     goals = tables["substitution_goals"]
     assert (
         goals["wrong actions"]["strict, 4 seen"]

@@ -173,12 +173,6 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     signatures = list(dict.fromkeys(summary.signature for summary in every))
     if scored and len(signatures) == 1 and (points := reference_points(signatures[0])):
         prose(out, points)
-    if all("substitution" in summary.also for summary in every):
-        lowered = sum(summary.lowered() for summary in every)
-        prose(
-            out,
-            f"The margin was lowered (margin_strict) in {lowered} of {scored} pairs.",
-        )
     ranking = worst_first(summaries)
     for system, summary in summaries.items():
         for line in summary.worst(ranking):
