@@ -129,14 +129,14 @@ def measured() -> dict[str, float]:
 #: 1,174 lines, 803 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
 #: server, `export --rehearse`, tables that fit a terminal and a paper, and what the second round of attacks found.
 BUDGETS = {
-    "lines of the packages": 47_474,
-    "code lines of the packages": 32_668,
+    "lines of the packages": 47_465,
+    "code lines of the packages": 32_662,
     "share of docstrings in the packages": 0.15,
-    "lines of benchmarks": 4_997,
+    "lines of benchmarks": 4_991,
     "scripts of benchmarks": 22,
-    "lines of tests": 48_993,
+    "lines of tests": 49_020,
     "words of the manual": 27_797,
-    "words of pages of benchmarks": 4_219,
+    "words of pages of benchmarks": 4_167,
     "commands": 42,
     "options, once a command": 516,
     "targets of make": 14,
