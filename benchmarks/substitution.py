@@ -205,7 +205,8 @@ PLANTED = (
 def plant(text: str, draw: np.random.Generator) -> str | None:
     """Put three wrong verbs in the places of different verbs of a text; None for a text with fewer."""
     words = read_words([text])
-    scores, places = words.class_scores, {}
+    scores = words.class_scores
+    places: dict[str, tuple[int, int, str]] = {}
     for i, word in enumerate(words.lexemes):
         ending = next((end for end in ("ing", "ed", "s") if word.form.endswith(end)), "")
         if ending and scores[i, 1] > scores[i, [0, 2]].max() + 1 and not words.is_name[i]:

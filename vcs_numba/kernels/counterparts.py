@@ -141,7 +141,7 @@ def keep_lacks(numbers: Floats, params: Floats) -> float:
         if params[HIGH] <= numbers[LACK, i] < 1.0:
             similar += 1.0
         numbers[LACK, i] = 1.0 - ramp(numbers[LACK, i], params)
-    return similar / max(params[LEAST_MASS], numbers.shape[1])
+    return similar / np.float64(max(params[LEAST_MASS], numbers.shape[1]))
 
 
 @helper
