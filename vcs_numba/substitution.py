@@ -16,6 +16,7 @@ from vcs_numba.kernels.counterparts import CLASS_COUNT, SIMILARITY, WEIGHT, Ids
 from vcs_numba.kernels.matching import Floats
 from vcs_numba.kernels.replaced import replace
 from vcs_numba.kernels.windows import Ints
+from vcs_numba.scores import Scores
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
 
 _INTS = array(types.int64, 1, readonly=True)
@@ -74,14 +75,14 @@ class Substitution:
 
 
 class Strict(NamedTuple):
-    """Scores lowered by substitution (docs/reference/vcs.md, section 15). Larger is better.
+    """Scores lowered by their caps (docs/reference/vcs.md, section 15). Larger is better.
 
     Attributes
     ----------
     vcs_strict
-        VCS under its cap, in [0, 1].
+        VCS under the cap of substitution, in [0, 1].
     margin_strict
-        The margin under the same cap, in [-1, 1].
+        The margin under the same cap, and below 0 under that of LAS; in [-1, 1].
     """
 
     vcs_strict: float
@@ -195,7 +196,7 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
     Returns
     -------
     float
-        1 up to the allowance, then falling, with the default constants to -1/4.
+        1 up to the allowance, then falling.
 
     Raises
     ------
@@ -209,19 +210,16 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
     return 1.0 - params.slope * max(0.0, value - params.allowance)
 
 
-def strict(
-    vcs: float, margin: float, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION
-) -> Strict:
+def strict(scores: Scores, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION) -> Strict:
     """Lower VCS and the margin of a pair to the cap that its substitution sets.
 
-    A pair whose scores are below the cap keeps them: substitution must say worse than they already do.
+    A pair whose scores are below the cap keeps them: substitution must say worse than they already do. Below
+    0 the order of the few events that both texts share is mostly chance, so LAS caps the margin.
 
     Parameters
     ----------
-    vcs
-        `Scores.vcs` of the pair.
-    margin
-        `Scores.margin` of the pair.
+    scores
+        The scores of the pair; `vcs`, `margin` and `las` are used.
     substitution
         Substitution of the pair, in [0, 1].
     params
@@ -238,7 +236,10 @@ def strict(
         A score is not finite, or `substitution` is not a number in [0, 1]. The message names the argument.
     """
     cap = strict_cap(substitution, params)
-    return Strict(max(0.0, min(checked_finite(vcs, "vcs"), cap)), min(checked_finite(margin, "margin"), cap))
+    vcs, margin, las = (checked_finite(getattr(scores, name), name) for name in ("vcs", "margin", "las"))
+    if margin < 0.0:
+        cap = min(cap, max(-1.0, 10.0 * margin) * (1.0 - las * las * las))
+    return Strict(max(0.0, min(vcs, cap)), max(-1.0, min(margin, cap)))
 
 
 def _substitution(

@@ -40,8 +40,10 @@ class SubstitutionParams:
         other.
     least_mass
         Least number of words by which a class's replaced words are divided, above 0.
-    thing_weight, action_weight, quality_weight, name_weight
-        Factor of the share of each class, at least 0.
+    thing_weight
+        Factor of the share of things, at least 0.
+    rewording
+        Factor of the share of words that have only a similar counterpart, at least 0.
     allowance
         Substitution in [0, 1] that lowers no score.
     slope
@@ -57,25 +59,21 @@ class SubstitutionParams:
     high: float = 0.55
     found_reach: float = 1.0
     pair_reach: float = 0.0
-    context_weight: float = 0.75
+    context_weight: float = 0.65
     context_certainty: float = 0.75
     least_mass: float = 8.0
-    thing_weight: float = 4.0 / 3.0
-    action_weight: float = 1.0
-    quality_weight: float = 1.0
-    name_weight: float = 1.0
+    thing_weight: float = 1.3
+    rewording: float = 4.0
     allowance: float = 0.25
-    slope: float = 5.0 / 3.0
+    slope: float = 6.0
 
     def __post_init__(self) -> None:
         check_number(self, "low", low=-1.0, high=1.0)
         check_number(self, "high", low=-1.0, high=1.0)
         for name in ("context_weight", "context_certainty", "allowance"):
             check_number(self, name, low=0.0, high=1.0)
-        for name in ("found_reach", "pair_reach", "slope"):
+        for name in ("found_reach", "pair_reach", "thing_weight", "rewording", "slope"):
             check_number(self, name, low=0.0)
-        for name in WORD_CLASSES:
-            check_number(self, f"{name}_weight", low=0.0)
         check_number(self, "least_mass", low=0.0, low_is_open=True)
         if self.low >= self.high:
             raise ValueError(f"high must be greater than low ({self.low!r}), not {self.high!r}")
@@ -84,8 +82,8 @@ class SubstitutionParams:
 
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
-        """The constants as the kernel reads them: float64 (11,), computed once for each value."""
-        return np.array([getattr(self, field.name) for field in fields(self)[:11]], dtype=np.float64)
+        """The constants as the kernel reads them: float64 (9,), computed once for each value."""
+        return np.array([getattr(self, field.name) for field in fields(self)[:9]], dtype=np.float64)
 
 
 DEFAULT_SUBSTITUTION: Final = SubstitutionParams()

@@ -39,8 +39,8 @@ def test_replaced_words_of_a_class_count_and_cap_vcs(letters: Scorer) -> None:
     _, things, actions, qualities, names, *_ = result.strict
     # Four words, each replaced where it stood. Fewer than eight words of a class count as eight.
     assert things + actions + qualities + names == 4 / 8
-    assert result.substitution == max(things * 4 / 3, actions, qualities, names) > 0.25
-    cap = 1 - 5 / 3 * (result.substitution - 0.25)
+    assert result.substitution == max(things * 1.3, actions, qualities, names) > 0.25
+    cap = 1 - 6 * (result.substitution - 0.25)
     assert result.vcs > cap == pytest.approx(result.vcs_strict)
     assert result.margin_strict == result.vcs_strict
     one = letters.score(RED, RED.replace("red", "blue"), also=ALSO)

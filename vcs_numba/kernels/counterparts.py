@@ -20,8 +20,9 @@ STEM, VECTOR, CHUNK, CLASS, NEGATED, EXCLUSION = range(6)
 #: Classes of words.
 THING, ACTION, QUALITY, NAME = range(4)
 CLASS_COUNT = 4
-#: Positions in `SubstitutionParams.packed`; the four weights stand in the order of the classes.
-LOW, HIGH, FOUND_REACH, PAIR_REACH, CONTEXT_WEIGHT, CONTEXT_CERTAINTY, LEAST_MASS, WEIGHTS = range(8)
+#: Positions in `SubstitutionParams.packed`.
+LOW, HIGH, FOUND_REACH, PAIR_REACH, CONTEXT_WEIGHT, CONTEXT_CERTAINTY, LEAST_MASS = range(7)
+THING_WEIGHT, REWORDING = 7, 8
 #: Rows of each word's numbers: how much it lacks a counterpart, and the weight and similarity of its pair.
 LACK, WEIGHT, SIMILARITY = range(3)
 
@@ -133,15 +134,19 @@ def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, l
 
 
 @helper
-def keep_lacks(numbers: Floats, params: Floats) -> None:
-    """Turn each word's largest similarity into how much it lacks a counterpart."""
+def keep_lacks(numbers: Floats, params: Floats) -> float:
+    """Turn similarities into lacks; return the share of words that have only a similar counterpart."""
+    similar = 0.0
     for i in range(numbers.shape[1]):
+        if params[HIGH] <= numbers[LACK, i] < 1.0:
+            similar += 1.0
         numbers[LACK, i] = 1.0 - ramp(numbers[LACK, i], params)
+    return similar / np.float64(max(params[LEAST_MASS], numbers.shape[1]))
 
 
 @helper
-def find_counterparts(gen: Side, ref: Side, shared: Shared) -> None:
-    """Write how much each word lacks a counterpart on the other side."""
+def find_counterparts(gen: Side, ref: Side, shared: Shared) -> float:
+    """Write how much each word lacks a counterpart; return how much of both texts is in similar words."""
     for i in range(gen.numbers.shape[1]):
         gen.numbers[LACK, i] = -1.0
     for j in range(ref.numbers.shape[1]):
@@ -175,5 +180,4 @@ def find_counterparts(gen: Side, ref: Side, shared: Shared) -> None:
                         gen.numbers[LACK, i] = max(gen.numbers[LACK, i], similarity)
                         ref.numbers[LACK, j] = max(ref.numbers[LACK, j], similarity)
             d = max(d, run + 1)
-    keep_lacks(gen.numbers, params)
-    keep_lacks(ref.numbers, params)
+    return min(keep_lacks(gen.numbers, params), keep_lacks(ref.numbers, params))

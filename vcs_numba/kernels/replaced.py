@@ -16,10 +16,12 @@ from vcs_numba.kernels.counterparts import (
     LEAST_MASS,
     NAME,
     PAIR_REACH,
+    REWORDING,
     ROWS,
     SIMILARITY,
+    THING,
+    THING_WEIGHT,
     WEIGHT,
-    WEIGHTS,
     Bools,
     Ids,
     Shared,
@@ -181,16 +183,16 @@ def add_by_class(
 
 @helper
 def combine_shares(
-    gen_sums: Floats, ref_sums: Floats, gen_counts: Floats, ref_counts: Floats, params: Floats, out: Floats
-) -> None:
+    gen_sums: Floats, ref_sums: Floats, gen_counts: Floats, ref_counts: Floats, similar: float,
+    params: Floats, out: Floats,
+) -> None:  # fmt: skip
     """Write substitution, then the share of each class, to `out` (5,)."""
     top = 0.0
     for k in range(CLASS_COUNT):
-        mass = max(params[LEAST_MASS], min(gen_counts[k], ref_counts[k]))
-        share = min(gen_sums[k], ref_sums[k]) / mass
-        out[1 + k] = share
-        top = max(top, params[WEIGHTS + k] * share)
-    out[0] = min(top, 1.0)
+        mass = max(params[LEAST_MASS], gen_counts[k], ref_counts[k])
+        out[1 + k] = min(gen_sums[k], ref_sums[k]) / mass
+        top = max(top, out[1 + k] * (params[THING_WEIGHT] if k == THING else 1.0))
+    out[0] = min(max(top - params[REWORDING] * similar, 0.0), 1.0)
 
 
 def replace(
@@ -213,9 +215,9 @@ def replace(
     gen_side = Side(gen, gen_starts, gen_match, gen_numbers, gen_ids[0])
     ref_side = Side(ref, ref_starts, ref_match, ref_numbers, ref_ids[0])
     shared = Shared(vectors, excluding, params, columns, lines)
-    find_counterparts(gen_side, ref_side, shared)
+    similar = find_counterparts(gen_side, ref_side, shared)
     pair_words(gen_side, ref_side, shared)
     sums = np.zeros((4, CLASS_COUNT), dtype=np.float64)
     add_by_class(gen, gen_logs, ref, ref_logs, gen_ids[0], gen_numbers, gen_ids[1], sums[0], sums[1])
     add_by_class(ref, ref_logs, gen, gen_logs, ref_ids[0], ref_numbers, ref_ids[1], sums[2], sums[3])
-    combine_shares(sums[0], sums[2], sums[1], sums[3], params, out)
+    combine_shares(sums[0], sums[2], sums[1], sums[3], similar, params, out)

@@ -13,7 +13,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from vcs_numba import strict_cap
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.flags import describe, reference_points, scores_to_report, what_to_report
@@ -174,13 +173,6 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     signatures = list(dict.fromkeys(summary.signature for summary in every))
     if scored and len(signatures) == 1 and (points := reference_points(signatures[0])):
         prose(out, points)
-    if all("substitution" in summary.also for summary in every):
-        lowered = sum(summary.lowered() for summary in every)
-        prose(
-            out,
-            f"The margin was lowered (margin_strict) in {lowered} of {scored} pairs; "
-            f"a margin below {strict_cap(1.0):.2f} is never lowered.",
-        )
     ranking = worst_first(summaries)
     for system, summary in summaries.items():
         for line in summary.worst(ranking):

@@ -90,11 +90,6 @@ class Summary:
             column.append(float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan)))
         self._judged.append(judged)
 
-    def lowered(self) -> int:
-        """Count the pairs whose margin the replaced words lowered."""
-        margin, strict = (np.frombuffer(self._columns[name]) for name in ("margin", "margin_strict"))
-        return int((strict < margin).sum())
-
     def worst(self, ranking: Sequence[str]) -> list[Mapping[str, Any]]:
         """Return the `keep` worst lines by these scores; equal ones in the order of the input."""
         return sorted(self._lines, key=lambda line: [line[name] for name in ranking])[: self.keep]

@@ -208,10 +208,8 @@ def _replaced(e: Explanation) -> list[dict[str, Any]]:
 def _strict(substitution: float) -> dict[str, Any]:
     """Return the limit that substitution sets for VCS, and the constants that lead to both."""
     p = DEFAULT_SUBSTITUTION
-    weights = [p.thing_weight, p.action_weight, p.quality_weight, p.name_weight]
-    return {
-        "cap": strict_cap(substitution), "slope": p.slope, "allowance": p.allowance, "weights": weights
-    }  # fmt: skip
+    constants = {name: getattr(p, name) for name in ("slope", "allowance", "thing_weight", "rewording")}
+    return {"cap": strict_cap(substitution), **constants}
 
 
 def _shown_place(text: str, place: tuple[int, int]) -> list[int] | None:

@@ -275,7 +275,7 @@ function formulas({ scores: s, regularizer: r, strict }, index) {
     nas_d: f1("nas_d"),
     nas_l: f1("nas_l"),
     ...(strict && {
-      substitution: `the largest of ${enumerated(["things", "actions", "qualities", "names"].map((plural, k) => `${strict.weights[k] === 1 ? "" : `${number(strict.weights[k], 2)} \u00d7 `}replaced ${plural} ${n(`replaced_${plural}`)}`))}, at most 1`,
+      substitution: `the largest of ${number(strict.thing_weight, 2)} \u00d7 replaced things ${n("replaced_things")}, replaced actions ${n("replaced_actions")}, qualities ${n("replaced_qualities")} and names ${n("replaced_names")}, less ${strict.rewording} \u00d7 the share of words with only a similar counterpart; 0 to 1`,
       vcs_strict: `VCS, at most ${number(strict.cap)}: 1 \u2212 ${number(strict.slope)} \u00d7 what substitution has above ${strict.allowance}; at least 0`,
     }),
     window_regularizer: `R: windows cover ${r.area} of ${r.grid} cells (${number(r.area / r.grid)}), ${number(r.least)} at least`,

@@ -129,20 +129,23 @@ def describe_substitution(
 
 
 def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -> str:
-    """Say that few words of a kind count as more, and nouns more than others, where it matters."""
+    """Say where few words count as more, nouns more than others, and similar words take something off."""
     least, weight = DEFAULT_SUBSTITUTION.least_mass, DEFAULT_SUBSTITUTION.thing_weight
     sides = (words.pairs.gen.word_class, words.pairs.ref.word_class)
-    few = any((side == WORD_CLASSES.index(kind)).sum() < least for kind in kinds for side in sides)
-    more = strict.substitution - max(getattr(strict, share) for share, *_ in _NAMED.values()) >= 5e-4
-    said = [f"Fewer than {least:g} words of a kind count as {least:g}."] * few
-    return "".join(f" {sentence}" for sentence in [*said, *[f"Nouns count {weight:.2f} times."] * more])
+    codes = [WORD_CLASSES.index(kind) for kind in kinds]
+    few = any(max((side == code).sum() for side in sides) < least for code in codes)
+    most = max(getattr(strict, share) for share, *_ in _NAMED.values())
+    top = max(most, weight * strict.replaced_things)
+    less = min(top, 1.0) - strict.substitution
+    said = [f" Fewer than {least:g} words of a kind count as {least:g}."] * few
+    said += [f" Nouns count {weight:.2f} times."] * (top - most >= 5e-4)
+    said += [f" The text is in other words, so {less:.3f} is taken off."] * (less >= 5e-4)
+    return "".join(said)
 
 
 def _lowered(scores: Scores, strict: StrictScores) -> str:
-    for name in ("vcs", "margin"):
-        value, lowered = getattr(scores, name), getattr(strict, f"{name}_strict")
-        if lowered < value:
-            return f"{LABELS[f'{name}_strict']} is {lowered:.3f}, down from {value:.3f}."
+    if strict.vcs_strict < scores.vcs:
+        return f"{LABELS['vcs_strict']} is {strict.vcs_strict:.3f}, down from {scores.vcs:.3f}."
     return "Too few words were replaced to lower VCS." if scores.vcs > 0 else "VCS is 0 already."
 
 

@@ -78,7 +78,7 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     ),
     "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names replaced by others"),
     "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered if many words were replaced"),
-    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "margin, lowered if many words were replaced"),
+    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "margin, lowered as VCS is, and below 0 by LAS"),
 }
 
 #: What can be computed beside VCS: the scores of each metric.

@@ -99,6 +99,6 @@ class WordComparison:
 
 
 def strict_scores(found: Substitution, scores: Scores) -> StrictScores:
-    """Return the substitution of a pair, and its scores under the cap that substitution sets."""
-    lowered = strict(scores.vcs, scores.margin, found.substitution)
+    """Return the substitution of a pair, and its strict scores."""
+    lowered = strict(scores, found.substitution)
     return StrictScores(found.substitution, found.thing, found.action, found.quality, found.name, *lowered)

@@ -233,8 +233,9 @@ class _Found:
             before = word.seen_as
 
 
-# Raised when the rules change that stand in the code: how words are found, and what is a name or negated.
-_RULES: Final = 1
+# Raised when the rules change that stand in the code: how words are found, what is a name or negated, and the
+# formulas of substitution and strict scores.
+_RULES: Final = 2
 
 
 class Numbering:

@@ -50,12 +50,15 @@ class Oracle:
                 best = max(best, self.sim(i, j))
         return best
 
-    def lack(self) -> tuple[list[float], list[float]]:
+    def founds(self) -> tuple[list[float], list[float]]:
         gens, refs = self.sides
         return (
-            [1 - self.ramp(self.found([(i, j) for j in refs])) for i in gens],
-            [1 - self.ramp(self.found([(i, j) for i in gens])) for j in refs],
+            [self.found([(i, j) for j in refs]) for i in gens],
+            [self.found([(i, j) for i in gens]) for j in refs],
         )
+
+    def lack(self) -> tuple[list[float], ...]:
+        return tuple([1 - self.ramp(found) for found in side] for side in self.founds())
 
     def beside(self, i: int, j: int, way: int, alike: bool) -> float:
         def inside(chunks: Any, word: int, other: int) -> bool:
@@ -76,7 +79,7 @@ class Oracle:
     def word_class(words: Words, i: int) -> int:
         return NAME if words.name[i] else int(np.argmax(words.log_class[i]))
 
-    def weight(self, i: int, j: int, lack: tuple[list[float], list[float]]) -> float:
+    def weight(self, i: int, j: int, lack: tuple[list[float], ...]) -> float:
         if not self.near(i, j, self.p.pair_reach):
             return 0.0
         own, other = self.word_class(self.gen, i), self.word_class(self.ref, j)
@@ -116,9 +119,13 @@ class Oracle:
         for k in range(4):
             rep = [sum(weight for _, weight, _, group in rows if group == k) for rows in sides]
             counts = [sum(group == k for *_, group in rows) for rows in sides]
-            shares.append(min(rep) / max(self.p.least_mass, min(counts)))
-        factors = (self.p.thing_weight, self.p.action_weight, self.p.quality_weight, self.p.name_weight)
-        top = min(1.0, max(f * s for f, s in zip(factors, shares, strict=True)))
+            shares.append(min(rep) / max(self.p.least_mass, *counts))
+        similar = [
+            sum(self.p.high <= found < 1 for found in side) / max(self.p.least_mass, len(side))
+            for side in self.founds()
+        ]
+        top = max(self.p.thing_weight * shares[0], *shares[1:]) - self.p.rewording * min(similar)
+        top = min(1.0, max(0.0, top))
         return {"substitution": top, "shares": shares, "gen": sides[0], "ref": sides[1]}
 
 
