@@ -303,7 +303,8 @@ def _compare(bundle: Bundle, part: str, device: str) -> Iterator[Check]:
     with ExitStack() as stack:
         ours, cuda = (_opened(bundle, part, each, stack) for each in (chosen, cuda_of(chosen)))
         difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))
-        tolerance = TOLERANCES.get(part_of(bundle, part).precision, 1e-3)
+        spec = part_of(bundle, part)
+        tolerance = TOLERANCES.get((spec.cuda and spec.cuda.precision) or spec.precision, 1e-3)
         same = difference <= tolerance
         detail = f"differs from CUDA by {difference:.1e} at most, {tolerance:.0e} allowed"
         yield Check(f"{part}: parity", same, detail)
