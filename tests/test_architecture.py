@@ -129,12 +129,12 @@ def measured() -> dict[str, float]:
 #: 1,174 lines, 803 of code, above those of 3b75ce7a, which is owed: for the store of vectors, kinds of GPUs, embedders of a
 #: server, `export --rehearse`, tables that fit a terminal and a paper, and what the second round of attacks found.
 BUDGETS = {
-    "lines of the packages": 47_723,
-    "code lines of the packages": 32_867,
+    "lines of the packages": 47_724,
+    "code lines of the packages": 32_868,
     "share of docstrings in the packages": 0.15,
     "lines of benchmarks": 5_165,
     "scripts of benchmarks": 22,
-    "lines of tests": 49_139,
+    "lines of tests": 49_161,
     "words of the manual": 27_797,
     "words of pages of benchmarks": 4_219,
     "commands": 42,
