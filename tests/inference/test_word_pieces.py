@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -14,6 +16,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from support.matrix import matrix
+from vcs_numba.jit.kernel import numba_config
 from vcs_runtime.inference import tokenizer as module
 from vcs_runtime.inference.tokenizer import NO_SPAN, TokenEncoder
 from vcs_runtime.inference.word_pieces import WordPieces
@@ -144,3 +147,22 @@ def test_the_encoder_gives_the_same_before_and_after_its_kernel_is_made(
         assert ids.tolist() == other_ids.tolist() == [7, 8, *tokens, 9]
         wanted = [list(span) for span in (NO_SPAN, NO_SPAN, *offsets, NO_SPAN)] if spans else []
         assert places.tolist() == other_places.tolist() == wanted
+
+
+@pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")
+def test_plain_python_makes_the_same_tokens() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n0",
+        __file__,
+        "-k",
+        "prefixes",
+    ]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

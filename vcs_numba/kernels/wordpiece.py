@@ -36,12 +36,13 @@ def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
     for k in range(len(ends)):
         node = 0
         for i in range(begin, ends[k]):
-            place = _place(edges, node, characters[i])
+            character = np.int64(characters[i])  # plain NumPy would stay in 32 bits
+            place = _place(edges, node, character)
             if edges[place] == 0:
                 # No earlier string is longer, so that none has gone through the node of a token.
                 enters = ids[k] + 1 if i + 1 == ends[k] and ids[k] >= 0 else free
                 free += enters == free
-                edges[place] = (((node << BITS) | characters[i]) << BITS) | enters
+                edges[place] = (((node << BITS) | character) << BITS) | enters
             node = edges[place] & _NODE
         begin = ends[k]
     return node
