@@ -313,7 +313,7 @@ def align(
     rows = matrix.T if transposed else matrix
     clock = None
     if times is not None:
-        clock = checked_times(times, rows.shape)
+        clock = checked_times(times, *rows.shape)
         packed = packed.copy()
         packed[TIMED] = 1.0
     matched = match_matrix(matrix, transposed, packed, clock)

@@ -50,14 +50,16 @@ def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
     return array
 
 
-def checked_times(times: Any, counts: tuple[int, int]) -> tuple[npt.NDArray[np.float64], ...]:
+def checked_times(
+    times: Any, n_ref: int, n_gen: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the times of the reference's and of the generated segments, float64 (n, 2) each."""
     try:
         pair = dict(zip(("times[0]", "times[1]"), times, strict=True))
     except (TypeError, ValueError):
         raise ValueError("times: expected those of the reference and those of the generated text") from None
     found = []
-    for count, (name, values) in zip(counts, pair.items(), strict=True):
+    for count, (name, values) in zip((n_ref, n_gen), pair.items(), strict=True):
         array = np.ascontiguousarray(as_float_array(values, name, 2), dtype=FLOAT64)
         if array.shape != (count, 2):
             raise ValueError(f"{name}: expected shape ({count}, 2), not {array.shape}")
@@ -68,7 +70,7 @@ def checked_times(times: Any, counts: tuple[int, int]) -> tuple[npt.NDArray[np.f
         if bad := np.flatnonzero(np.diff(array[:, 0]) < 0).tolist():
             raise ValueError(f"{name}: segment {bad[0] + 1} starts before the one before it")
         found.append(array)
-    return tuple(found)
+    return found[0], found[1]
 
 
 def checked_gas(gas: Any, name: str = "gas") -> float:

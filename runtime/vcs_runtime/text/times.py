@@ -68,5 +68,7 @@ def _is_segment(value: object) -> bool:
 
 def _seconds(time: str) -> float:
     """Return the seconds of a time such as 1:02:03.5, 02:03,500 or 123.5."""
-    *larger, seconds = time.replace(",", ".").split(":")
-    return float(seconds) + sum(60 ** (i + 1) * int(part) for i, part in enumerate(reversed(larger)))
+    seconds = 0.0
+    for part in time.replace(",", ".").split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds
