@@ -36,7 +36,7 @@ def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
     for k in range(len(ends)):
         node = 0
         for i in range(begin, ends[k]):
-            character = np.int64(characters[i])  # plain NumPy would stay in 32 bits
+            character = int(characters[i])  # plain NumPy would stay in 32 bits
             place = _place(edges, node, character)
             if edges[place] == 0:
                 # No earlier string is longer, so that none has gone through the node of a token.
