@@ -132,7 +132,7 @@ def test_a_second_export_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) 
         build_sentence_bundle(Build(checkpoint, tmp_path / name, BundleInfo("n", "l", "s")))
         for name in ("first", "second")
     )
-    assert len(contents(first)) == 4
+    assert len(contents(first)) == 5
     assert contents(first) == contents(second)
 
 

@@ -440,7 +440,4 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
 def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None:
     run = CliRunner().invoke(cli, [*command, "--device", "gpu"])
     assert run.exit_code == 2
-    assert (
-        "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N' or 'tensorrt:N', not 'gpu'"
-        in run.stderr
-    )
+    assert "'cuda:N', 'cuda:N:fp32' or 'tensorrt:N', not 'gpu'" in run.stderr

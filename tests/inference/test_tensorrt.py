@@ -125,6 +125,7 @@ def test_a_text_beyond_all_engines_is_refused(bundle: Path, machine: stand_in.Ma
 def test_the_smallest_engine_that_takes_a_batch_runs_it(bundle: Path, machine: stand_in.Machine) -> None:
     built(bundle, (16, 8), (4, 32))
     machine.sessions.clear()
+    machine.runs.clear()  # CUDA's among them
     with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
         embedder.embed(["a man " * 10])

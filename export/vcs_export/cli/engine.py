@@ -11,7 +11,7 @@ from vcs_runtime.util.extras import require
 
 @click.group()
 def engine() -> None:
-    """Build TensorRT engines of a bundle, ahead of time, on the machine with the GPU."""
+    """Build TensorRT engines of a bundle."""
 
 
 @engine.command()
