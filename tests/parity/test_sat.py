@@ -119,7 +119,7 @@ def tokenised(segmenter: Segmenter, texts: list[str]) -> list[str]:
     """The texts that give at least one token: the others crash the oracles."""
     model = segmenter._opened
     assert isinstance(model, BoundaryModel)
-    return [text for text in texts if model._tokenizer.encode(text, add_special_tokens=False).ids]
+    return [text for text in texts if model._encoder.tokenizer.encode(text, add_special_tokens=False).ids]
 
 
 def probabilities(oracle: Any, text: str) -> npt.NDArray[np.float32]:
@@ -141,7 +141,7 @@ def test_token_ids_are_those_of_the_oracles(case: Case) -> None:
     model = case.ours._opened
     assert model is not None
     for text in TEXTS:
-        encoding = model._tokenizer.encode(text, add_special_tokens=False)
+        encoding = model._encoder.tokenizer.encode(text, add_special_tokens=False)
         theirs = case.oracles["torch"].tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
         assert encoding.ids == theirs["input_ids"]
         assert encoding.offsets == theirs["offset_mapping"]
