@@ -19,7 +19,6 @@ from vcs_numba.kernels.combine import SCORE_COUNT
 from vcs_numba.kernels.line import new_scratch
 from vcs_numba.kernels.matching import Floats, Similarities, new_sides
 from vcs_numba.kernels.windows import Ints
-from vcs_numba.kernels.wordpiece import ENCODE, GROW
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, as_matrix, score_into, score_pair
 
@@ -203,4 +202,4 @@ def load_ahead() -> None:
 
     A first score waits for that thread, if need be, and compiles what the cache does not hold.
     """
-    load_in_background((_DOT_PRODUCTS, _SCORE_GATHERED["d"], GROW, ENCODE))
+    load_in_background((_DOT_PRODUCTS, _SCORE_GATHERED["d"]))
