@@ -5,6 +5,7 @@ from vcs_numba.batch import SCORE_DTYPE, score_batch
 from vcs_numba.embeddings import score_embeddings
 from vcs_numba.hm_cf import HmCf, hm_cf
 from vcs_numba.jit.kernel import warm_up
+from vcs_numba.kernels import wordpiece as _wordpiece  # noqa: F401 warm_up compiles it, too
 from vcs_numba.params import Params
 from vcs_numba.recombine import recombine
 from vcs_numba.scores import REFERENCE_NAMES, Scores, score_similarity
