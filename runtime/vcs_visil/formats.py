@@ -24,18 +24,14 @@ _ROWS = 11  # of a frontier with many steps
 
 def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """Summarise scores, tokens and answers by format, from few keyframes to the full video."""
-    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
     values: dict[str, list[float]] = {}
     tokens: dict[str, list[float]] = {}
-    given: dict[str, list[Mapping[str, Any]]] = {}
+    given = _by_format(scores, answers)
     for parts in scores.values():
         for part in parts:
             values.setdefault(_format(part), []).append(part["visil"])
             if part["tokens"] is not None:
                 tokens.setdefault(_format(part), []).append(part["tokens"])
-    for line in answers:
-        format_ = formats.get((str(line["id"]), line["name"])) or _format(line)
-        given.setdefault(format_, []).append(line)
     rows = []
     for name in sorted({*values, *given}, key=_order):
         row: dict[str, Any] = {"format": name}
@@ -60,14 +56,11 @@ def paired(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> list[dict[st
     Several answers to one question are one mean. The p-values of the paired permutation tests are corrected
     by Holm's method for the number of tests.
     """
-    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
     right: dict[str, dict[tuple[str, str], list[int]]] = {}
-    for row in answers:
-        if isinstance(row.get("question"), str):
-            name = formats.get((str(row["id"]), row["name"])) or _format(row)
-            right.setdefault(name, {}).setdefault((str(row["id"]), row["question"]), []).append(
-                row["correct"]
-            )
+    for name, given in _by_format(scores, answers).items():
+        for row in (row for row in given if isinstance(row.get("question"), str)):
+            question = str(row["id"]), row["question"]
+            right.setdefault(name, {}).setdefault(question, []).append(row["correct"])
     rows: list[dict[str, Any]] = []
     for first, second in combinations(sorted(right, key=_order), 2):
         both = sorted(right[first].keys() & right[second].keys())
@@ -185,6 +178,15 @@ def _alphas(fronts: Iterable[Sequence[Step]]) -> list[float]:
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {"n": len(values), "mean": statistics.fmean(values), "sd": sd}
+
+
+def _by_format(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return answers by the format of their summaries; where a summary has no score, by their own."""
+    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
+    given: dict[str, list[Mapping[str, Any]]] = {}
+    for row in answers:
+        given.setdefault(formats.get((str(row["id"]), row["name"])) or _format(row), []).append(row)
+    return given
 
 
 def _format(row: Mapping[str, Any]) -> str:

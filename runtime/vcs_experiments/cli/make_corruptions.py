@@ -35,6 +35,7 @@ from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
+from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil.cli.model import ModelCommand, ModelOptions, writer_options
 
@@ -80,18 +81,17 @@ def make_corruptions(
     several = [name for name, text in texts.items() if not isinstance(text, str)]
     if several:
         raise InputError(f"{source}: {several[0]}: several references; only a single text can be corrupted")
-    if author and not asked.model:
-        raise click.UsageError("--author needs --model")
-    if not author:
-        _check_folder(output, texts, resume or overwrite)
-    writer = asked.open() if asked.model else None
-    if author and writer:
-        rewriter = Rewriter(writer, lambda text: None, tries)
+    if author:
+        if not asked.model:
+            raise click.UsageError("--author needs --model")
+        rewriter = Rewriter(asked.open(), lambda text: None, tries)
         job = partial(rewriter.run, resume=resume, overwrite=overwrite, kinds=(AUTHOR,))
         told = {name: str(text) for name, text in texts.items()}
         _write_author(told, source, output, author, job, problems)
         exit_if(problems.messages)
         return
+    _check_folder(output, texts, resume or overwrite)
+    writer = asked.open() if asked.model else None
     with usage_errors():
         config = ScorerConfig(bundle, segmenter=segmenter)
         opened = Segmenter.open(config.bundle, device, use=str(config.segmenter))
@@ -132,9 +132,9 @@ def _write_author(
 ) -> None:  # fmt: skip
     """Write the descriptions as author 1 and their retellings as another author, as `authors` reads them."""
     folder = output / "authors"
-    for by in sorted(folder.glob("author1.json")):
-        if json.loads(by.read_text("utf-8")) != texts:
-            raise InputError(f"{by}: its descriptions are not those of {source}; choose another --output")
+    first = folder / "author1.json"
+    if is_there(first) and json.loads(first.read_text("utf-8")) != texts:
+        raise InputError(f"{first}: its descriptions are not those of {source}; choose another --output")
     folder.mkdir(parents=True, exist_ok=True)
     found = rewrite(texts, source, output, problems, file=f"rewrites-author{number}.jsonl")
     told = {scene: rewrites[0].text for scene, rewrites in found.items() if rewrites}

@@ -9,14 +9,7 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
-from vcs_runtime.segmentation.custom import (
-    NAMED,
-    PUNKT,
-    CustomSegmenter,
-    Punkt,
-    ScoringSegmenter,
-    TimeStamps,
-)
+from vcs_runtime.segmentation.custom import NAMED, PUNKT, CustomSegmenter, Punkt, ScoringSegmenter, TimeStamps
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -176,16 +177,15 @@ class Preparation:
         for name, text in texts.items():
             self.scripts.add(text)
             segments = timed_segments(text, name)
-            pieces = [strip_punctuation(expand_contractions(segment.text)).strip() for segment in segments]
-            told = [i for i, piece in enumerate(pieces) if piece]
-            if not told:
+            pieces = [clean_segments([expand_contractions(segment.text)]) for segment in segments]
+            times = [segment[:2] for segment, piece in zip(segments, pieces, strict=True) if piece]
+            if not times:
                 raise TextError(f"{name}: the text holds nothing but punctuation")
-            joined = [told[i : i + options.chunk_size] for i in range(0, len(told), options.chunk_size)]
+            size = options.chunk_size
+            joined = [times[i : i + size] for i in range(0, len(times), size)]
             pair.texts.append(" ".join(segment.text for segment in segments))
-            pair.chunks.append(join_chunks([pieces[i] for i in told], options.chunk_size))
-            pair.times.append(np.array(
-                [(segments[own[0]].start, max(segments[i].end for i in own)) for own in joined]
-            ))  # fmt: skip
+            pair.chunks.append(join_chunks([*chain.from_iterable(pieces)], size))
+            pair.times.append(np.array([(own[0][0], max(end for _, end in own)) for own in joined]))
             if HM_CF in options.also:
                 pair.sentences.append([segment.text for segment in segments])
         return pair
