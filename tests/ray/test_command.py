@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -48,7 +49,9 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done.stderr = re.sub(".* min left\n", "", done.stderr)  # said every 30 s, so by a slow machine only
+    return done
 
 
 @pytest.mark.ray
@@ -80,9 +83,7 @@ def test_the_command_says_what_it_says_without_ray(
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes() == plain
     again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster)
     assert again.returncode == 2
-    assert again.stderr.splitlines() == [
-        f"vcs-runtime: {tmp_path}/b.jsonl: it exists; continue it with --resume, or replace it with --overwrite"
-    ]
+    assert again.stderr.endswith("it exists; continue it with --resume, or replace it with --overwrite\n")
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,4 @@ def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
     )
-    assert done.stderr.splitlines()[-1].endswith(
-        "before `connected()` could choose its settings: import it later"
-    )
+    assert done.stderr.endswith("before `connected()` could choose its settings: import it later\n")
