@@ -195,13 +195,16 @@ def answered(
     Raises
     ------
     TextError
-        The text is empty, or there is no question.
+        The text is empty, there is no question, or a question's letter is not one of its options.
     ModelError
         The model fails.
     """
     shown = Summary(check_text(text, "text"))
     if not questions:
         raise TextError("questions: there is none")
+    for number, (_, options, letter) in enumerate(questions):
+        if letter not in list(string.ascii_uppercase[: len(options)]):
+            raise TextError(f"questions[{number}]: {letter!r} is no letter of its {len(options)} options")
     right = 0
     for question, options, letter in questions:
         with suppress(TextError):

@@ -498,8 +498,11 @@ def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command
     # The report asks for no metric again, nor do report and explain for the columns.
     texts = ("--pairs", files[0], "--pairs", files[1], *common[-4:])
     report = vcs("report", out, *texts, "-o", tmp_path / "r.html")
-    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", *common[-4:])
-    assert with_scores.stdout == vcs("explain", files[0], *common, "--id", "v2").stdout
+    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--json", *common[-4:])
+    same = vcs("explain", files[0], *common, "--id", "v2", "--json", "--also", "hm-cf")
+    assert (with_scores.stdout, with_scores.stderr) == (same.stdout, same.stderr)
+    other = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--lct", 1, *common[-4:])
+    assert "a.jsonl: scored with lct:0, this run with lct:1: give the same options" in other.stderr
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
         said = f"of {count} generated texts, {count} with Markdown, which is scored too: --clean markdown"
         assert (done.code, said in done.stderr) == (0, True), done.stderr

@@ -441,3 +441,8 @@ def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None
     run = CliRunner().invoke(cli, [*command, "--device", "gpu"])
     assert run.exit_code == 2
     assert "'cuda:N', 'cuda:N:fp32' or 'tensorrt:N', not 'gpu'" in run.stderr
+
+
+def test_a_former_command_of_engines_names_what_is_left() -> None:
+    run = CliRunner().invoke(cli, ["engine", "check", "default"])
+    assert "`engine check` is gone: `engine build` compares" in str(run.exception)

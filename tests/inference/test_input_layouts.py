@@ -165,15 +165,6 @@ def test_a_graph_whose_inputs_are_those_of_another_layout_is_refused(tmp_path: P
         Embedder.open(folder, device="cpu")
 
 
-def test_a_graph_that_was_exported_for_tensorrt_is_named(tmp_path: Path) -> None:
-    folder = build_layout_bundle(tmp_path / "b", "packed")
-    edit(folder, lambda data: data["embedder"].update(layout="masked"))
-    with pytest.raises(
-        BundleError, match=r"embedder\.layout: this decoder was exported for TensorRT, .*: export it again"
-    ):
-        Embedder.open(folder, device="cpu")
-
-
 def test_a_graph_of_another_dimension_is_refused(tmp_path: Path) -> None:
     folder = build_layout_bundle(tmp_path / "b", "packed")
     edit(folder, lambda data: data["embedder"].update(dimension=47))

@@ -130,7 +130,9 @@ def test_without_substitution_nothing_is_added(letters: Scorer, explain: Callabl
 def test_a_sentence_says_what_was_replaced(
     reference: str, generated: str, said: str, explain: Callable[..., Explanation]
 ) -> None:
-    assert explain(reference, generated).sentences["substitution"] == f"Substitution is {said}"
+    whole, _, margin = explain(reference, generated).sentences["substitution"].partition(" Where VCS is 0, ")
+    assert whole == f"Substitution is {said}"
+    assert margin == "" or margin.startswith("LAS counts: margin strict is -")
 
 
 def test_the_sentence_says_where_few_words_count_as_more(explain: Callable[..., Explanation]) -> None:
@@ -139,7 +141,7 @@ def test_the_sentence_says_where_few_words_count_as_more(explain: Callable[..., 
         r": 3 qualities \(0\.\d+ of all\) and 1 noun .* replaced\. Fewer than 8 words of a kind count as 8\.",
         few,
     )
-    assert re.search(r": \d+ qualities \(.* replaced\. VCS strict", many)
+    assert re.search(r": \d+ qualities \(.* replaced\. Strict", many)
 
 
 def test_the_sentence_says_how_far_vcs_strict_is_down(explain: Callable[..., Explanation]) -> None:
@@ -147,14 +149,14 @@ def test_the_sentence_says_how_far_vcs_strict_is_down(explain: Callable[..., Exp
     assert e.strict is not None
     said = e.sentences["substitution"]
     assert said.endswith(f"VCS strict is {e.strict.vcs_strict:.3f}, down from {e.scores.vcs:.3f}.")
-    # A VCS that is lower than the limit stays.
+    assert f" Strict scores are at most {max(-1, strict_cap(e.strict.substitution)):z.3f}. " in said
+    # Where VCS is 0 the margin is lowered.
     low = explain(RED, "|".join(reversed(BLUE.split("|"))))
     assert low.strict is not None
-    assert low.strict.vcs_strict == low.scores.vcs
-    assert strict_cap(low.strict.substitution) < 1
-    assert low.sentences["substitution"].endswith(
-        "Too few words were replaced to lower VCS." if low.scores.vcs else "VCS is 0 already."
-    )
+    assert low.scores.vcs == 0
+    assert low.strict.margin_strict < low.scores.margin
+    down = f"argin strict is {low.strict.margin_strict:.3f}, down from {low.scores.margin:.3f}."
+    assert low.sentences["substitution"].endswith(down)
 
 
 def test_things_weigh_more_and_the_sentence_says_so(explain: Callable[..., Explanation]) -> None:

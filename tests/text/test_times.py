@@ -22,7 +22,9 @@ SEGMENTS = [{"start": 12, "end": 18.5, "text": "A man walks.\nHe runs."}, {"star
     "text",
     [
         SRT,
-        "WEBVTT\n\n00:12.000 --> 00:18.500 align:start\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
+        "WEBVTT - Film\nKind: captions\n\nNOTE\nBy hand.\n\nfirst\n00:12.000 --> 00:18.500 align:start\nA man walks.\nHe runs.\n\n"
+        "last\n01:00.000 --> 01:02.000\nHe stops.",
+        "WEBVTT\n00:12.000 --> 00:18.500\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
         "[00:12-00:18.5] A man walks.\nHe runs.\n[01:00 - 01:02]: He stops.",
         "(0:12 to 0:18.5) A man walks.\nHe runs. (1:00–1:02) He stops.",
         "[60s-62s] He stops. [12.0-18.5] A man walks.\nHe runs.",  # in the order of time
@@ -45,6 +47,9 @@ def test_a_moment_lasts_a_millisecond() -> None:
         ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
         ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
         ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
+        ("[0:01-0:02] A.\n[0:03] B.", r"^t: a time stamp needs a start and an end: '\[0:03\] B\.'$"),
+        ("[0:01-0:02] A.\n[0:03-0:04 B.", r"a start and an end: '\[0:03-0:04 B\.'$"),
+        ("[0:01-0:02] A.\n0:03 - 0:04 B.", "a start and an end: '0:03 - 0:04 B"),
     ],
 )  # fmt: skip
 def test_what_is_not_timed_is_refused(text: str, says: str) -> None:
@@ -60,7 +65,7 @@ def test_no_text_is_lost(text: str) -> None:
         found = timed_segments(text, "t")
     except TextError:
         return
-    assert all(s.start < s.end and s.text for s in found)
+    assert all(s.start < s.end and s.text and "[00:01" not in s.text for s in found)
     assert found == sorted(found, key=lambda s: s[:2])
 
 
@@ -91,7 +96,12 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
         assert evidence is not None
         assert evidence.times is not None
         assert evidence.times[0].tolist() == [[0, 12], [12, 16]]
-        assert scorer.explain(reference, late).scores == scorer.score(reference, late).scores
+        e = scorer.explain(reference, reference.replace("[", "[9").replace("-", "-9"))
+        assert (e.conclusion, e.noun) == ("All of it is there, but at other times.", "segment")
+        assert "Time stamps judge order" in e.sentences["vcs"]
+        [(both, _)] = scorer.iter_evidence([(reference, late)], Options(clean=["time-stamps"]))
+        assert both.error is not None
+        assert "clean time-stamps removes what segmenter time-stamps reads" in both.error
     pairs = tmp_path / "pairs.jsonl"
     rows = [{"reference": stamped(SEGMENTS), "generated": SRT}, {"reference": SEGMENTS, "generated": SEGMENTS},
             {"reference": [SEGMENTS, SEGMENTS], "generated": "A man."}]  # fmt: skip
@@ -105,3 +115,5 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
     assert one["texts"] != two["texts"]
     assert three["error"].startswith("generated: there is text without a time stamp")
     assert "which is scored too" not in done.stderr
+    short = vcs("score", pairs, "--bundle", tiny_bundle, "--segmenter", "time-stamps", "--short")
+    assert "with time stamps, which is scored too: --clean time-stamps\n" in short.stderr

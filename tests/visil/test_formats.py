@@ -63,6 +63,7 @@ def test_formats_are_compared_by_the_questions_that_both_answer(files: tuple[Pat
     rows = [{key: value for key, value in row.items() if key != "question"} for row in read_lines(files[1])]
     write_pairs(files[1], rows)
     assert "paired" not in report(files[0], "--answers", files[1])
+    assert "Not compared in pairs: no two" in visil("report", files[0], "--answers", files[1]).stdout
 
 
 def test_scores_tokens_and_accuracy_by_format(files: tuple[Path, Path]) -> None:

@@ -62,6 +62,7 @@ def test_a_text_is_rewarded_for_the_questions_that_it_answers() -> None:
     for text, asked, says in (
         ("", questions, "text: the text is empty"),
         ("A", [], "questions: there is none"),
+        ("A", [("Who?", ["dog", "man"], "b")], r"questions\[0\]: 'b' is no letter of its 2 options"),
     ):
         with pytest.raises(TextError, match=says):
             answered(writer, text, asked)

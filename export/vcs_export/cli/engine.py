@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from vcs_export.cli.options import device_name, log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.errors import VcsError
 from vcs_runtime.util.extras import require
 
 
-@click.group()
+class _Engine(click.Group):
+    """The command. Those of before 0.2 are refused with what takes their place."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] in ("check", "list", "trust"):
+            raise VcsError(f"`engine {args[0]}` is gone: `engine build` compares with CUDA what it builds")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Engine)
 def engine() -> None:
     """Build TensorRT engines of a bundle."""
 

@@ -41,7 +41,7 @@ _SECTIONS = {
         "fetch": (_EXPORT, "Download the default model, and build it or its fast tier."),
         "doctor": (_HERE, "Check this machine: packages, devices, caches, bundle."),
         "kit": (_EXPORT, "Gather all that a machine without a network needs."),
-        "warm-up": (_HERE, "Compile the alignment core for a faster first score."),
+        "warm-up": (_HERE, "Compile alignment and tokenizer for a faster first score."),
     },
     "Bundles for other models": {
         "bundle": (_HERE, "Inspect, verify, pack and combine bundles."),

@@ -32,7 +32,7 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice
-from vcs_runtime.jobs.score_files import SCORES, is_scores
+from vcs_runtime.jobs.score_files import SCORES, is_scores, options_of
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -120,6 +120,10 @@ def explain(
         pair = one_pair(files, options.clean)
         failed, chosen = False, iter([pair])
     with open_scorer(config) as scorer:
+        if scores:
+            options, differs = options_of(scores, options, scorer)
+            if differs:
+                warn(differs)
         blocks = scorer.stream(chosen, attrgetter("texts"), options)
         for pair, result, evidence in chain.from_iterable(blocks):
             if evidence is None:

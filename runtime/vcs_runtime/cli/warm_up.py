@@ -1,4 +1,4 @@
-"""`vcs-runtime warm-up`: compile the alignment core once for this machine."""
+"""`vcs-runtime warm-up`: compile Numba's kernels once for this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 @click.command("warm-up")
 def warm_up() -> None:
-    """Compile the alignment core for a faster first score.
+    """Compile alignment and tokenizer for a faster first score.
 
-    Numba's cache keeps the compiled code, so that no later process compiles it. Scoring works without this
+    Numba's cache keeps the machine code, so that no later process compiles it. Scoring works without this
     command, but the first score then takes longer.
 
     \b
@@ -22,4 +22,4 @@ def warm_up() -> None:
 
     started = time.perf_counter()
     compile_all()
-    click.echo(f"the alignment core is compiled and cached ({time.perf_counter() - started:.1f} s)")
+    click.echo(f"the alignment core and the tokenizer are compiled and cached ({time.perf_counter() - started:.1f} s)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from vcs_runtime.jobs.readers.input_file import SUFFIXES
 from vcs_runtime.jobs.resumable import differences
 from vcs_runtime.jobs.score_tables import TABLES, is_table, read_table
 from vcs_runtime.scoring import score_table
+from vcs_runtime.scoring.options import Options
+from vcs_runtime.scoring.scorer import Scorer
 
 _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
 # The smallest and the largest value of each number, and by how much rounding may pass them.
@@ -46,6 +49,15 @@ def metrics_of(path: Path) -> tuple[str, ...]:
     """Return the metrics beside VCS of a score file. Raises InputError as `read_scores` does."""
     scored = (row for _, row in read_scores(path) if "error" not in row)
     return next((score_table.metrics_in(row) for row in scored), ())
+
+
+def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, str]:
+    """Return the options with a score file's metrics, and what else differs when it was scored; "": nothing."""
+    own = replace(options, also=options.also or metrics_of(path))
+    then, now = next(read_scores(path))[1]["signature"], scorer.signature_for(own)
+    there, here = differences(then, now)
+    differs = f"{path}: scored with {there}, this run with {here}: give the same options"
+    return own, differs if then != now else ""
 
 
 def read_scores(

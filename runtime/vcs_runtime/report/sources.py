@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from heapq import nlargest, nsmallest
 from itertools import chain
 from operator import attrgetter
@@ -13,8 +12,7 @@ from typing import Any
 
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import InputPair, PairSource, read_pairs
-from vcs_runtime.jobs.resumable import differences
-from vcs_runtime.jobs.score_files import check_signatures, metrics_of, read_scores
+from vcs_runtime.jobs.score_files import check_signatures, options_of, read_scores
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
@@ -85,11 +83,9 @@ def report_scores(
         added: dict[Any, tuple[int, set[str]]] = {}
         _, first = next(read_scores(path))
         if scorer and report:
-            own = replace(options, also=options.also or metrics_of(path))
-            signature = scorer.signature_for(own)
-            if first["signature"] != signature:
-                there, here = differences(first["signature"], signature)
-                raise InputError(f"{path}: scored with {there}, this run with {here}: give the same options")
+            own, differs = options_of(path, options, scorer)
+            if differs:
+                raise InputError(differs)
             extremes = _extremes(path, max(1, pages // len(files)))
             chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
             blocks = scorer.stream(chosen, attrgetter("texts"), own)

@@ -25,6 +25,7 @@ from vcs_runtime.scoring.verdicts import (
     MISSING,
     MOVED,
     REPEATED,
+    SHIFTED,
     UNSUPPORTED,
     Chunk,
     Thresholds,
@@ -134,9 +135,14 @@ class Explanation:
 
     @property
     def noun(self) -> str:
-        """What a chunk is: a sentence, a word, or a chunk of several sentences."""
+        """What a chunk is: a sentence, a segment with times, a word, or a chunk of several of them."""
         kind = self.result.signature.partition("|chunk:")[2].partition("|")[0]
-        return {"1": "sentence", "word": "word"}.get(kind, "chunk")
+        return {"1": "segment" if self.by_time else "sentence", "word": "word"}.get(kind, "chunk")
+
+    @property
+    def by_time(self) -> bool:
+        """Whether time stamps judge order (docs/reference/vcs.md, section 16)."""
+        return "+time|" in self.result.signature
 
     @property
     def conclusion(self) -> str:
@@ -144,6 +150,8 @@ class Explanation:
         missing, added, again, moved = map(self.count, (MISSING, UNSUPPORTED, REPEATED, MOVED))
         if not (missing or added or again):
             order = "in another order" if moved else "in the same order"
+            if self.by_time and self.count(SHIFTED):
+                order = "but at other times"
             return f"All of it is there, {order}."
         of_ref, of_gen = len(self.reference), len(self.generated)
         n_gen = f"{of_gen} {self.noun}s"
@@ -246,6 +254,8 @@ def _sentences(e: Explanation) -> dict[str, str]:
     s, a, cost = e.scores, e.alignment, e.costs
     total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
     total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
+    if e.by_time and cost["nas_d"] + cost["nas_l"] + cost["window_regularizer"] > 5e-4:
+        total.append("Time stamps judge order: segments at other times, or that overlap much, lower VCS.")
     parts = [f"{_PLAIN[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1])]
     lost = f"The loss of {1 - s.vcs:.3f} is made up of {enumerated(parts)}."
     said = {n: f"{text[0].upper()}{text[1:]} cost {cost[n]:z.3f}" for n, text in _PLAIN.items()}

@@ -153,9 +153,11 @@ class Preparation:
         else:
             raise TextError("reference: the list is empty")
         named["generated"] = generated
+        timed = self._segmenter.model_name == TIME_STAMPS and not options.short
+        if timed and TIME_STAMPS in options.clean:
+            raise TextError("pair: clean time-stamps removes what segmenter time-stamps reads: choose one")
         texts = {name: _checked(text, name, options) for name, text in named.items()}
         if not options.short:
-            timed = self._segmenter.model_name == TIME_STAMPS
             return self._timed(texts, options) if timed else self._sentences(texts, options)
         for text in texts.values():
             self.scripts.add(text)

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from vcs_numba import WORD_CLASSES, Scores
+from vcs_numba.substitution import strict_cap
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.scoring.result import ReplacedWords, StrictScores
 from vcs_runtime.scoring.score_table import LABELS
@@ -122,10 +123,8 @@ def describe_substitution(
         what = "hardly a word was replaced." if strict.substitution else "no word was replaced."
     else:
         was = "was" if len(replaced) == 1 else "were"
-        what = (
-            f"{enumerated(parts)} {was} replaced.{_weighed(words, kinds, strict)} {_lowered(scores, strict)}"
-        )
-    return f"Substitution is {strict.substitution:.3f}: {what}"
+        what = f"{enumerated(parts)} {was} replaced.{_weighed(words, kinds, strict)}"
+    return f"Substitution is {strict.substitution:.3f}: {what}{_lowered(scores, strict)}"
 
 
 def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -> str:
@@ -140,13 +139,21 @@ def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -
     said = [f" Fewer than {least:g} words of a kind count as {least:g}."] * few
     said += [f" Nouns count {weight:.2f} times."] * (top - most >= 5e-4)
     said += [f" The text is in other words, so {less:.3f} is taken off."] * (less >= 5e-4)
+    said += [" Too few words were replaced to lower VCS."] * (strict_cap(strict.substitution) == 1.0)
     return "".join(said)
 
 
 def _lowered(scores: Scores, strict: StrictScores) -> str:
-    if strict.vcs_strict < scores.vcs:
-        return f"{LABELS['vcs_strict']} is {strict.vcs_strict:.3f}, down from {scores.vcs:.3f}."
-    return "Too few words were replaced to lower VCS." if scores.vcs > 0 else "VCS is 0 already."
+    """Say what the cap is, and what it lowers: VCS, or the margin where VCS is 0."""
+    cap = max(-1.0, strict_cap(strict.substitution))
+    score = "vcs" if scores.vcs > 0 else "margin"
+    before, after = getattr(scores, score), getattr(strict, f"{score}_strict")
+    said = f" Strict scores are at most {cap:z.3f}." if cap < 1 else ""
+    if after < before:
+        by_content = "Where VCS is 0, LAS counts: " * (score == "margin" and after < cap)
+        name = f"{by_content}{LABELS[f'{score}_strict']}"
+        said += f" {name[0].upper()}{name[1:]} is {after:z.3f}, down from {before:z.3f}."
+    return said
 
 
 def _described(

@@ -18,6 +18,12 @@ _STAMP = re.compile(
     rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
     re.MULTILINE,
 )
+# What WebVTT has beside cues: its head, notes, and names of cues.
+_ASIDE = re.compile(
+    r"\AWEBVTT.*(?:\n(?!.*-->).+)*|(?<=\n\n)(?:(?:NOTE|STYLE|REGION)\b.*(?:\n.+)*|.+(?=\n.*-->))"
+)
+# Half a stamp within a segment, whose text would be taken for a part of it.
+_HALF = re.compile(rf"\[{_CLOCK}|^[^\S\n]*(?:\({_CLOCK}\)|{_CLOCK}{_TO}{_CLOCK})|-->", re.MULTILINE)
 _INSTANT = 0.001  # seconds that a moment lasts: the smallest step of SRT
 _SHOWN = 40  # characters of a text in an error
 
@@ -36,8 +42,10 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
     Raises TextError, which starts with `name`, unless every part of the text has a stamp before it that does
     not end before it starts.
     """
+    if text.startswith("WEBVTT"):
+        text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
-    if before := text[: stamps[0].start() if stamps else None].strip().removeprefix("WEBVTT").strip():
+    if before := text[: stamps[0].start() if stamps else None].strip():
         what = "before the first time stamp" if stamps else "without a time stamp such as [00:12-00:18]"
         raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
     found = []
@@ -45,7 +53,10 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
         first, last = (_seconds(time) for time in stamp.groups() if time)
         if last < first:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
-        if piece := text[stamp.end() : end].strip():
+        piece = text[stamp.end() : end].strip()
+        if half := _HALF.search(piece):
+            raise TextError(f"{name}: a time stamp needs a start and an end: {piece[half.start() :][:_SHOWN]!r}")
+        if piece:
             found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
     if not found:
         raise TextError(f"{name}: there is no text behind its time stamps")

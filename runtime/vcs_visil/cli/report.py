@@ -192,6 +192,8 @@ def _print(result: Mapping[str, Any]) -> None:
             for row in result["formats"] if "visil" in row
         ]  # fmt: skip
         _print_table(["format", "n", *names], rows)
+    if "paired" not in result and sum("accuracy" in row for row in result.get("formats", ())) > 1:
+        out.print("\nNot compared in pairs: no two formats have answers to the same questions.")
     if "paired" in result:
         out.print("\nAccuracy of the second format less that of the first, on the same questions:")
         rows = [
