@@ -34,12 +34,7 @@ from vcs_numba.kernels.line import (
 )
 from vcs_numba.kernels.matching import Floats, context_band, sides_of
 from vcs_numba.kernels.sums import pairwise_sum
-from vcs_numba.kernels.windows import (
-    PRECISION,
-    RECALL,
-    Ints,
-    window_area,
-)
+from vcs_numba.kernels.windows import PRECISION, RECALL, Ints, window_area
 from vcs_numba.params import DEFAULT_PARAMS, LCT, TIMED, Params, checked_params
 from vcs_numba.scores import Scores, as_matrix
 

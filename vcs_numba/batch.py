@@ -79,9 +79,7 @@ _SCORE_GATHERED: Final = by_element(
 
 
 def score_batch(
-    similarities: Iterable[npt.ArrayLike],
-    gas: npt.ArrayLike,
-    params: Params = DEFAULT_PARAMS,
+    similarities: Iterable[npt.ArrayLike], gas: npt.ArrayLike, params: Params = DEFAULT_PARAMS
 ) -> npt.NDArray[np.void]:
     """Score many pairs on all cores; each record equals `score_similarity` of its pair bit for bit.
 

@@ -72,8 +72,7 @@ def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> int:
 
 
 _HM_CF: Final = by_element(
-    _hm_cf,
-    lambda element: (array(element, 2, readonly=True), types.float64, array(types.float64, 1)),
+    _hm_cf, lambda element: (array(element, 2, readonly=True), types.float64, array(types.float64, 1))
 )
 
 

@@ -17,12 +17,7 @@ from vcs_numba.checks import (
     checked_gas,
     matrix_error,
 )
-from vcs_numba.jit.kernel import (
-    array,
-    by_element,
-    helper,
-    types,
-)
+from vcs_numba.jit.kernel import array, by_element, helper, types
 from vcs_numba.kernels.combine import SCORE_COUNT, score_matches
 from vcs_numba.kernels.large import score_large
 from vcs_numba.kernels.line import Scratch, new_scratch

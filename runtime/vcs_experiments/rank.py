@@ -15,13 +15,7 @@ from vcs_experiments.metrics.scoring import Job, Metrics
 from vcs_experiments.results import Output, Results, run_jobs
 from vcs_runtime.comparing import tables as comparison_tables
 from vcs_runtime.comparing.statistics import Values
-from vcs_runtime.comparing.systems import (
-    Counts,
-    PairedTest,
-    compare_systems,
-    enough_resamples,
-    paired_tests,
-)
+from vcs_runtime.comparing.systems import Counts, PairedTest, compare_systems, enough_resamples, paired_tests
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
@@ -186,12 +180,7 @@ def _ranking(
     rows: list[tuple[Cell, ...]] = []
     for place, (model, test) in enumerate(zip_longest(order, tests), 1):
         mine = values[by][model]
-        row: list[Cell] = [
-            place,
-            model,
-            float(mine.mean()),
-            *mean_interval(mine, seed=seed).tolist(),
-        ]
+        row: list[Cell] = [place, model, float(mine.mean()), *mean_interval(mine, seed=seed).tolist()]
         row += test_cells(test) if test else [None] * 5
         rows.append(
             (*row, zeros[model], *(float(values[column][model].mean()) for column in values if column != by))

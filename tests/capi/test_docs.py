@@ -27,10 +27,7 @@ def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 COMMANDS = {
     "score.rs": ("rustc", "rustc -L vcs -C link-args=-Wl,-rpath,$PWD/vcs score.rs && ./score"),
-    "score.go": (
-        "go",
-        'CGO_CFLAGS=-I$PWD/vcs CGO_LDFLAGS="-L$PWD/vcs -Wl,-rpath,$PWD/vcs" go run score.go',
-    ),
+    "score.go": ("go", 'CGO_CFLAGS=-I$PWD/vcs CGO_LDFLAGS="-L$PWD/vcs -Wl,-rpath,$PWD/vcs" go run score.go'),
 }
 
 

@@ -35,11 +35,7 @@ def test_a_checkpoint_of_ones_own(sat: Path, tmp_path: Path) -> None:
     result = invoke("--from", sat, "-o", tmp_path / "mine", "--threshold", "0.5")
     assert result.stdout == f"{tmp_path / 'mine'}\n"
     manifest = open_bundle(tmp_path / "mine").manifest
-    assert (manifest.name, manifest.licence, manifest.source) == (
-        "checkpoint",
-        "NOASSERTION",
-        "checkpoint",
-    )
+    assert (manifest.name, manifest.licence, manifest.source) == ("checkpoint", "NOASSERTION", "checkpoint")
 
 
 def test_int8_prints_its_agreement(sat: Path, tmp_path: Path) -> None:

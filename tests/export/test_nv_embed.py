@@ -27,13 +27,7 @@ from vcs_export.checkpoint.decoder import DecoderConfig
 from vcs_export.checkpoint.nv_embed import open_nv_embed
 from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 from vcs_export.errors import CheckpointError, ExportError
-from vcs_export.families.build import (
-    MODEL_FILE,
-    TOKENIZER_FILE,
-    WEIGHTS_FILE,
-    Build,
-    Quantization,
-)
+from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build, Quantization
 from vcs_export.families.decoder import build_nv_embed_bundle
 from vcs_export.rehearsal.files import write_safetensors
 from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed

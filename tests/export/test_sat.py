@@ -15,12 +15,7 @@ from tokenizers import Tokenizer
 
 from support.json_files import change_json
 from support.tiny_sat import boundary
-from vcs_export.checkpoint.recipe import (
-    DEFAULT,
-    EncoderRecipe,
-    SatRecipe,
-    load_recipe,
-)
+from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SatRecipe, load_recipe
 from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config

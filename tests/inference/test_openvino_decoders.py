@@ -76,12 +76,7 @@ def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, precision: str
         tmp_path / "checkpoint", change=lambda tensors: plant(tensors, 1, "every"), dtype="F16"
     )
     bundle = build_tiny_nv_embed_bundle(
-        tmp_path,
-        checkpoint=folder,
-        precision=precision,
-        texts=TEXTS[:1],
-        least_cosine=-1,
-        most_change=1,
+        tmp_path, checkpoint=folder, precision=precision, texts=TEXTS[:1], least_cosine=-1, most_change=1
     )
     with Embedder.open(bundle, "cpu") as embedder:
         rows = embedder._tokenizer.sequences(TEXTS, "", 64).ids

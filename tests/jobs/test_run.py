@@ -183,8 +183,7 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     score_file(scorer, pairs_file, JobFiles(output, progress=False), Options(chunk_size=2))
     before = output.read_bytes()
     with pytest.raises(
-        InputError,
-        match=r"out\.jsonl line 1: its signature has chunk:2, and this run's has chunk:1: resume",
+        InputError, match=r"out\.jsonl line 1: its signature has chunk:2, and this run's has chunk:1: resume"
     ):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"

@@ -46,11 +46,7 @@ ODD = [
     "a\r\nb\x0bc\u2028d\u2029e\x85f", "\n\na man\n\n\nwalks\n", "e\u0301x ﬁne ① Ａ ｆｕｌｌ", "\u2581 x \u2581", "\ufeffa man",
     "\u200ba\u200b b\u200b", "z" * 700, "tab\tand  many   blanks    ", "He said: \"No!\" (twice).", "a \u2581b\u2581",
 ]  # fmt: skip
-EMPTY = [
-    "\u200b\u200b",
-    "\ufffd",
-    "\u200b \u200b",
-]  # tokenised to nothing: oracles crash
+EMPTY = ["\u200b\u200b", "\ufffd", "\u200b \u200b"]  # tokenised to nothing: oracles crash
 _ALPHABETS = (
     WORDS, "aAbBcC .,!?", "的一是不了人我在有他这。，", "ابتثجحدرسعفقكلمنهوي ،؟", "😀🎉👍🏽‍👩🇫🇷 ", "äöüßéèñç ", "\n\r\t \x0b\u2028 ab",
     "\u200b\u200d\ufeff\0 ab", ["<s>", "</s>", "<pad>", "<mask>", " ", "a", "<unk>"], "0123456789.,:-",

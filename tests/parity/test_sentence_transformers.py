@@ -53,12 +53,7 @@ class Published:
     special: Mapping[str, str] = field(default_factory=dict)
 
 
-_SIZES = {
-    "hidden_size": HIDDEN,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 72,
-}
+_SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 72}
 _MODERN = _SIZES | {
     "model_type": "modernbert",
     "max_position_embeddings": WINDOW,

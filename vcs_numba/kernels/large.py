@@ -8,12 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import NO_COSINES, NOT_FINITE, OK
-from vcs_numba.jit.kernel import (
-    Kernel,
-    array,
-    by_element,
-    types,
-)
+from vcs_numba.jit.kernel import Kernel, array, by_element, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import score_matches
 from vcs_numba.kernels.line import new_scratch
@@ -26,13 +21,7 @@ from vcs_numba.kernels.matching import (
     match_rows,
     sides_of,
 )
-from vcs_numba.kernels.windows import (
-    PRECISION,
-    RECALL,
-    Ints,
-    fill_time_windows,
-    fill_windows,
-)
+from vcs_numba.kernels.windows import PRECISION, RECALL, Ints, fill_time_windows, fill_windows
 
 #: Least number of values in a piece of work: some tens of microseconds, several times the cost of handing
 #: the piece to another thread.

@@ -13,10 +13,8 @@ from vcs_runtime.util.extras import require
 
 
 class _Engine(click.Group):
-    """The command. Those of before 0.2 are refused with what takes their place."""
-
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args[0] in ("check", "list", "trust"):
+        if args[0] in ("check", "list", "trust"):  # until 0.2
             raise VcsError(f"`engine {args[0]}` is gone: `engine build` compares with CUDA what it builds")
         return super().resolve_command(ctx, args)
 

@@ -146,12 +146,7 @@ def write_tiny_decoder(
 
 
 def write_decoder_files(
-    folder: Path,
-    family: str,
-    config: Mapping[str, Any],
-    tokenizer: Tokenizer,
-    *,
-    sentence: bool = True,
+    folder: Path, family: str, config: Mapping[str, Any], tokenizer: Tokenizer, *, sentence: bool = True
 ) -> None:
     """Write what a folder of `family` holds beside tensors, by choice with files of sentence-transformers."""
     kind = FAMILIES[family]

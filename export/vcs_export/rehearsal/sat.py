@@ -57,9 +57,7 @@ def tiny_sat_tokenizer() -> Tokenizer:
     tokenizer.normalizer = Sequence([Nmt(), NFKC()])
     tokenizer.pre_tokenizer = PreSequence([WhitespaceSplit(), Metaspace()])
     tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     # Left in, both would cut every text without a word: a trap.
     tokenizer.enable_truncation(max_length=16)

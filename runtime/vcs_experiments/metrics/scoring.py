@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.metrics import bertscore, cider
 from vcs_experiments.metrics.corpus import Corpus
-from vcs_experiments.metrics.lexical import (
-    METEOR,
-    METRICS,
-    has_meteor,
-    identity,
-    lexical_scores,
-)
+from vcs_experiments.metrics.lexical import METEOR, METRICS, has_meteor, identity, lexical_scores
 from vcs_numba import Params
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.scoring.block_scores import align_all

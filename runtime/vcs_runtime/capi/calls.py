@@ -188,13 +188,7 @@ def vcs_score(
 
 @returns_status
 def vcs_score_batch(
-    scorer: Any,
-    references: Any,
-    reference_lens: Any,
-    generated: Any,
-    generated_lens: Any,
-    n: int,
-    out: Any,
+    scorer: Any, references: Any, reference_lens: Any, generated: Any, generated_lens: Any, n: int, out: Any
 ) -> None:
     """Score `n` pairs and write an array of `vcs_result`, each with its own status."""
     arrays = {

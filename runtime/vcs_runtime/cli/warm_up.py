@@ -22,4 +22,4 @@ def warm_up() -> None:
 
     started = time.perf_counter()
     compile_all()
-    click.echo(f"the alignment core and the tokenizer are compiled and cached ({time.perf_counter() - started:.1f} s)")
+    click.echo(f"alignment and tokenizer are compiled and cached ({time.perf_counter() - started:.1f} s)")

@@ -52,7 +52,7 @@ def metrics_of(path: Path) -> tuple[str, ...]:
 
 
 def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, str]:
-    """Return the options with a score file's metrics, and what else differs when it was scored; "": nothing."""
+    """Return options with a score file's metrics, and what else was other when it was scored; "": nothing."""
     own = replace(options, also=options.also or metrics_of(path))
     then, now = next(read_scores(path))[1]["signature"], scorer.signature_for(own)
     there, here = differences(then, now)

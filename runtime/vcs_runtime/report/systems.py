@@ -180,20 +180,7 @@ class Systems:
         return [sentence for sentence in said if sentence]
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
-        """Return one score of a system's pairs, in the order in which they were added.
-
-        Parameters
-        ----------
-        system
-            Position of the system in `names`.
-        score
-            Name of a score that the tables show.
-
-        Returns
-        -------
-        values
-            `(n,)` float64.
-        """
+        """Return one score of a system's pairs, `(n,)` float64, in the order in which they were added."""
         column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
         values: npt.NDArray[np.float64] = column[np.frombuffer(self._system, dtype=np.uint16) == system]
         return values

@@ -55,7 +55,8 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
         piece = text[stamp.end() : end].strip()
         if half := _HALF.search(piece):
-            raise TextError(f"{name}: a time stamp needs a start and an end: {piece[half.start() :][:_SHOWN]!r}")
+            shown = piece[half.start() :][:_SHOWN]
+            raise TextError(f"{name}: a time stamp needs a start and an end: {shown!r}")
         if piece:
             found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
     if not found:

@@ -134,7 +134,7 @@ def build_layout_bundle(target: Path, layout: str, *, cuda: str | None = None, *
                 precision="fp32",
                 layout=layout,
                 **settings,
-            ),
+            )
         )
 
 
