@@ -101,7 +101,8 @@ typedef struct {
 void vcs_params_default(vcs_params *params);
 
 /* Opens a bundle and verifies its hashes; nothing is downloaded.
- * bundle: a folder, in UTF-8, or "default". device: "auto", "cpu", "cuda:N"; a named device is used or refused. */
+ * bundle: a folder, in UTF-8, or "default". device: that of --device, such as "auto", "cpu", "openvino" or "cuda:0:fp32";
+ * a named device is used or refused. The bundle's own segmenter cuts texts, not time stamps. */
 vcs_status vcs_model_open(const char *bundle, const char *device, vcs_model **out);
 /* NULL is allowed. */
 void vcs_model_close(vcs_model *model);

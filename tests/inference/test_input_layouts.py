@@ -249,21 +249,6 @@ def test_cuda_runs_its_own_graph_and_a_cpu_the_other(
     assert machine.runs[0][0] == (sum(map(len, sequences)),)
 
 
-def test_the_cache_of_vectors_tells_the_two_graphs_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in.put_in(monkeypatch)
-    both = build_layout_bundle(tmp_path / "both", "packed", cuda="varlen")
-    single = build_layout_bundle(tmp_path / "single", "packed")
-    identities = {}
-    for bundle in (both, single):
-        for device in ("cpu", "cuda:0"):
-            with Embedder.open(bundle, device) as embedder:
-                identities[bundle, device] = embedder.cache_identity
-    assert identities[both, "cpu"] == identities[single, "cpu"]
-    assert len(set(identities.values())) == 3
-
-
 @DECODERS
 def test_cuda_refuses_int8_of_a_bundle_without_a_graph_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

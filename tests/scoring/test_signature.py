@@ -213,20 +213,26 @@ def test_notes_about_a_segmenter_change_no_digits(sat_bundle: Path, tmp_path: Pa
 def test_a_graph_for_one_device_is_named_with_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model is the same everywhere, so its digits are; what CUDA alone runs follows `ort-cuda`."""
+    """The model is the same everywhere, so its digits are; what CUDA alone runs follows `ort-cuda`.
+
+    The cache of vectors tells them apart, too.
+    """
     stand_in.put_in(monkeypatch)
     both = build_layout_bundle(tmp_path / "both", "packed", cuda="varlen")
     single = build_layout_bundle(tmp_path / "single", "packed")
-    seen = {}
+    seen, cached = {}, {}
     for bundle in (both, single):
         for device in ("cpu", "cuda:0"):
             with Embedder.open(bundle, device) as embedder:
+                cached[bundle.name, device] = embedder.cache_identity
                 seen[bundle.name, device] = fields("|".join(("", *embedder.signature_fields)))
     assert len({line["emb"] for line in seen.values()}) == 1
     assert [seen[name, "cpu"]["engine"] for name in ("both", "single")] == ["ort-cpu", "ort-cpu"]
     assert seen["single", "cuda:0"]["engine"] == "ort-cuda"
     name, digits = seen["both", "cuda:0"]["engine"].split("@")
     assert (name, len(digits)) == ("ort-cuda", 4)
+    assert cached["both", "cpu"] == cached["single", "cpu"]
+    assert len(set(cached.values())) == 3
 
 
 def test_a_segmenter_on_a_gpu_says_so(sat_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
