@@ -101,6 +101,9 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
     assert "That is more than half: report margin, GAS and LAS at the defaults" in text
     assert "The mean VCS of the others is 1.000." in text
     assert "nas_l" in vcs("score", source, "--all", *engine).stdout
+    strict = vcs("score", source, "--also", "substitution", "--words", engine[1], *engine).stdout
+    assert "\nmargin_strict " in strict
+    assert "\nvcs_strict " not in strict
     assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == ["vcs", "margin", "gas", "las", "nas"]
     vcs_row = next(row for row in done.stdout.splitlines() if row.startswith("vcs ")).split()
     assert vcs_row[1] == "0.375"

@@ -133,7 +133,8 @@ def print_summary(summary: Summary, every: bool = False) -> None:
     """Print the mean and interval of the five scores, each with its meaning, or of every score."""
     statistics, digits = summary.statistics(), 4 if every else 3
     headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
-    rows, names = [], ALL if every else up_to(HEADLINE, summary.also)
+    other = {"vcs_strict": "margin_strict"} if summary.counts.mostly_zero else {}
+    rows, names = [], ALL if every else [other.get(name, name) for name in up_to(HEADLINE, summary.also)]
     for name in filter(statistics.__contains__, names):
         s = statistics[name]
         mean, sd, low, high = (f"{value:.{digits}f}" for value in (s.mean, s.sd, s.low, s.high))
