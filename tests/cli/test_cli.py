@@ -120,7 +120,11 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
 
 def test_input_that_is_not_meant_is_refused_with_what_to_type(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(json.dumps({"model": "m", "samples": [{"reference": "a"}]}))
-    assert_one_line(vcs("score", tmp_path / "w.json"), 2, "'samples' is a list of 1 objects: --rows samples")
+    assert_one_line(
+        vcs("score", tmp_path / "w.json"),
+        2,
+        "w.json: an object with 'model', 'samples'; 'samples' is a list of 1 objects: --rows samples\n",
+    )
     assert_one_line(vcs("score", tmp_path / "w.json", "--rows", "samples"), 2, "entry 1: no 'generated'")
     for name in ("bakery", "bakery.mp4"):
         (tmp_path / f"{name}.json").write_text(json.dumps({name: "A man."}))

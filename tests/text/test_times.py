@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.command_line import vcs
 from vcs_runtime import Options, Scorer
 from vcs_runtime.errors import TextError
+from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.text.times import stamped, timed_segments
 
 SRT = "1\n00:00:12,000 --> 00:00:18,500\nA man walks.\nHe runs.\n\n2\n00:01:00,000 --> 00:01:02,000\nHe stops.\n"
@@ -36,6 +37,12 @@ def test_stamps_of_each_form(text: str) -> None:
     assert [tuple(s) for s in timed_segments(text, "t")] == [tuple(s.values()) for s in SEGMENTS]
 
 
+def test_segments_of_json_are_named_and_cleaned_as_stamps_are() -> None:
+    late = [{"start": 59.9996, "end": 359_999, "text": "He stops."}]
+    assert stamped(late) == "[0:01:00.000-99:59:59.000] He stops."
+    assert remove_markup(stamped(late), ["time-stamps"]) == "He stops."
+
+
 def test_a_moment_lasts_a_millisecond() -> None:
     assert timed_segments("[00:05-00:05] A cut.", "t") == [(5.0, 5.001, "A cut.")]
 
@@ -47,9 +54,9 @@ def test_a_moment_lasts_a_millisecond() -> None:
         ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
         ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
         ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
-        ("[0:01-0:02] A.\n[0:03] B.", r"^t: a time stamp needs a start and an end: '\[0:03\] B\.'$"),
-        ("[0:01-0:02] A.\n[0:03-0:04 B.", r"a start and an end: '\[0:03-0:04 B\.'$"),
-        ("[0:01-0:02] A.\n0:03 - 0:04 B.", "a start and an end: '0:03 - 0:04 B"),
+        ("[0:01-0:02] A.\n[0:03] B.", r"^t: a time stamp needs start and end: '\[0:03\] B\.'$"),
+        ("[0:01-0:02] A.\n[0:03-0:04 B.", r"start and end: '\[0:03-0:04 B\.'$"),
+        ("[0:01-0:02] A.\n0:03 - 0:04 B.", "start and end: '0:03 - 0:04 B"),
     ],
 )  # fmt: skip
 def test_what_is_not_timed_is_refused(text: str, says: str) -> None:
@@ -115,5 +122,8 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
     assert one["texts"] != two["texts"]
     assert three["error"].startswith("generated: there is text without a time stamp")
     assert "which is scored too" not in done.stderr
+    (tmp_path / "texts.json").write_text(json.dumps({"a": SEGMENTS}))
+    by_id = ("--references", tmp_path / "texts.json", "--predictions", tmp_path / "texts.json")
+    assert vcs("score", *by_id, "--bundle", tiny_bundle, "--segmenter", "time-stamps").code == 0
     short = vcs("score", pairs, "--bundle", tiny_bundle, "--segmenter", "time-stamps", "--short")
     assert "with time stamps, which is scored too: --clean time-stamps\n" in short.stderr

@@ -255,15 +255,13 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(["texts", *(markup_in(text) if isinstance(text, str) else ())])
-    context = click.get_current_context(silent=True)
-    chosen = context.params if context else {}
-    by_time = chosen.get("segmenter") == TIME_STAMPS and not chosen.get("short")
-    used = [*cleaned, TIME_STAMPS] if by_time else cleaned
+    chosen = getattr(click.get_current_context(silent=True), "params", {})
+    cut = not chosen.get("short")
+    used = [*cleaned, TIME_STAMPS] if cut and chosen.get("segmenter") == TIME_STAMPS else cleaned
     if found := [name for name in _MARKUP if counts[name] and name not in used]:
         shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in found)
         clean = ",".join([*cleaned, *found])
-        by = TIME_STAMPS in found and not chosen.get("short")
-        clock = f", or --segmenter {TIME_STAMPS} to score by them" if by else ""
+        clock = f", or --segmenter {TIME_STAMPS} to score by them" if cut and TIME_STAMPS in found else ""
         warn(f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean {clean}{clock}")
 
 

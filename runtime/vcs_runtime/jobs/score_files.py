@@ -55,9 +55,8 @@ def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, s
     """Return options with a score file's metrics, and what else was other when it was scored; "": nothing."""
     own = replace(options, also=options.also or metrics_of(path))
     then, now = next(read_scores(path))[1]["signature"], scorer.signature_for(own)
-    there, here = differences(then, now)
-    differs = f"{path}: scored with {there}, this run with {here}: give the same options"
-    return own, differs if then != now else ""
+    told = "{}: scored with {}, this run with {}: give the same options".format(path, *differences(then, now))
+    return own, told if then != now else ""
 
 
 def read_scores(

@@ -195,21 +195,9 @@ class Systems:
         return summary.statistics(judged=True) if 0 < summary.counts.not_judged < summary.scored else {}
 
     def histogram(self, system: int, score: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Count a system's pairs in bins of 0.05 over the range of a score.
+        """Count a system's pairs in bins of 0.05 over the range of a score; the outermost take the rest.
 
-        Parameters
-        ----------
-        system
-            Position of the system in `names`.
-        score
-            Name of a score that the tables show.
-
-        Returns
-        -------
-        counts
-            `(bins,)` int64. Values beyond the range count in the outermost bins.
-        edges
-            `(bins + 1,)` float64.
+        The counts are int64 `(bins,)`, and the edges float64 `(bins + 1,)`.
         """
         low, high = ALL[score].low, ALL[score].high
         values = np.clip(self.values(system, score), low, high)

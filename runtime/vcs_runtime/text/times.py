@@ -55,8 +55,7 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
         piece = text[stamp.end() : end].strip()
         if half := _HALF.search(piece):
-            shown = piece[half.start() :][:_SHOWN]
-            raise TextError(f"{name}: a time stamp needs a start and an end: {shown!r}")
+            raise TextError(f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}")
         if piece:
             found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
     if not found:
@@ -68,7 +67,7 @@ def stamped(value: Any) -> Any:
     """Return segments, objects with `start` and `end` in seconds and `text`, as one text; else the value."""
     if not isinstance(value, Sequence) or not value or not all(map(_is_segment, value)):
         return value
-    return "\n".join(f"[{row['start']:.3f}-{row['end']:.3f}] {row['text']}" for row in value)
+    return "\n".join(f"[{_clock(row['start'])}-{_clock(row['end'])}] {row['text']}" for row in value)
 
 
 def _is_segment(value: object) -> bool:
@@ -76,6 +75,12 @@ def _is_segment(value: object) -> bool:
         return False
     times = value.get("start"), value.get("end")
     return all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < 1e6 for t in times)
+
+
+def _clock(seconds: float) -> str:
+    """Return a time as 1:02:03.500, which `--clean time-stamps` removes, too."""
+    minutes, rest = divmod(round(seconds * 1000), 60_000)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest / 1000:06.3f}"
 
 
 def _seconds(time: str) -> float:

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
+from vcs_runtime.text.times import stamped
 from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
 
 
 class NestedRows(RowError):
     """The rows are below a key: the second argument."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def read_json_entries(path: Path, id_key: str, name: object, key: str | None = None) -> Iterator[Row]:
@@ -24,13 +28,10 @@ def read_json_entries(path: Path, id_key: str, name: object, key: str | None = N
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
-        for rows, entries in value.items():
-            if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
-                raise NestedRows(
-                    f"an object with {quoted(value)}; {rows!r} is a list of {len(entries)} objects: "
-                    f"--rows {rows}",
-                    rows,
-                )
+        for rows, own in value.items():
+            if isinstance(own, list) and own and {*map(type, own)} == {dict} and stamped(own) is own:
+                there = f"an object with {quoted(value)}; {rows!r} is a list of {len(own)} objects"
+                raise NestedRows(f"{there}: --rows {rows}", rows)
     if isinstance(value, dict):
         value = [
             {id_key: key, **entry} if isinstance(entry, dict) else {id_key: key, TEXT: entry}
