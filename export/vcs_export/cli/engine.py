@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from vcs_export.cli.options import device_name, log, require_builders
@@ -13,10 +11,10 @@ from vcs_runtime.util.extras import require
 
 
 class _Engine(click.Group):
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args[0] in ("check", "list", "trust"):  # until 0.2
-            raise VcsError(f"`engine {args[0]}` is gone: `engine build` compares with CUDA what it builds")
-        return super().resolve_command(ctx, args)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in ("check", "list", "trust"):  # until 0.2
+            raise VcsError(f"`engine {cmd_name}` is gone: `engine build` compares with CUDA what it builds")
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=_Engine)

@@ -23,7 +23,7 @@ from vcs_export.cli.options import (
 )
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, EmbedderSpec, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.options import PATH, NumberRange
+from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand
 
 if TYPE_CHECKING:
     from vcs_export.checkpoint.recipe import PublishedRecipe
@@ -70,7 +70,7 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
     return Build(checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @checkpoint
 @output
 @embedder_options
@@ -125,7 +125,7 @@ def decoder(
     click.echo(output)
 
 
-@click.command("nv-embed-v2")
+@click.command("nv-embed-v2", cls=SectionedCommand)
 @checkpoint
 @output
 @click.option("--precision", type=click.Choice(_PRECISIONS), default="fp16", show_default=True,
