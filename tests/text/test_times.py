@@ -50,7 +50,7 @@ def test_a_moment_lasts_a_millisecond() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("A man (2010-2012).", r"^t: there is text without a time stamp such as \[00:12-00:18\]: 'A man \(2010-2012\)\.'$"),
+        ("A man (2010-2012).", r"^t: there is text without a start and an end such as \[00:12-00:18\]: 'A man \(2010-2012\)\.'$"),
         ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
         ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
         ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
@@ -120,7 +120,7 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
     one, two, three = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())
     assert one["vcs"] == two["vcs"]
     assert one["texts"] != two["texts"]
-    assert three["error"].startswith("generated: there is text without a time stamp")
+    assert three["error"].startswith("generated: there is text without a start")
     assert "which is scored too" not in done.stderr
     (tmp_path / "texts.json").write_text(json.dumps({"a": SEGMENTS}))
     by_id = ("--references", tmp_path / "texts.json", "--predictions", tmp_path / "texts.json")

@@ -46,7 +46,7 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
     if before := text[: stamps[0].start() if stamps else None].strip():
-        what = "before the first time stamp" if stamps else "without a time stamp such as [00:12-00:18]"
+        what = "before the first time stamp" if stamps else "without a start and an end such as [00:12-00:18]"
         raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
     found = []
     for stamp, end in zip(stamps, [*(s.start() for s in stamps), len(text)][1:], strict=True):
