@@ -98,7 +98,7 @@ def explain(
     often the verdicts are right.
 
     The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system, or plain
-    texts. After PAIRS, its score file spares the names of its columns.
+    texts. After PAIRS, its score file tells its columns and metrics.
 
     \b
     Examples:
