@@ -25,7 +25,7 @@ SEGMENTS = [{"start": 12, "end": 18.5, "text": "A man walks.\nHe runs."}, {"star
         SRT,
         "WEBVTT - Film\nKind: captions\n\nNOTE\nBy hand.\n\nfirst\n00:12.000 --> 00:18.500 align:start\nA man walks.\nHe runs.\n\n"
         "last\n01:00.000 --> 01:02.000\nHe stops.",
-        "WEBVTT\n00:12.000 --> 00:18.500\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
+        "\nWEBVTT\n00:12.000 --> 00:18.500\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
         "[00:12-00:18.5] A man walks.\nHe runs.\n[01:00 - 01:02]: He stops.",
         "(0:12 to 0:18.5) A man walks.\nHe runs. (1:00–1:02) He stops.",
         "[60s-62s] He stops. [12.0-18.5] A man walks.\nHe runs.",  # in the order of time

@@ -42,7 +42,7 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
     Raises TextError, which starts with `name`, unless every part of the text has a stamp before it that does
     not end before it starts.
     """
-    if text.startswith("WEBVTT"):
+    if (text := text.strip()).startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
     if before := text[: stamps[0].start() if stamps else None].strip():
