@@ -16,13 +16,12 @@ from support.embedders import spec_of, vectors_of
 from support.numpy_bert import encode
 from support.numpy_onnx import names, run
 from support.stories import story
-from support.tiny_boundary import tiny_boundary, write_updates
+from support.tiny_boundary import build_tiny_words, write_updates
 from support.tiny_modernbert import write_tiny_modernbert
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import boundary, build_tiny_sat_bundle
 from support.tiny_sentence import write_sentence_files, write_tiny_family
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE, Build
-from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.write import BundleInfo
@@ -128,7 +127,7 @@ def segmenters(folder: Path) -> Iterator[Path]:
     for precision in ("fp32", "fp16"):
         yield build_tiny_sat_bundle(folder / precision, precision=precision, layers=2)
     updates = write_updates(write_tiny_checkpoint(folder / "words"), folder / "updates.safetensors")
-    yield build_learned_segmenter_bundle(folder / "words", tiny_boundary(updates), folder / "words-bundle")
+    yield build_tiny_words(folder / "words", updates, folder / "words-bundle")
 
 
 def test_a_learned_segmenter_has_such_a_graph(cuda: None, tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_vectors_of_tokens_are_those_of_the_other_graph(cuda: None, tmp_path: Pa
 
 def test_both_graphs_share_their_weights(cuda: None, tmp_path: Path) -> None:
     updates = write_updates(write_tiny_checkpoint(tmp_path / "bert"), tmp_path / "updates.safetensors")
-    build_sentence_bundle(Build(tmp_path / "bert", tmp_path / "bundle", INFO), learned=tiny_boundary(updates))
+    build_tiny_words(tmp_path / "bert", updates, tmp_path / "bundle")
     sat = build_tiny_sat_bundle(tmp_path / "sat")
     merge(tmp_path / "bundle", sat, tmp_path / "merged")
     for bundle in (tmp_path / "bundle", tmp_path / "merged"):

@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from support import numpy_bert
-from support.tiny_boundary import LINEAR, tiny_boundary, write_updates
+from support.tiny_boundary import LINEAR, build_tiny_words, write_updates
 from support.tiny_layouts import build_layout_bundle
 from vcs_export.errors import CheckpointError
-from vcs_export.families.build import Build
-from vcs_export.families.learned_segmenter import MODEL_FILE, WEIGHTS_FILE, build_learned_segmenter_bundle
+from vcs_export.families.build import SEGMENTER_FILES, Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
@@ -44,8 +44,8 @@ def oracle(checkpoint: Path, updates: Path, layers: int, ids: list[int], capital
 def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path, layers: int) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     updates = write_updates(checkpoint, tmp_path / "updates.safetensors", layers, seed=layers)
-    bundle = build_learned_segmenter_bundle(checkpoint, tiny_boundary(updates), tmp_path / "bundle")
-    session = ort.InferenceSession(str(bundle / MODEL_FILE), providers=["CPUExecutionProvider"])
+    bundle = build_tiny_words(checkpoint, updates, tmp_path / "bundle")
+    session = ort.InferenceSession(str(bundle / SEGMENTER_FILES[0]), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(layers)
     rows = [rng.integers(5, 80, length).tolist() for length in (1, 7, 16)]
     ids, mask, capitals = np.zeros((3, 3, 16), np.int64)
@@ -61,13 +61,13 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path,
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one with each of them."""
+    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one of the embedder alone."""
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
-    recipe = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
-    info = BundleInfo("tiny", "MIT", "drawn at random")
-    build_learned_segmenter_bundle(checkpoint, recipe, tmp_path / "segmenter")
-    build_sentence_bundle(Build(checkpoint, tmp_path / "embedder", info))
-    return build_sentence_bundle(Build(checkpoint, tmp_path / "shared", info), learned=recipe)
+    updates = write_updates(checkpoint, tmp_path / "updates.safetensors")
+    build_sentence_bundle(
+        Build(checkpoint, tmp_path / "embedder", BundleInfo("tiny", "MIT", "drawn at random"))
+    )
+    return build_tiny_words(checkpoint, updates, tmp_path / "shared")
 
 
 def learned(bundle: Path) -> LearnedSegmenterSpec:
@@ -83,14 +83,13 @@ def probabilities(bundle: Path) -> list[bytes]:
 
 
 def test_beside_its_embedder_a_segmenter_stores_no_word_vectors(shared: Path) -> None:
-    alone, both = open_bundle(shared.parent / "segmenter"), open_bundle(shared)
-    tensors = load_file(shared.parent / "checkpoint/model.safetensors")
-    tables = [tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position")]
-    own, of_embedder = (both.path(path) for path in learned(shared).weights)
-    assert alone.path(WEIGHTS_FILE).stat().st_size - own.stat().st_size >= sum(t.nbytes for t in tables)
-    assert probabilities(shared) == probabilities(alone.root)
-    # A GPU must hold as much of it as before, and nothing of the embedder is another one.
-    assert both.weights_size(learned(shared)) == alone.weights_size(learned(alone.root))
+    own, of_embedder = map(open_bundle(shared).path, learned(shared).weights)
+    tensors = [value.const_value for value in ir.load(own.with_suffix("")).graph.initializers.values()]
+    stored = [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]
+    borrowed = {tensor.name for tensor in stored if tensor.location == of_embedder.name}
+    assert borrowed == {"embeddings.word_embeddings.weight", "embeddings.position_and_type"}
+    # A GPU must hold these for it, too, and nothing of the embedder is another one.
+    assert open_bundle(shared).weights_size(learned(shared)) == sum(tensor.nbytes for tensor in stored)
     for path in (of_embedder, of_embedder.with_suffix("")):
         assert path.read_bytes() == (shared.parent / "embedder/embedder" / path.name).read_bytes()
 
@@ -115,8 +114,8 @@ def test_in_a_combined_bundle_a_segmenter_still_shares_with_its_own_embedder(sha
 
 def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
-    recipe = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
-    first, second = (build_learned_segmenter_bundle(checkpoint, recipe, tmp_path / name) for name in "ab")
+    updates = write_updates(checkpoint, tmp_path / "updates.safetensors")
+    first, second = (build_tiny_words(checkpoint, updates, tmp_path / name) for name in "ab")
     assert (first / "bundle.json").read_bytes() == (second / "bundle.json").read_bytes()
     spec = open_bundle(first).manifest.segmenter
     assert spec is not None
@@ -130,7 +129,7 @@ def test_updates_are_refused_where_they_do_not_fit(tmp_path: Path) -> None:
 
     def refused(match: str, folder: Path = checkpoint) -> None:
         with pytest.raises(CheckpointError, match=match):
-            build_learned_segmenter_bundle(folder, tiny_boundary(updates), tmp_path / "bundle")
+            build_tiny_words(folder, updates, tmp_path / "bundle")
         assert not (tmp_path / "bundle").exists()
 
     refused("trained on the weights", write_tiny_checkpoint(tmp_path / "other", seed=1))

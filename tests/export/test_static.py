@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from safetensors.numpy import save_file
 
 from support.numpy_bert import load, transform
+from support.tiny_fast import STEPS, write_fast_training
 from vcs_export.errors import CheckpointError
 from vcs_export.families.static import build_static, fetch_fast, open_token_encoder
 from vcs_export.rehearsal.bert import VOCABULARY
@@ -24,16 +27,7 @@ TEXTS = ["the dog runs", "a man opens the red door. he looks at the river", "oni
 
 @pytest.fixture(scope="module")
 def training(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    encoder = open_token_encoder(open_bundle(tiny_bundle))
-    rng = np.random.default_rng(0)
-    tensors = {
-        "map": rng.standard_normal((encoder.width, 8)).astype(np.float16),
-        "bias": rng.standard_normal(8).astype(np.float16),
-        "weights": rng.random(encoder.count).astype(np.float16),
-    }
-    path = tmp_path_factory.mktemp("map") / "fast.safetensors"
-    save_file(tensors, path, metadata={"vcs": json.dumps({"base": encoder.digest})})
-    return path
+    return write_fast_training(tiny_bundle, tmp_path_factory.mktemp("map") / "fast.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +72,37 @@ def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
     assert np.array_equal(vectors, reversed_)
 
 
+def test_logits_of_its_segmenter_are_those_of_a_second_implementation_in_any_batch(
+    fast: Path, training: Path
+) -> None:
+    trained = {name: tensor.astype(np.float64) for name, tensor in _tensors(training).items()}
+    table = np.fromfile(fast / "embedder/model.onnx.data", np.float16).reshape(-1, 8).astype(np.float64)
+    rng = np.random.default_rng(1)
+    ids, capitals = rng.integers(5, 80, (3, 16)), rng.integers(0, 4, (3, 16))
+    mask = (np.arange(16) < np.array([[2], [9], [16]])).astype(np.int64)
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return x @ trained[f"ends.{name}.weight"].T + trained[f"ends.{name}.bias"]
+
+    def norm(name: str, x: np.ndarray) -> np.ndarray:
+        scaled = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return scaled * trained[f"ends.{name}.weight"] + trained[f"ends.{name}.bias"]
+
+    session = ort.InferenceSession(str(fast / "embedder/segmenter.onnx"), providers=["CPUExecutionProvider"])
+    [logits] = session.run(None, {"input_ids": ids, "attention_mask": mask, "capitals": capitals})
+    for row, length in enumerate(mask.sum(axis=1)):
+        x = (
+            linear("words", norm("rows", table[ids[row, :length]]))
+            + trained["ends.capitals.weight"][capitals[row, :length]]
+        )
+        for block, step in enumerate(STEPS):
+            seen = np.pad(norm(f"{block}.norm", x), ((step, step), (0, 0)))
+            near = linear(f"{block}.near", np.hstack([seen[i * step :][:length] for i in range(3)]))
+            x = x + linear(f"{block}.out", near * (1 + np.vectorize(math.erf)(near / math.sqrt(2))) / 2)
+        want = linear("classifier", norm("norm", x))[:, 0]
+        np.testing.assert_allclose(logits[row, :length, 0], want, rtol=0, atol=2e-4)
+
+
 def test_fetch_builds_it_once_and_again_for_another_map(
     tiny_bundle: Path, training: Path, tmp_path: Path
 ) -> None:
@@ -105,12 +130,14 @@ def test_fetch_builds_it_once_and_again_for_another_map(
             "The dog runs. A man sits. The door opens.", "The dog runs. A man sits. A door closes."
         )
     assert 0 < result.las < 1
+    assert "+boundary-fast@" in result.signature
     assert "emb:fast@" in result.signature
 
 
 def test_a_map_for_other_weights_is_refused(tiny_bundle: Path, training: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.safetensors"
-    save_file(_tensors(training), foreign, metadata={"vcs": json.dumps({"base": "0" * 64})})
+    facts = json.loads(_metadata(training)["vcs"]) | {"base": "0" * 64}
+    save_file(_tensors(training), foreign, metadata={"vcs": json.dumps(facts)})
     with pytest.raises(CheckpointError, match="trained on the word vectors 00000000, not on"):
         build_static(open_bundle(tiny_bundle), foreign, tmp_path / "fast")
     assert not (tmp_path / "fast").exists()

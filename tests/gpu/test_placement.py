@@ -10,9 +10,11 @@ import pytest
 from support.cuda_stand_ins import DryGpu, Run
 from support.gpu_bundles import SHAPES, GpuBundles
 from support.gpu_runs import embed, segment
+from support.tiny_fast import write_fast_training
 from support.tiny_modernbert import write_tiny_modernbert
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.families.static import build_static
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 
@@ -53,12 +55,21 @@ def test_modernbert_computes_on_the_gpu_alone(dry_gpu: DryGpu, tmp_path: Path) -
     assert len(session.nodes("CUDA")) > 200
 
 
-@pytest.mark.parametrize("bundle", ["default", "SaT fp16"])
+@pytest.fixture(scope="session")
+def segmenters(
+    bundles: GpuBundles, default_bundle: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("fast")
+    training = write_fast_training(tiny_bundle, folder / "fast.safetensors")
+    fast = build_static(open_bundle(tiny_bundle), training, folder / "bundle")
+    return {"default": default_bundle, "fast": fast, "SaT fp16": bundles.sat("fp16")}
+
+
+@pytest.mark.parametrize("bundle", ["default", "fast", "SaT fp16"])
 def test_a_learned_segmenter_computes_on_the_gpu_alone(
-    dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path, bundle: str
+    dry_gpu: DryGpu, segmenters: dict[str, Path], bundle: str
 ) -> None:
-    folder = default_bundle if bundle == "default" else bundles.sat("fp16")
-    run = dry_gpu.call(segment, str(folder), TEXTS)
+    run = dry_gpu.call(segment, str(segmenters[bundle]), TEXTS)
     [session] = run.value
     assert set(session.nodes("CPU")) <= SHAPE_OPERATORS
     assert run.log["texts"].kernels
@@ -75,10 +86,8 @@ def test_only_inputs_and_vectors_cross_the_bus(embedded: Embedded, precision: st
     assert sum(copy.kind == "to the GPU" for copy in log.copies) <= len(session.runs[0]) * runs
 
 
-def test_a_learned_segmenter_needs_no_cudnn(
-    dry_gpu: DryGpu, bundles: GpuBundles, default_bundle: Path
-) -> None:
-    for folder in (bundles.sat("fp16"), default_bundle):
+def test_a_learned_segmenter_needs_no_cudnn(dry_gpu: DryGpu, segmenters: dict[str, Path]) -> None:
+    for folder in segmenters.values():
         run = dry_gpu.call(segment, str(folder), TEXTS, lacking=["libcudnn.so.9"])
         assert run.log["texts"].kernels
 

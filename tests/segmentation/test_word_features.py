@@ -7,8 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from support.stories import story
-from support.tiny_boundary import tiny_boundary, write_updates
-from vcs_export.families.learned_segmenter import build_learned_segmenter_bundle
+from support.tiny_boundary import build_tiny_words, write_updates
 from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_runtime import Segmenter
 from vcs_runtime.segmentation.boundary_model import word_features
@@ -19,9 +18,7 @@ def segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
     folder = tmp_path_factory.mktemp("words")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
     updates = write_updates(checkpoint, folder / "updates.safetensors")
-    return Segmenter.open(
-        build_learned_segmenter_bundle(checkpoint, tiny_boundary(updates), folder / "bundle"), "cpu"
-    )
+    return Segmenter.open(build_tiny_words(checkpoint, updates, folder / "bundle"), "cpu")
 
 
 def bare_tokenizer() -> Tokenizer:

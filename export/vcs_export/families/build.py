@@ -26,6 +26,8 @@ MODEL_FILE = "embedder/model.onnx"
 CUDA_FILE = "embedder/model.cuda.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
+# A graph may only refer to files in its own folder, and this one shares weights with the embedder's.
+SEGMENTER_FILES = "embedder/segmenter.onnx", "embedder/segmenter.onnx.data"
 
 WEIGHTS_MODES = ("link", "copy")
 

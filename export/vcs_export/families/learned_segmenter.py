@@ -16,25 +16,21 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig, open_encoder
+from vcs_export.checkpoint.encoders import EncoderCheckpoint, EncoderConfig
 from vcs_export.checkpoint.recipe import SegmenterRecipe
 from vcs_export.checkpoint.safetensors_reader import WEIGHTS
-from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint, bare_tokenizer, bert_special_tokens
+from vcs_export.checkpoint.transformer import TOKENIZER, Checkpoint, bert_special_tokens
 from vcs_export.errors import CheckpointError, os_reason
+from vcs_export.families.build import SEGMENTER_FILES, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.cuda_encoder import CudaEncoder, cuda_graph
 from vcs_export.graph.transformer import OPSET, attention_bias, embeddings, layers
-from vcs_export.write import BundleInfo, BundleWriter
+from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
-from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 
 OUTPUT = "logits"
-MODEL_FILE = "segmenter/model.onnx"
-WEIGHTS_FILE = "segmenter/model.onnx.data"
-TOKENIZER_FILE = "segmenter/tokenizer.json"
-SHARING_MODEL = "segmenter.onnx"
-"""Name of the graph in the folder of an embedder whose weights it shares."""
 
 
 @dataclass(frozen=True)
@@ -46,38 +42,22 @@ class Updates:
     tensors: Mapping[str, NDArray[np.float32]]
 
 
-def build_learned_segmenter_bundle(checkpoint: Path, recipe: SegmenterRecipe, target: Path) -> Path:
-    """Build a bundle that holds the learned segmenter alone."""
-    tokenizer = bare_tokenizer(checkpoint / TOKENIZER)
-    info = BundleInfo(recipe.name, "Apache-2.0", f"{recipe.updates.name} on {checkpoint.name}")
-    opened = open_encoder(checkpoint)
-    with BundleWriter(target, info) as bundle:
-        bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-        model = add_learned_segmenter(bundle, opened, recipe, TOKENIZER_FILE)
-        return bundle.commit(segmenter=SegmenterSpec(model=model))
-
-
 def add_learned_segmenter(
-    bundle: BundleWriter, checkpoint: EncoderCheckpoint, recipe: SegmenterRecipe, tokenizer: str,
-    shared: StoredWeights | None = None,
-) -> LearnedSegmenterSpec:  # fmt: skip
-    """Write the learned segmenter into a bundle that is being built.
+    bundle: BundleWriter, checkpoint: EncoderCheckpoint, recipe: SegmenterRecipe, shared: StoredWeights
+) -> LearnedSegmenterSpec:
+    """Write the learned segmenter beside the embedder in a bundle that is being built.
 
-    Training left the word and position vectors as they are. With an embedder from the same checkpoint, the
-    segmenter's graph lies beside the embedder's, and refers to its file for them: a graph may only refer to
-    files in its own folder.
+    Training left the word and position vectors as they are: the segmenter's graph reads those of the
+    embedder, which has the weights `shared` of the same checkpoint.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
-    model, weights = MODEL_FILE, [WEIGHTS_FILE]
-    if shared:
-        folder = shared.path.parent.relative_to(bundle.folder)
-        names = (SHARING_MODEL, f"{SHARING_MODEL}.data", shared.path.name)
-        model, *weights = ((folder / name).as_posix() for name in names)
-    write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights[0]), shared)
+    model, weights = SEGMENTER_FILES
+    write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights), shared)
     return LearnedSegmenterSpec(
-        name=recipe.name, kind="words", model=model, weights=tuple(weights), tokenizer=tokenizer,
-        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER), max_tokens=recipe.max_tokens,
-        stride=recipe.stride, threshold=recipe.threshold, precision="fp32", cuda=cuda_graph(model),
+        name=recipe.name, kind="words", model=model, weights=(weights, WEIGHTS_FILE),
+        tokenizer=TOKENIZER_FILE, special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
+        max_tokens=recipe.max_tokens, stride=recipe.stride, threshold=recipe.threshold, precision="fp32",
+        cuda=cuda_graph(model),
     )  # fmt: skip
 
 
@@ -100,16 +80,14 @@ def read_updates(path: Path, checkpoint: Path) -> Updates:
 
 
 def write_learned_segmenter(
-    checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path,
-    shared: StoredWeights | None = None,
-) -> None:  # fmt: skip
+    checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path, shared: StoredWeights
+) -> None:
     """Write the graph of the learned segmenter, its weights, and a second graph for CUDA beside it.
 
     The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
     is float32 `(batch, tokens, 1)`.
     """
-    borrowed = [shared] if shared else []
-    graph = GraphBuilder(OPSET, "fp32", *borrowed)
+    graph = GraphBuilder(OPSET, "fp32", shared)
     merged = _Merged(checkpoint, updates)
     ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
@@ -123,7 +101,7 @@ def write_learned_segmenter(
     logits = graph.linear("classifier", x, *classifier)
     stored = graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
 
-    cuda = CudaEncoder("fp32", stored, *borrowed, pooled=False)
+    cuda = CudaEncoder("fp32", stored, shared, pooled=False)
     capitals = cuda.input("capitals", ("tokens",))
     shapes = cuda.op("Gather", cuda.weight("capitals.weight", table), capitals)
     x = cuda.op("Add", cuda.embeddings(merged, from_zero=True), shapes)

@@ -88,7 +88,7 @@ def build_sentence_bundle(
             if kind in FAMILIES and write_cuda_encoder(opened, sentence, model, stored):
                 cuda = cuda_graph(MODEL_FILE)
             if learned:
-                segmenter = add_learned_segmenter(bundle, opened, learned, TOKENIZER_FILE, stored)
+                segmenter = add_learned_segmenter(bundle, opened, learned, stored)
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(folder, sentence, capacity)

@@ -1,21 +1,20 @@
-"""The fast tier: static word vectors from the weights of the default bundle.
+"""The fast tier: static word vectors from the weights of the default bundle, and a segmenter that reads them.
 
 The default model reads each token of its vocabulary alone. One affine map, and a weight for each token,
 make of the result a table of vectors; the project trained both (`models/fast.md`). The vector of a text is
-the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph, with the default's tokenizer
-and segmenter. Vectors are computed in float64, so that those in float16 do not depend on the processor: the
-hash of the weights that are made of them is in signatures.
+the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph, with the default's tokenizer.
+Convolutions over the same rows find the ends of sentences in text without punctuation. Vectors are computed
+in float64, so that those in float16 do not depend on the processor: the hash of the weights that are made of
+them is in signatures.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,15 +27,17 @@ from tokenizers import Tokenizer
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.transformer import bert_special_tokens
 from vcs_export.errors import CheckpointError, ExportError, os_reason
-from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE
+from vcs_export.families.build import MODEL_FILE, SEGMENTER_FILES, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.default import fetched
-from vcs_export.graph.builder import GraphBuilder
+from vcs_export.families.learned_segmenter import OUTPUT as LOGITS
+from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import OUTPUT
 from vcs_export.graph.pooling import mean_pooling, unit_length
-from vcs_export.graph.transformer import INPUTS, OPSET
+from vcs_export.graph.transformer import INPUTS, OPSET, gelu
 from vcs_export.write import LICENCES, BundleInfo, BundleWriter
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS
+from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import FAST, fast_bundle_path
 from vcs_runtime.errors import BundleError
@@ -64,7 +65,7 @@ class TokenEncoder:
         self._layers = sum(name.endswith(".intermediate.dense.weight") for name in tensors)
         self._heads = heads
         self._epsilon = epsilon
-        self._special = special
+        self.special = special
 
     def vectors(self, ids: NDArray[np.int64]) -> Array:
         """Return the vectors of tokens, float64 `(len(ids), width)`."""
@@ -76,7 +77,7 @@ class TokenEncoder:
 
     def _encode(self, ids: NDArray[np.int64]) -> Array:
         tensors = self._tensors
-        first, last = self._special
+        first, last = self.special
         rows = np.column_stack([np.full_like(ids, first), ids, np.full_like(ids, last)])
         x = self._norm("embeddings.LayerNorm", tensors[_WORDS][rows] + tensors[_PLACES][:3])
         for layer in range(self._layers):
@@ -176,6 +177,16 @@ _SPECIAL = 1e-3
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 NOTICE = "NOTICE"
 
+_WINDOW, _STRIDE = 512, 480  # of the segmenter, in tokens
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What the header of the trained tensors says."""
+
+    base: str  # of which encoder
+    steps: tuple[int, ...]  # of the segmenter's convolutions
+    threshold: float
+
 
 def fetch_fast(
     replace: bool = False, log: Callable[[str], None] = print, *,
@@ -200,11 +211,11 @@ def fetch_fast(
 def build_static(
     source: Bundle, training: Path, target: Path, *, replace: bool = False, log: Callable[[str], None] = print
 ) -> Path:
-    """Build a bundle of static word vectors, with the tokenizer and segmenter of their source bundle."""
+    """Build a bundle of static word vectors and their segmenter, with its source's tokenizer and rules."""
     encoder = open_token_encoder(source)
-    spec = source.manifest.embedder
+    spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None  # the encoder was opened from it
-    trained = _read_training(training, encoder)
+    facts, trained = _read_training(training, encoder)
     log(f"computing the vectors of {encoder.count:,} tokens alone")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
@@ -213,23 +224,26 @@ def build_static(
     info = BundleInfo(FAST, source.manifest.licence, source.manifest.source, files, replace)
     with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(source.path(spec.tokenizer).read_bytes())
-        write_static(table, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        stored = write_static(table, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
+        ends, own = SEGMENTER_FILES
+        _write_segmenter(facts.steps, trained, table, stored, bundle.file(ends), bundle.file(own))
         return bundle.commit(
             embedder=EmbedderSpec(
-                name=FAST,
-                model=MODEL_FILE,
-                weights=(WEIGHTS_FILE,),
-                tokenizer=TOKENIZER_FILE,
-                dimension=table.shape[1],
-                max_tokens=MAX_TOKENS,
-                long_text="window_mean",
-                precision="fp32",
+                name=FAST, model=MODEL_FILE, weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE,
+                dimension=table.shape[1], max_tokens=MAX_TOKENS, long_text="window_mean", precision="fp32",
             ),
-            segmenter=_segmenter(source, bundle),
-        )
+            segmenter=SegmenterSpec(
+                rules=segmenter.rules if segmenter else None,
+                model=LearnedSegmenterSpec(
+                    name="boundary-fast", kind="words", model=ends, weights=(own, WEIGHTS_FILE),
+                    tokenizer=TOKENIZER_FILE, special_tokens=encoder.special, max_tokens=_WINDOW,
+                    stride=_STRIDE, threshold=facts.threshold, precision="fp32",
+                ),
+            ),
+        )  # fmt: skip
 
 
-def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None:
+def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> StoredWeights:
     """Write the graph, and its table `(tokens, dimension)` beside it. The arithmetic is float32.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
@@ -239,8 +253,8 @@ def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> None
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
     rows = graph.op("Gather", graph.weight("table", table), ids)
     visible = graph.op("Cast", mask, to=graph.float_type)
-    mean = mean_pooling(graph, graph.op("Cast", rows, to=int(ir.DataType.FLOAT)), visible)
-    graph.save(unit_length(graph, mean), OUTPUT, ("batch", table.shape[1]), model, weights)
+    mean = mean_pooling(graph, graph.op("Cast", rows, to=graph.float_type), visible)
+    return graph.save(unit_length(graph, mean), OUTPUT, ("batch", table.shape[1]), model, weights)
 
 
 def word_table(
@@ -256,35 +270,57 @@ def word_table(
     return (mapped * weights[:, None]).astype(np.float16)
 
 
-def _read_training(path: Path, encoder: TokenEncoder) -> dict[str, NDArray[np.float16]]:
+def _read_training(path: Path, encoder: TokenEncoder) -> tuple[_Facts, dict[str, NDArray[np.float16]]]:
     try:
         with safe_open(path, framework="numpy") as file:
-            base = str(json.loads((file.metadata() or {})["vcs"])["base"])
-            trained = {name: file.get_tensor(name) for name in ("map", "bias", "weights")}
+            facts = msgspec.json.decode((file.metadata() or {})["vcs"], type=_Facts)
+            trained = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: damaged, or no map of word vectors: {error}") from None
-    if base != encoder.digest:
-        raise CheckpointError(f"{path}: trained on the word vectors {base[:8]}, not on {encoder.digest[:8]}")
-    return trained
+    if facts.base != encoder.digest:
+        raise CheckpointError(
+            f"{path}: trained on the word vectors {facts.base[:8]}, not on {encoder.digest[:8]}"
+        )
+    return facts, trained
 
 
-def _segmenter(source: Bundle, bundle: BundleWriter) -> SegmenterSpec | None:
-    """Put the segmenter of a bundle into another, whose embedder has the same tokenizer."""
-    spec = source.manifest.segmenter
-    if spec is None or spec.model is None:
-        return spec
-    new = {path: f"segmenter/{PurePosixPath(path).name}" for path in (spec.model.model, *spec.model.weights)}
-    for old, path in new.items():
-        shutil.copyfile(source.path(old), bundle.file(path))
-    model = msgspec.structs.replace(
-        spec.model,
-        model=new[spec.model.model],
-        weights=tuple(new[path] for path in spec.model.weights),
-        tokenizer=TOKENIZER_FILE,
+def _write_segmenter(
+    steps: Sequence[int], trained: Mapping[str, NDArray[np.float16]], table: NDArray[np.float16],
+    stored: StoredWeights, model: Path, weights: Path,
+) -> None:  # fmt: skip
+    """Write the graph of the learned segmenter: convolutions over the embedder's table, and a logit a token.
+
+    Inputs and output are those of `learned_segmenter.write_learned_segmenter`.
+    """
+    graph = GraphBuilder(OPSET, "fp32", stored)
+    ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
+
+    def weight(name: str) -> NDArray[np.float32]:
+        return trained[f"ends.{name}"].astype(np.float32)
+
+    def linear(name: str, x: ir.Value) -> ir.Value:
+        return graph.linear(name, x, weight(f"{name}.weight"), weight(f"{name}.bias"))
+
+    def norm(name: str, x: ir.Value) -> ir.Value:
+        return graph.layer_norm(name, x, weight(f"{name}.weight"), weight(f"{name}.bias"), 1e-5)
+
+    rows = graph.op("Gather", graph.weight("table", table), ids)
+    x = linear("words", norm("rows", graph.op("Cast", rows, to=graph.float_type)))
+    x = graph.op(
+        "Add", x, graph.op("Gather", graph.weight("capitals.weight", weight("capitals.weight")), capitals)
     )
-    return msgspec.structs.replace(spec, model=model)
+    visible = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(2))
+    for block, step in enumerate(steps):
+        # A token sees those `step` places away; beyond the window, and under the mask, are zeros.
+        seen = graph.op("Mul", norm(f"{block}.norm", x), visible)
+        padded = graph.op("Pad", seen, graph.ints(0, step, 0, 0, step, 0))
+        before = graph.op("Slice", padded, graph.ints(0), graph.ints(-2 * step), graph.ints(1))
+        after = graph.op("Slice", padded, graph.ints(2 * step), graph.ints(2**31 - 1), graph.ints(1))
+        near = gelu(graph, linear(f"{block}.near", graph.op("Concat", before, seen, after, axis=2)))
+        x = graph.op("Add", x, linear(f"{block}.out", near))
+    graph.save(linear("classifier", norm("norm", x)), LOGITS, ("batch", "tokens", 1), model, weights)
 
 
 def _notice(source: Bundle, training: Path) -> str:
@@ -295,7 +331,8 @@ The embedder of this bundle is a table of word vectors. It was made from the wei
 {_origin(source)}
 with a map that the vcs-runtime project has trained (Apache-2.0):
 {_training_line(training)}
-The segmenter is that bundle's. What follows is that bundle's notice.
+The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC descriptions
+(CC-BY-4.0). What follows is that bundle's notice.
 
 {rest}"""
 

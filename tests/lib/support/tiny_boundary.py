@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from vcs_export.checkpoint.recipe import SegmenterRecipe
+from vcs_export.families.build import Build
+from vcs_export.families.sentence_encoder import build_sentence_bundle
+from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.integrity import sha256_of
 
 RANK = 2
@@ -47,6 +50,12 @@ def write_updates(checkpoint: Path, path: Path, layers: int = 2, seed: int = 0) 
     facts = {"base": sha256_of(checkpoint / "model.safetensors"), "layers": layers}
     save_file(tensors, path, {"vcs": json.dumps(facts)})
     return path
+
+
+def build_tiny_words(checkpoint: Path, updates: Path, target: Path) -> Path:
+    """Build a bundle of the checkpoint as an embedder, and of its learned segmenter."""
+    info = BundleInfo("tiny", "MIT", "drawn at random")
+    return build_sentence_bundle(Build(checkpoint, target, info), learned=tiny_boundary(updates))
 
 
 def tiny_boundary(updates: Path, threshold: float = 0.5) -> SegmenterRecipe:
