@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import onnxruntime as ort
 import pytest
 from safetensors.numpy import save_file
 
-from support.numpy_bert import load, transform
+from support.numpy_bert import gelu, linear, load, norm, transform
 from support.tiny_fast import STEPS, write_fast_training
 from vcs_export.errors import CheckpointError
 from vcs_export.families.static import build_static, fetch_fast, open_token_encoder
@@ -75,32 +74,24 @@ def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
 def test_logits_of_its_segmenter_are_those_of_a_second_implementation_in_any_batch(
     fast: Path, training: Path
 ) -> None:
-    trained = {name: tensor.astype(np.float64) for name, tensor in _tensors(training).items()}
-    table = np.fromfile(fast / "embedder/model.onnx.data", np.float16).reshape(-1, 8).astype(np.float64)
+    ends = {name.removeprefix("ends."): tensor.astype(float) for name, tensor in _tensors(training).items()}
+    table = np.fromfile(fast / "embedder/model.onnx.data", np.float16).reshape(-1, 8).astype(float)
     rng = np.random.default_rng(1)
     ids, capitals = rng.integers(5, 80, (3, 16)), rng.integers(0, 4, (3, 16))
-    mask = (np.arange(16) < np.array([[2], [9], [16]])).astype(np.int64)
-
-    def linear(name: str, x: np.ndarray) -> np.ndarray:
-        return x @ trained[f"ends.{name}.weight"].T + trained[f"ends.{name}.bias"]
-
-    def norm(name: str, x: np.ndarray) -> np.ndarray:
-        scaled = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-        return scaled * trained[f"ends.{name}.weight"] + trained[f"ends.{name}.bias"]
-
+    mask = (np.arange(16) < [[2], [9], [16]]).astype(np.int64)
+    inputs = {"input_ids": ids, "attention_mask": mask, "capitals": capitals}
     session = ort.InferenceSession(str(fast / "embedder/segmenter.onnx"), providers=["CPUExecutionProvider"])
-    [logits] = session.run(None, {"input_ids": ids, "attention_mask": mask, "capitals": capitals})
+    [logits] = session.run(None, inputs)
+    epsilon = {"layer_norm_eps": 1e-5}
     for row, length in enumerate(mask.sum(axis=1)):
-        x = (
-            linear("words", norm("rows", table[ids[row, :length]]))
-            + trained["ends.capitals.weight"][capitals[row, :length]]
-        )
+        x = linear(norm(table[ids[row, :length]], ends, "rows", epsilon), ends, "words")
+        x += ends["capitals.weight"][capitals[row, :length]]
         for block, step in enumerate(STEPS):
-            seen = np.pad(norm(f"{block}.norm", x), ((step, step), (0, 0)))
-            near = linear(f"{block}.near", np.hstack([seen[i * step :][:length] for i in range(3)]))
-            x = x + linear(f"{block}.out", near * (1 + np.vectorize(math.erf)(near / math.sqrt(2))) / 2)
-        want = linear("classifier", norm("norm", x))[:, 0]
-        np.testing.assert_allclose(logits[row, :length, 0], want, rtol=0, atol=2e-4)
+            seen = np.pad(norm(x, ends, f"{block}.norm", epsilon), ((step, step), (0, 0)))
+            near = np.hstack([seen[i * step :][:length] for i in range(3)])
+            x += linear(gelu(linear(near, ends, f"{block}.near")), ends, f"{block}.out")
+        want = linear(norm(x, ends, "norm", epsilon), ends, "classifier")
+        np.testing.assert_allclose(logits[row, :length], want, rtol=0, atol=2e-4)
 
 
 def test_fetch_builds_it_once_and_again_for_another_map(

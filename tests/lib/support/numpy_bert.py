@@ -16,6 +16,10 @@ Array = NDArray[np.float64]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
+def gelu(x: Array) -> Array:
+    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+
+
 def encode(folder: Path, ids: list[int]) -> Array:
     """The unit vector `(hidden,)` of one text."""
     config, tensors = load(folder, "bert.")
@@ -45,7 +49,7 @@ def transform(
         + tensors["embeddings.position_embeddings.weight"][positions]
         + tensors["embeddings.token_type_embeddings.weight"][0]
     )
-    x = _norm(x, tensors, "embeddings.LayerNorm", config) + added
+    x = norm(x, tensors, "embeddings.LayerNorm", config) + added
     for layer in range(config["num_hidden_layers"]):
         prefix = f"encoder.layer.{layer}."
         heads = []
@@ -59,12 +63,10 @@ def transform(
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             heads.append(weights / weights.sum(axis=1, keepdims=True) @ value[:, part])
         out = linear(np.concatenate(heads, axis=1), tensors, f"{prefix}attention.output.dense")
-        x = _norm(x + out, tensors, f"{prefix}attention.output.LayerNorm", config)
-        inner = linear(x, tensors, f"{prefix}intermediate.dense")
-        inner = inner * 0.5 * (1 + _erf(inner / math.sqrt(2)))
-        x = _norm(
-            x + linear(inner, tensors, f"{prefix}output.dense"), tensors, f"{prefix}output.LayerNorm", config
-        )
+        x = norm(x + out, tensors, f"{prefix}attention.output.LayerNorm", config)
+        inner = gelu(linear(x, tensors, f"{prefix}intermediate.dense"))
+        x += linear(inner, tensors, f"{prefix}output.dense")
+        x = norm(x, tensors, f"{prefix}output.LayerNorm", config)
     return x
 
 
@@ -73,7 +75,7 @@ def linear(x: Array, tensors: Mapping[str, Array], name: str) -> Array:
     return x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
 
 
-def _norm(x: Array, tensors: Mapping[str, Array], name: str, config: Mapping[str, Any]) -> Array:
+def norm(x: Array, tensors: Mapping[str, Array], name: str, config: Mapping[str, Any]) -> Array:
     centred = x - x.mean(axis=1, keepdims=True)
     deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + config["layer_norm_eps"])
     return centred / deviation * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]

@@ -17,16 +17,12 @@ STEPS = (1, 3)
 def write_fast_training(bundle: Path, path: Path) -> Path:
     encoder = open_token_encoder(open_bundle(bundle))
     rng = np.random.default_rng(0)
-    shapes: dict[str, tuple[int, ...]] = {
-        "map": (encoder.width, 8),
-        "bias": (8,),
-        "ends.capitals.weight": (4, 6),
-    }
     linear = {"words": (6, 8), "classifier": (1, 6), "rows": (8,), "norm": (6,)}
-    for block in map(str, range(len(STEPS))):
+    for block in range(len(STEPS)):
         linear |= {f"{block}.norm": (6,), f"{block}.near": (6, 18), f"{block}.out": (6, 6)}
-    for name, shape in linear.items():
-        shapes |= {f"ends.{name}.weight": shape, f"ends.{name}.bias": shape[:1]}
+    shapes = {f"ends.{name}.weight": shape for name, shape in linear.items()}
+    shapes |= {f"ends.{name}.bias": shape[:1] for name, shape in linear.items()}
+    shapes |= {"map": (encoder.width, 8), "bias": (8,), "ends.capitals.weight": (4, 6)}
     tensors = {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
     tensors["weights"] = rng.random(encoder.count).astype(np.float16)
     facts = {"base": encoder.digest, "steps": STEPS, "threshold": 0.4}
