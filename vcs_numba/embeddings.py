@@ -14,34 +14,47 @@ from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 
 #: Rows of the similarity matrix in one piece of work, and components that it takes at a time: few enough for
-#: the data to stay in the core's cache.
+#: the data to stay in the core's cache. Of these and of columns so many are added in one go.
 _ROWS: Final = 64
 _COMPONENTS: Final = 32
+_STEP: Final = 4
 
 
 def _dot_products(
-    left: npt.NDArray[np.float32], right: npt.NDArray[np.float64], first: int, stop: int,
+    left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], first: int, stop: int,
     out: npt.NDArray[np.float64],
 ) -> None:  # fmt: skip
-    """Write the dot product of `left[i]` and `right[:, j]` to `out[i, j]` for the rows first..stop.
+    """Write the dot product of `left[i]` and `right[j]` to `out[i, j]` for the rows first..stop.
 
     Each is summed in float64 from the first component to the last. A BLAS divides its work by shapes and
-    threads, so a similarity would depend on the other chunks and on the machine.
+    threads, so a similarity would depend on the other chunks and on the machine. Zeros fill up the components
+    and the columns: they change no sum.
     """
-    size, columns = right.shape
-    for i in range(first, stop):
-        for j in range(columns):
-            out[i, j] = 0.0
+    columns, size = right.shape
+    sums = np.zeros((stop - first, -(-columns // _STEP) * _STEP))
+    wide = np.zeros((_COMPONENTS, sums.shape[1]))
+    factors = np.zeros(_COMPONENTS)
     for block in range(0, size, _COMPONENTS):
+        count = min(_COMPONENTS, size - block)
+        factors[count:] = 0.0
+        wide[count:] = 0.0
+        for j in range(columns):
+            for k in range(count):
+                wide[k, j] = right[j, block + k]
         for i in range(first, stop):
-            for k in range(block, min(block + _COMPONENTS, size)):
-                factor = np.float64(left[i, k])
-                for j in range(columns):
-                    out[i, j] += factor * right[k, j]
+            for k in range(count):
+                factors[k] = left[i, block + k]
+            for step in range(0, count, _STEP):
+                for j in range(sums.shape[1]):
+                    total = sums[i - first, j]
+                    for k in range(_STEP):
+                        total += factors[step + k] * wide[step + k, j]
+                    sums[i - first, j] = total
+    out[first:stop] = sums[:, :columns]
 
 
 _DOT_PRODUCTS: Final = Kernel(
-    _dot_products, array(types.float32, 2, readonly=True), array(types.float64, 2, readonly=True),
+    _dot_products, array(types.float32, 2, readonly=True), array(types.float32, 2, readonly=True),
     types.int64, types.int64, array(types.float64, 2),
 )  # fmt: skip
 
@@ -70,10 +83,9 @@ def cosine_similarity(
 ) -> npt.NDArray[np.float64]:
     """Return the cosines (n, m) of unit vectors. Each depends on its two vectors; rounding may exceed 1."""
     out = np.empty((len(left), len(right)))
-    columns = np.ascontiguousarray(right.T, dtype=np.float64)
 
     def piece(k: int) -> None:
-        _DOT_PRODUCTS.call(left, columns, k * _ROWS, min((k + 1) * _ROWS, len(left)), out)
+        _DOT_PRODUCTS.call(left, right, k * _ROWS, min((k + 1) * _ROWS, len(left)), out)
 
     for_each(-(-len(left) // _ROWS), piece)
     return out

@@ -149,7 +149,8 @@ class TextTokenizer:
         if len(row) <= max_tokens:
             return [row]
         limit = max_tokens - self.special_count
-        before, ids, after = np.split(row, [self._before, len(row) - self._after])
+        end = len(row) - self._after
+        before, ids, after = row[: self._before], row[self._before : end], row[end:]
         if self._spec.long_text == "error":
             raise TextError(
                 f"texts: a text of {len(ids)} tokens is longer than the model's {limit}, "

@@ -53,9 +53,8 @@ class VectorRequest:
             wanted = self.awaited.keys() & frozenset(self.wanted.texts) - self.tokens.keys()
             self.tokens |= {text: self.awaited[text].tokens[text] for text in wanted}
         self.awaited.clear()  # or each request would keep all earlier ones
-        # Rows are copied, since a view would keep the whole batch in memory as long as one row is cached.
         fresh = {
-            text: row.copy()
+            text: row
             for texts, part in self.parts
             for text, row in zip(texts, part.vectors(), strict=True)
             if text not in vectors  # known, and embedded again for its tokens
@@ -133,12 +132,11 @@ class VectorStore:
         earlier = [other for other in earlier if other.missing]
         texts = list(dict.fromkeys(texts))
         lacking = self._recall_tokens(request, texts)
+        request.known = self._memory.get_all(texts)
         for text in texts:
             wants_tokens = text in lacking
-            if (vector := self._memory.get(text)) is not None:
-                request.known[text] = vector
-                if not wants_tokens:
-                    continue
+            if text in request.known and not wants_tokens:
+                continue
             for other in earlier:
                 if other.computes(text, tokens if wants_tokens else None):
                     request.awaited[text] = other
@@ -149,7 +147,7 @@ class VectorStore:
         if unknown and self._cache:
             cached = self._with_cache(lambda cache: cache.load(unknown))
             self._check_lengths(cached)
-            self._memory.put_all(cached)
+            self._memory.put_all(cached.items())
             request.known |= cached
             missing = [text for text in missing if text not in cached or text in lacking]
         if missing:
@@ -192,13 +190,14 @@ class VectorStore:
         self._remember_tokens(tokens, layer)
 
     def _remember_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
-        self._tokens.put_all({_token_key(text, layer): own for text, own in tokens.items()})
+        self._tokens.put_all((_token_key(text, layer), own) for text, own in tokens.items())
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
         """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
         self._check_lengths(vectors)
         self._with_cache(lambda cache: cache.store(vectors))
-        self._memory.put_all(vectors)
+        # A view would keep the whole batch in memory as long as one row is cached.
+        self._memory.put_all((text, vector.copy()) for text, vector in vectors.items())
 
     def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
         for length in {len(vector) for vector in vectors.values()}:

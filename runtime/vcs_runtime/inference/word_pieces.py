@@ -77,9 +77,9 @@ class WordPieces:
         start = 0
         for stop in stops.tolist():
             found.append(None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places))
-            start = max(start, stop)
+            start = max(stop, ~stop)
         joined = "".join(texts)
-        for token in (token for token in self._added if token in joined):
+        for token in (token for token in self._added if token[:1] in joined and token in joined):
             found = [None if token in text else own for text, own in zip(texts, found, strict=True)]
         return found
 

@@ -116,10 +116,10 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         return []
     *references, generated = pair.texts
     *reference_chunks, generated_chunks = pair.chunks
-    right = [vectors[text] for text in (generated, *generated_chunks)]
+    right = _rows((generated, *generated_chunks), vectors)
     evidence = []
     for i, (reference, chunks) in enumerate(zip(references, reference_chunks, strict=True)):
-        left = [vectors[text] for text in (reference, *chunks)]
+        left = _rows((reference, *chunks), vectors)
         gas = float(_cosines(left[:1], right[:1])[0, 0])
         of_chunks = left[1:], right[1:]
         times = (pair.times[i], pair.times[-1]) if pair.times else None
@@ -140,13 +140,16 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
     )  # fmt: skip
 
 
-def _cosines(left: Sequence[Vector], right: Sequence[Vector]) -> npt.NDArray[np.float64]:
+def _rows(texts: Sequence[str], vectors: Mapping[str, Vector]) -> npt.NDArray[np.float32]:
+    return np.concatenate([vectors[text] for text in texts]).reshape(len(texts), -1)
+
+
+def _cosines(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Compute the similarity matrix (len(left), len(right)) (docs/reference/vcs.md, section 1).
 
     It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
     """
-    matrices = (np.concatenate(vectors).reshape(len(vectors), -1) for vectors in (left, right))
-    similarity = cosine_similarity(*matrices)
+    similarity = cosine_similarity(left, right)
     return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
 
 
@@ -158,7 +161,7 @@ def _hm_cf(
     `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of the
     generated text with each whole reference.
     """
-    *references, generated = ([vectors[text] for text in texts] for texts in sentences)
+    *references, generated = (_rows(texts, vectors) for texts in sentences)
     every = [
         hm_cf(_cosines(reference, generated), whole)
         for reference, whole in zip(references, coarse, strict=True)

@@ -168,7 +168,8 @@ class Preparation:
         splits = [self._split_by_rules(text, name) for name, text in texts.items()]
         segments = [split.segments for split in splits if split.segments is not None]
         if len(segments) < len(splits):
-            pending = [split.rest for split in splits]
+            own = (split.rest for split in splits)
+            pending = [*own] if self._segmenter.wants_punctuation else [*map(strip_punctuation, own)]
             return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
         chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
         return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
@@ -197,12 +198,10 @@ class Preparation:
             return known
         self.scripts.add(text)
         expanded = expand_contractions(text)
-        stripped = strip_punctuation(expanded)
-        if not stripped.strip():
+        if not any(map(str.isalnum, expanded)) and not strip_punctuation(expanded).strip():
             raise TextError(f"{name}: the text holds nothing but punctuation")
         sentences = self._segmenter.sentences(expanded, name)
-        rest = expanded if self._segmenter.wants_punctuation else stripped
-        split = _RuleSplit(rest, None if sentences is None else clean_segments(sentences))
+        split = _RuleSplit(expanded, None if sentences is None else clean_segments(sentences))
         self._rule_splits.put(text, split)
         return split
 

@@ -255,8 +255,7 @@ class Evidence(NamedTuple):
     by_reference
         The scores with each reference, in their order; empty if they are not known.
     vectors
-        The unit vectors of the chunks, float32 (d,) each, of the reference and of the generated text; None if
-        only their cosines are known.
+        The unit vectors of the chunks, float32 (n_ref, d) and (n_gen, d); None if only their cosines are known.
     words
         The words of both texts; None if `Options.also` does not ask for substitution.
     times
@@ -267,7 +266,7 @@ class Evidence(NamedTuple):
     similarity: npt.NDArray[np.float64]
     gas: float
     by_reference: tuple[Scores, ...] = ()
-    vectors: tuple[list[npt.NDArray[np.float32]], list[npt.NDArray[np.float32]]] | None = None
+    vectors: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
     words: ReplacedWords | None = None
     times: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 

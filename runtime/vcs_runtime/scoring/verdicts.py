@@ -20,7 +20,7 @@ _BLOCK = 256
 
 def repetitions(
     chunks: tuple[Sequence[str], Sequence[str]],
-    vectors: tuple[Sequence[npt.NDArray[np.float32]], Sequence[npt.NDArray[np.float32]]] | None,
+    vectors: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None,
     match: npt.NDArray[np.int64],
     supported: npt.NDArray[np.bool_],
     threshold: float,
@@ -41,8 +41,7 @@ def repetitions(
             return True
         if vectors is None:
             return False
-        left, right = (vectors[0][i][np.newaxis] for i in (a, b))
-        return bool(cosine_similarity(left, right)[0, 0] >= threshold)
+        return bool(cosine_similarity(vectors[0][[a]], vectors[0][[b]])[0, 0] >= threshold)
 
     found: list[int | None] = []
     # The first chunk of a group of chunks that are alike, and the reference chunks that the group tells.
@@ -66,7 +65,7 @@ def _words(text: str) -> str:
 
 
 def _first_alike(
-    texts: Sequence[str], vectors: Sequence[npt.NDArray[np.float32]] | None, threshold: float
+    texts: Sequence[str], vectors: npt.NDArray[np.float32] | None, threshold: float
 ) -> list[int]:
     """Return for each chunk the position of the first chunk that it is like, or its own position."""
     places: dict[str, int] = {}
@@ -76,7 +75,7 @@ def _first_alike(
     first = dict(zip(places, at.tolist(), strict=True))
     if vectors is not None:
         distinct = list(places)
-        rows = np.array([vectors[i] for i in at])
+        rows = vectors[at]
         for start in range(0, len(rows), _BLOCK):
             stop = min(start + _BLOCK, len(rows))
             near = np.tril(cosine_similarity(rows[start:stop], rows[:stop]) >= threshold, start - 1)

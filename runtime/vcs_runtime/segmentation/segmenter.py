@@ -29,9 +29,9 @@ from vcs_runtime.util.renamed import refusing_former_keywords
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
 # sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"). So it sees blanks and newlines
-# instead, and the original text is split at the offsets that it finds.
+# instead, and the original text is split where it splits that one.
 _PLAIN_SPACES = {
-    code: "\n" if code in (0x85, 0x2028, 0x2029) else " "
+    chr(code): "\n" if code in (0x85, 0x2028, 0x2029) else " "
     for code in range(0x80, 0x3001)
     if chr(code).isspace()
 }
@@ -48,12 +48,12 @@ class Rules:
     def __init__(self, spec: RulesSpec) -> None:
         """Load the rules; raises BundleError if the package that `spec` names is not installed."""
         try:
-            from sentencex import get_sentence_boundaries
+            from sentencex import segment
         except ImportError:
             raise BundleError(
                 "the default segmenter needs `sentencex`: install `vcs-runtime[default]`"
             ) from None
-        self._find = get_sentence_boundaries
+        self._segment = segment
         self.spec = spec
         self.identity = f"{spec.name}@{version('sentencex')}"
 
@@ -65,36 +65,37 @@ class Rules:
         """
         if reason := crowded(text):
             raise TextError(reason)
+        plain = text
+        for space in () if text.isascii() else filter(text.__contains__, _PLAIN_SPACES):
+            plain = plain.replace(space, _PLAIN_SPACES[space])
+        found = self._segment(self.spec.language, plain)
+        if "".join(found) == text and not any(map(str.isspace, found)):
+            return found
         pieces: list[str] = []
         end = 0
-        for boundary in self._find(
-            self.spec.language, text if text.isascii() else text.translate(_PLAIN_SPACES)
-        ):
+        for piece in found:
             # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
-            start = boundary["start_index"]
-            gap = text[end:start]
-            if start < end or gap.strip():
-                raise self._garbled()
-            piece = text[start : boundary["end_index"]]
+            start = plain.find(piece, end)
+            stop = start + len(piece)
+            if start < 0 or plain[end:start].strip():
+                pieces = []
+                break
             # White space between paragraphs comes as separate pieces: append it to the piece before.
             if pieces and piece.isspace():
-                pieces[-1] += gap + piece
+                pieces[-1] += text[end:stop]
             else:
                 if pieces:
-                    pieces[-1] += gap
-                pieces.append(piece if pieces else gap + piece)
-            end = boundary["end_index"]
+                    pieces[-1] += text[end:start]
+                pieces.append(text[start if pieces else end : stop])
+            end = stop
         if text[end:].strip() or (text and not pieces):
-            raise self._garbled()
+            raise TextError(
+                f"the sentences that {self.identity} found do not join to their text again: install "
+                "sentencex 1.0.29 or later"
+            )
         if pieces:
             pieces[-1] += text[end:]
         return pieces
-
-    def _garbled(self) -> TextError:
-        return TextError(
-            f"the sentences that {self.identity} found do not join to their text again: install "
-            "sentencex 1.0.29 or later"
-        )
 
 
 def crowded(text: str) -> str | None:

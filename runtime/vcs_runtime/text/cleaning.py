@@ -55,7 +55,7 @@ def check_text(text: object, name: str) -> str:
 
 def plain_line_ends(text: str) -> str:
     """Turn the line ends CRLF and CR into LF: a text scores the same whichever system wrote its file."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def check_texts(texts: Sequence[str]) -> None:
@@ -96,8 +96,10 @@ def strip_punctuation(text: str) -> str:
 
 def clean_segments(segments: Sequence[str]) -> list[str]:
     """Strip punctuation and white space from each segment, and drop empty segments."""
-    stripped = (strip_punctuation(segment).strip() for segment in segments)
-    return [segment for segment in stripped if segment]
+    stripped = strip_punctuation("\0".join(segments)).split("\0")
+    if len(stripped) > len(segments):  # a caller's segmenter may add such a character
+        stripped = [*map(strip_punctuation, segments)]
+    return [piece for segment in stripped if (piece := segment.strip())]
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:

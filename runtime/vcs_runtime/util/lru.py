@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -24,21 +24,26 @@ class LRUCache(Generic[V]):
 
     def get(self, text: str) -> V | None:
         """Return the value of a text, which counts as used now, or None."""
+        return self.get_all((text,)).get(text)
+
+    def get_all(self, texts: Iterable[str]) -> dict[str, V]:
+        """Return the values of those texts that have one, as `get` does."""
         with self._lock:
-            if (value := self._entries.get(text)) is not None:
+            values = {text: own for text in texts if (own := self._entries.get(text)) is not None}
+            for text in values:
                 self._entries.move_to_end(text)
-            return value
+            return values
 
     def put(self, text: str, value: V) -> None:
         """Store a value, unless the text has one, and drop old entries beyond the limit."""
-        self.put_all({text: value})
+        self.put_all([(text, value)])
 
-    def put_all(self, values: Mapping[str, V]) -> None:
-        """Store values by text, as `put` does."""
+    def put_all(self, values: Iterable[tuple[str, V]]) -> None:
+        """Store values with their texts, as `put` does; nothing is asked for values without room for any."""
         if self._limit <= 0:
             return
         with self._lock:
-            for text, value in values.items():
+            for text, value in values:
                 if text not in self._entries:  # or another thread was faster
                     self._entries[text] = value
                     self._free -= self._footprint(text, value)

@@ -30,7 +30,7 @@ def explained(
     n_ref, n_gen = matrix.shape
     reference, generated = texts or ([f"r{i + 1}" for i in range(n_ref)], [f"g{j + 1}" for j in range(n_gen)])
     result = Result(align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none")
-    rows = None if vectors is None else (list(vectors[0]), list(vectors[1]))
+    rows = None if vectors is None else (np.array(vectors[0]), np.array(vectors[1]))
     evidence = Evidence((list(reference), list(generated)), matrix, gas, vectors=rows)
     return explain(result, evidence, params, thresholds)
 
