@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -96,12 +96,17 @@ def fixed_groups(lengths: Sequence[int], shape_of: ShapeOf) -> Iterator[tuple[li
     Longest texts come first, and in padded layouts equal lengths keep their order. Every text is in one run.
     """
     classes: dict[Shape, list[int]] = {}
-    for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
+    for text in _longest_first(lengths):
         classes.setdefault(shape_of(lengths[text]), []).append(text)
     for shape, texts in classes.items():
         while texts:
             run, texts = _filled(texts, lengths, shape)
             yield run, shape
+
+
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    """Return the numbers of texts by length; equal lengths keep their order."""
+    return np.argsort(np.negative(lengths), kind="stable").tolist()
 
 
 def _filled(texts: list[int], lengths: Sequence[int], shape: Shape) -> tuple[list[int], list[int]]:
@@ -179,11 +184,13 @@ def groups(
     Longest sequences come first, and equal lengths keep their order. A sequence longer than the budget, which
     counts padding, has a batch of its own. Every sequence is in exactly one batch.
     """
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    for length, run in groupby(order, lambda row: padded_length(lengths[row], step)):
-        rows = list(run)
-        most = int(max(1, min(token_budget // length, most_rows(length))))
-        yield from ((rows[i : i + most], length) for i in range(0, len(rows), most))
+    order = _longest_first(lengths)
+    widths = np.maximum(1, -(-np.array(lengths, np.int64)[order] // step)) * step
+    changes = np.flatnonzero(np.diff(widths, prepend=0)).tolist()
+    for start, stop in pairwise([*changes, len(order)]):
+        width = int(widths[start])
+        most = int(max(1, min(token_budget // width, most_rows(width))))
+        yield from ((order[i : min(i + most, stop)], width) for i in range(start, stop, most))
 
 
 def mixed_groups(
@@ -194,7 +201,7 @@ def mixed_groups(
     A batch has at most 1.25 times as many places as tokens, or 2,048. If it is packed, it has at most twice
     as many, or 4,096; if it is varlen, 16 times as many, or 65,536. For both the budget counts no padding.
     """
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    order = _longest_first(lengths)
     a_token, small = _MOST_PLACES.get(layout, _MOST_PADDED_PLACES)
     start = 0
     while start < len(order):
@@ -227,28 +234,26 @@ def batches(
     lengths = [len(sequence) for sequence in sequences]
     if layout == "varlen" or (layout == "packed" and not mixed):
         step = 1
-    if mixed:
-        grouped = mixed_groups(lengths, token_budget, layout, most_rows, step)
-    else:
-        grouped = groups(lengths, token_budget, step, most_rows)
-    lay_out = _LAYOUTS[layout]
+    grouped: Iterator[tuple[list[int], int, Sequence[int]]]
     if shape_of is not None:
-        for rows, shape in fixed_groups(lengths, shape_of):
-            lengths_of_fillers = shape.fillers(len(rows), sum(lengths[row] for row in rows))
-            fillers = [[0] * length for length in lengths_of_fillers]
-            skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
-            texts = [sequences[row] for row in rows] + fillers
-            yield Batch(rows, lay_out(texts, shape.width, skips, True), len(fillers))
-        return
-    for rows, width in grouped:
-        own = [sequences[row] for row in rows]
-        more = [] if mixed or layout != "packed" else _fillers(own)
-        skips = np.array([skip] * len(own) + [0] * len(more), np.int64)
-        yield Batch(rows, lay_out([*own, *more], width, skips, False), len(more))
+        grouped = (
+            (rows, shape.width, shape.fillers(len(rows), sum(map(lengths.__getitem__, rows))))
+            for rows, shape in fixed_groups(lengths, shape_of)
+        )
+    elif mixed:
+        cut = mixed_groups(lengths, token_budget, layout, most_rows, step)
+        grouped = ((rows, width, ()) for rows, width in cut)
+    else:
+        cut = groups(lengths, token_budget, step, most_rows)
+        grouped = ((rows, width, _fillers(layout, lengths[rows[0]], len(rows))) for rows, width in cut)
+    for rows, width, fillers in grouped:
+        texts = [*map(sequences.__getitem__, rows), *([0] * length for length in fillers)]
+        skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
+        yield Batch(rows, _LAYOUTS[layout](texts, width, skips, shape_of is not None), len(fillers))
 
 
-def _fillers(texts: list[TokenIds]) -> list[list[int]]:
-    """Return what makes the numbers of texts of one length, and of their tokens, even.
+def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
+    """Return the length of the filler that makes the numbers of texts of one length, and of their tokens, even.
 
     With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
     one otherwise. Those for halves have another kernel for a single row. A packed graph has a row for each
@@ -257,22 +262,26 @@ def _fillers(texts: list[TokenIds]) -> list[list[int]]:
     A text of more than half the largest batch is alone in every batch, whose rows are then the same anyway. A
     filler would double the memory and the time of its attention, which pads all texts to one length.
     """
-    if len(texts) % 2 == 0 or 2 * len(texts[0]) > TOKEN_BUDGET["ort-cpu"]:
-        return []
-    return [[0] * (2 - len(texts[0]) % 2)]
+    if layout != "packed" or count % 2 == 0 or 2 * length > TOKEN_BUDGET["ort-cpu"]:
+        return ()
+    return (2 - length % 2,)
+
+
+def _lengths(sequences: Sequence[TokenIds]) -> IntArray:
+    return np.fromiter(map(len, sequences), np.int64, len(sequences))
 
 
 def _padded(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return `input_ids` and `attention_mask`, `(batch, width)`."""
     ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
-    filled = np.arange(width) < np.array([len(sequence) for sequence in sequences])[:, None]
+    filled = np.arange(width) < _lengths(sequences)[:, None]
     ids[filled] = np.concatenate(sequences)
     return {"input_ids": ids, "attention_mask": filled.astype(np.int64)}
 
 
 def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return all tokens one after the other, and the indices to places `(batch, width)` and back."""
-    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    lengths = _lengths(sequences)
     places = np.arange(width)
     filled = places < lengths[:, None]
     first = np.cumsum(lengths) - lengths
@@ -287,7 +296,7 @@ def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) 
 
 def unpadded(sequences: Sequence[TokenIds], width: int) -> Inputs:
     """Return all tokens one after the other, and where texts lie: the inputs `bundle.layouts.UNPADDED`."""
-    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    lengths = _lengths(sequences)
     filled = np.arange(width) < lengths[:, None]
     return {
         "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
@@ -303,7 +312,7 @@ def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) 
     In a batch of a fixed shape all texts have as many groups as the longest may have, some of them empty.
     Each then has its groups at a multiple of their number, and a sum over all groups treats all texts alike.
     """
-    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    lengths = _lengths(sequences)
     inputs = unpadded(sequences, width)
     starts = inputs["starts"]
     counts = lengths - skip

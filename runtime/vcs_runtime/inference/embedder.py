@@ -368,7 +368,7 @@ class TokenisedTexts:
                 starts = batch.inputs.get("starts")
                 states.keep(rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1]))
             self._outputs.append((rows, output[: len(rows)]))
-            done += sum(self._lengths[row] for row in rows)
+            done += sum(map(self._lengths.__getitem__, rows))
             report_part(self._part[0] + self._part[1] * done / total)
 
     def vectors(self) -> FloatArray:
@@ -398,9 +398,11 @@ class TokenisedTexts:
         several = np.flatnonzero(windows > 1)
         sums = np.zeros((len(several), spec.dimension))
         special = self._embedder._tokenizer.special_count
-        for total, text in zip(sums, several.tolist(), strict=True):
-            for row in range(first[text], first[text] + windows[text]):
-                total += vectors[row].astype(np.float64) * (self._lengths[row] - special)
+        weights = np.array(self._lengths)[:, None] - special
+        for window in range(windows.max()):
+            longer = windows[several] > window
+            rows = first[several[longer]] + window
+            sums[longer] += vectors[rows] * weights[rows]
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         if not norms.all():
             raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")

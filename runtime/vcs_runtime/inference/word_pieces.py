@@ -73,11 +73,11 @@ class WordPieces:
             characters, ends, self._table, self._edges, self._inside, self._size, self._unknown,
             self._longest, *around, ids, places, stops,
         )  # fmt: skip
-        found: Encodings = []
-        start = 0
-        for stop in stops.tolist():
-            found.append(None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places))
-            start = max(stop, ~stop)
+        starts = [0, *np.maximum(stops, ~stops).tolist()]
+        found: Encodings = [
+            None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places)
+            for start, stop in zip(starts, stops.tolist(), strict=False)
+        ]
         joined = "".join(texts)
         for token in (token for token in self._added if token[:1] in joined and token in joined):
             found = [None if token in text else own for text, own in zip(texts, found, strict=True)]

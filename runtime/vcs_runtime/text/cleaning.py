@@ -139,6 +139,9 @@ _PATTERN = re.compile(
     r")(?P<suffixes>(?:'(?:re|ve|ll|d))*)(?!\w)",
     re.IGNORECASE,
 )
+# The apostrophe of a possessive, which most are: no word with "is" after it ends with these two characters.
+_ENDS = sorted({word[-2:] for word in (*_IS.split("|"), "let")})
+_POSSESSIVE = re.compile(rf"(?<=[!-~][!-~])(?<!{'|'.join(_ENDS)})'s(?![\w'])", re.IGNORECASE)
 
 
 def expand_contractions(text: str) -> str:
@@ -167,6 +170,9 @@ def _words_with_apostrophes(text: str) -> Iterator[tuple[int, int]]:
     """
     end = 0
     while (at := text.find("'", end)) >= 0:
+        if _POSSESSIVE.match(text, at):
+            end = at + 1
+            continue
         start = at
         while start > end and text[start - 1].isalnum():
             start -= 1
