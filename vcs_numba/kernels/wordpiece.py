@@ -14,7 +14,7 @@ Characters = npt.NDArray[np.int32]
 #: Bits of each part of an edge: node, character, next node, which is id + 1 for a token; 0 is no edge.
 BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
-#: Words of a call whose tokens are remembered, since most occur again: those of up to 9 letters of 7 bits.
+#: Words of one token that a call remembers, since most occur again: up to 9 letters of 7 bits.
 _WORDS: Final = 4093
 #: What the table of characters has beside twice what a character becomes, plus 1 if that is a word alone.
 UNKNOWN, DROPPED, SPACE = -1, 0, 1
@@ -83,10 +83,10 @@ def _encode(
     characters: Characters, ends: Ints, table: Ints, edges: Ints, inside: int, size: int, unknown: int,
     longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
 ) -> None:  # fmt: skip
-    """Write the ids of all texts, and where each ends; ~end for a text with a character that is not known."""
+    """Write the ids of all texts, and where each ends; -1 for a text with a character that is not known."""
     word = np.empty(longest + 1, np.int64)
     places = np.empty(longest + 1, np.int64)
-    known = np.zeros((_WORDS, 3), np.int64)  # the letters of a word as one number, and where its tokens are
+    known = np.zeros((_WORDS, 2), np.int64)  # the letters of a word as one number, and its token
     blank = -1 if len(spans) else 0
     first = begin = 0
     for k in range(len(ends)):
@@ -101,15 +101,14 @@ def _encode(
             if kind == DROPPED:
                 continue
             if length and (alone or kind & 1):
-                own = code % _WORDS
-                if code > 0 and known[own, 0] == code:
-                    for j in range(known[own, 1], known[own, 2]):
-                        ids[at] = ids[j]
-                        at += 1
+                slot, start = code % _WORDS, at
+                if code > 0 and known[slot, 0] == code:
+                    ids[at] = known[slot, 1]
+                    at += 1
                 else:
-                    known[own, 0], known[own, 1] = code, at
                     at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
-                    known[own, 2] = at
+                    if at == start + 1:
+                        known[slot, 0], known[slot, 1] = code, ids[start]
                 length, code = 0, blank
             if kind != SPACE:
                 # A word that is too long keeps its first characters, and where its last one stands.
@@ -119,15 +118,13 @@ def _encode(
                 alone = kind & 1
                 code = (code << 7) | (kind >> 1) if 0 <= code < 1 << 56 and kind < 256 else -1
         begin = ends[k]
-        stops[k] = ~at
+        stops[k] = -1
         if kind != UNKNOWN:
             ids[first : first + len(before)] = before
             ids[at : at + len(after)] = after
             spans[first : first + len(before)] = -1
             spans[at : at + len(after)] = -1
-            at += len(after)
-            stops[k] = at
-        first = at
+            first = stops[k] = at + len(after)
 
 
 _INTS: Final = array(types.int64, 1)

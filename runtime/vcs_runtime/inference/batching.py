@@ -176,6 +176,10 @@ class Batch:
     fillers: int = 0  # rows of the inputs after those sequences, whose output is not used
 
 
+# Rows and width of a batch, and the lengths of its fillers.
+_Group = tuple[list[int], int, Sequence[int]]
+
+
 def groups(
     lengths: Sequence[int], token_budget: int, step: int = PADDING_STEP, most_rows: RowLimit = _no_limit
 ) -> Iterator[tuple[list[int], int]]:
@@ -231,10 +235,12 @@ def batches(
     The first `skip` tokens are not pooled. `mixed` batches hold several lengths. `shape_of` returns the fixed
     shape of a sequence's batch, and takes the place of the budget, `mixed`, `most_rows` and `step`.
     """
-    lengths = [len(sequence) for sequence in sequences]
+    if not sequences:
+        return
+    lengths = [*map(len, sequences)]
     if layout == "varlen" or (layout == "packed" and not mixed):
         step = 1
-    grouped: Iterator[tuple[list[int], int, Sequence[int]]]
+    grouped: Iterator[_Group]
     if shape_of is not None:
         grouped = (
             (rows, shape.width, shape.fillers(len(rows), sum(map(lengths.__getitem__, rows))))
@@ -246,10 +252,17 @@ def batches(
     else:
         cut = groups(lengths, token_budget, step, most_rows)
         grouped = ((rows, width, _fillers(layout, lengths[rows[0]], len(rows))) for rows, width in cut)
+    if layout == "padded":
+        yield from _padded(sequences, [*grouped])
+        return
     for rows, width, fillers in grouped:
-        texts = [*map(sequences.__getitem__, rows), *([0] * length for length in fillers)]
+        texts = _texts(sequences, rows, fillers)
         skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
         yield Batch(rows, _LAYOUTS[layout](texts, width, skips, shape_of is not None), len(fillers))
+
+
+def _texts(sequences: Sequence[TokenIds], rows: Sequence[int], fillers: Sequence[int]) -> list[TokenIds]:
+    return [*map(sequences.__getitem__, rows), *([0] * length for length in fillers)]
 
 
 def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
@@ -271,12 +284,22 @@ def _lengths(sequences: Sequence[TokenIds]) -> IntArray:
     return np.fromiter(map(len, sequences), np.int64, len(sequences))
 
 
-def _padded(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
-    """Return `input_ids` and `attention_mask`, `(batch, width)`."""
-    ids = np.zeros((len(sequences), width), np.int64)  # id 0 under the mask: any would do
-    filled = np.arange(width) < _lengths(sequences)[:, None]
-    ids[filled] = np.concatenate(sequences)
-    return {"input_ids": ids, "attention_mask": filled.astype(np.int64)}
+def _padded(sequences: Sequence[TokenIds], grouped: Sequence[_Group]) -> Iterator[Batch]:
+    """Yield batches with `input_ids` and `attention_mask`, `(batch, width)`, laid out in one step for all."""
+    texts = [text for rows, _, fillers in grouped for text in _texts(sequences, rows, fillers)]
+    counts = [len(rows) + len(fillers) for rows, _, fillers in grouped]
+    lengths, widths = _lengths(texts), np.repeat([width for _, width, _ in grouped], counts)
+    own = np.tile([True, False], len(texts))  # a text's tokens, then its padding
+    filled = np.repeat(own, np.stack([lengths, widths - lengths], axis=1).ravel())
+    ids = np.zeros(len(filled), np.int64)  # id 0 under the mask: any would do
+    ids[filled] = np.concatenate(texts)
+    mask = filled.astype(np.int64)
+    start = 0
+    for (rows, width, fillers), count in zip(grouped, counts, strict=True):
+        stop = start + count * width
+        inputs = {"input_ids": ids[start:stop], "attention_mask": mask[start:stop]}
+        yield Batch(rows, {name: part.reshape(count, width) for name, part in inputs.items()}, len(fillers))
+        start = stop
 
 
 def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
@@ -329,5 +352,5 @@ def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) 
 
 
 _LAYOUTS: dict[str, Callable[[list[TokenIds], int, IntArray, bool], Inputs]] = {
-    "padded": _padded, "packed": _packed, "varlen": _varlen,
+    "packed": _packed, "varlen": _varlen,
 }  # fmt: skip

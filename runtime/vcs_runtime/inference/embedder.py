@@ -339,7 +339,7 @@ class TokenisedTexts:
         self._sequences = sequences
         self._part = part
         self._states = states
-        self._lengths = [len(ids) for ids in sequences.ids]
+        self._lengths = [*map(len, sequences.ids)]
         self._outputs: list[tuple[list[int], FloatArray]] = []
         self._laid_out: tuple[int, list[tuple[list[int], Batch]]] | None = None
         if embedder.device.is_gpu:
@@ -380,7 +380,7 @@ class TokenisedTexts:
         vectors = np.empty((len(self._lengths), spec.dimension), np.float32)
         while self._outputs:  # each is freed as soon as it is copied
             rows, output = self._outputs.pop()
-            vectors[rows] = output
+            vectors[np.array(rows)] = output
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         if not np.isfinite(lengths).all() and not np.isfinite(vectors).all():
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
@@ -394,7 +394,7 @@ class TokenisedTexts:
         # Texts of one window keep the vector as the model gave it, to the bit.
         windows = np.bincount(owners)
         first = np.cumsum(windows) - windows
-        result: FloatArray = vectors[first]
+        result = vectors.take(first, axis=0)
         several = np.flatnonzero(windows > 1)
         sums = np.zeros((len(several), spec.dimension))
         special = self._embedder._tokenizer.special_count

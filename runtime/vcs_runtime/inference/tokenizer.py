@@ -132,7 +132,7 @@ class TextTokenizer:
         owners: list[int] = []
         places: list[IntArray] = []
         for i, (own, at) in enumerate(self._encoder.encode(instructed, self.special_tokens, spans=spans)):
-            for window in [own] if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i]):
+            for window in (own,) if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i]):
                 if len(window) <= skip:
                     raise TextError(
                         f"texts: of {len(window)} tokens the first {skip} are the instruction's, so that "

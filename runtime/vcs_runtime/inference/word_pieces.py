@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,7 @@ class WordPieces:
             characters, ends, self._table, self._edges, self._inside, self._size, self._unknown,
             self._longest, *around, ids, places, stops,
         )  # fmt: skip
-        starts = [0, *np.maximum(stops, ~stops).tolist()]
+        starts = accumulate([0, *stops.tolist()], max)
         found: Encodings = [
             None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places)
             for start, stop in zip(starts, stops.tolist(), strict=False)
