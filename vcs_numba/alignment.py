@@ -325,22 +325,10 @@ def align(
     area = COMBINE.call(n_ref, n_gen, matched[0][0], matched[0][1], packed, out)
     named = Scores._make(out.tolist())
     return Alignment(
-        n_ref=n_ref,
-        n_gen=n_gen,
-        params=params,
-        precision=precision,
-        recall=recall,
-        window_area=area,
-        grid_area=n_ref * n_gen,
-        min_coverage=1.0 / max(n_ref, n_gen),
-        regularizer=named.window_regularizer,
-        las=named.las,
-        nas_d=named.nas_d,
-        nas_l=named.nas_l,
-        nas_f1=named.nas_f1,
-        nas=named.nas,
-        _partial=out,
-    )
+        n_ref=n_ref, n_gen=n_gen, params=params, precision=precision, recall=recall, window_area=area,
+        grid_area=n_ref * n_gen, min_coverage=1.0 / max(n_ref, n_gen), regularizer=named.window_regularizer,
+        las=named.las, nas_d=named.nas_d, nas_l=named.nas_l, nas_f1=named.nas_f1, nas=named.nas, _partial=out,
+    )  # fmt: skip
 
 
 def _orientation(

@@ -39,15 +39,9 @@ _PLAIN: Final = frozenset((id(FLOAT32), id(FLOAT64)))
 
 
 def _score_gathered(
-    values: Similarities,
-    shapes: Ints,
-    first: int,
-    stop: int,
-    gas: Floats,
-    params: Floats,
-    out: Floats,
+    values: Similarities, shapes: Ints, first: int, stop: int, gas: Floats, params: Floats, out: Floats,
     statuses: Ints,
-) -> None:
+) -> None:  # fmt: skip
     """Score the pairs first..stop of matrices that lie one after the other in `values`."""
     longest = 1
     for k in range(first, stop):
@@ -66,16 +60,11 @@ def _score_gathered(
 _SCORE_GATHERED: Final = by_element(
     _score_gathered,
     lambda element: (
-        array(element, 1),
-        array(types.int64, 2),
-        types.int64,
-        types.int64,
-        array(types.float64, 1, readonly=True),
-        array(types.float64, 1),
-        array(types.float64, 2),
+        array(element, 1), array(types.int64, 2), types.int64, types.int64,
+        array(types.float64, 1, readonly=True), array(types.float64, 1), array(types.float64, 2),
         array(types.int64, 1),
     ),
-)
+)  # fmt: skip
 
 
 def score_batch(

@@ -32,23 +32,19 @@ def _dot_products(
     """
     columns, size = right.shape
     sums = np.zeros((stop - first, -(-columns // _STEP) * _STEP))
-    wide = np.zeros((_COMPONENTS, sums.shape[1]))
     factors = np.zeros(_COMPONENTS)
     for block in range(0, size, _COMPONENTS):
         count = min(_COMPONENTS, size - block)
-        factors[count:] = 0.0
-        wide[count:] = 0.0
-        for j in range(columns):
-            for k in range(count):
-                wide[k, j] = right[j, block + k]
+        wide = np.zeros((_COMPONENTS, sums.shape[1]))
+        wide[:count, :columns] = right[:, block : block + count].T
         for i in range(first, stop):
             for k in range(count):
                 factors[k] = left[i, block + k]
-            for step in range(0, count, _STEP):
+            for k in range(0, count, _STEP):
                 for j in range(sums.shape[1]):
                     total = sums[i - first, j]
-                    for k in range(_STEP):
-                        total += factors[step + k] * wide[step + k, j]
+                    for step in range(_STEP):
+                        total += factors[k + step] * wide[k + step, j]
                     sums[i - first, j] = total
     out[first:stop] = sums[:, :columns]
 

@@ -90,19 +90,10 @@ class Params:
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
         """The parameters as the kernels read them: float64 (9,), computed once for each `Params`."""
+        switches = self.lct_penalty == "excess", self.small_text == "reference", self.regularizer == "length"
+        before = self.lct, self.context_cutoff, self.context_window
         return np.array(
-            [
-                self.lct,
-                self.context_cutoff,
-                self.context_window,
-                self.lct_penalty == "excess",
-                self.small_text == "reference",
-                self.regularizer == "length",
-                self.nas_blend_factor,
-                self.nas_coverage_cutoff,
-                0.0,
-            ],
-            dtype=np.float64,
+            [*before, *switches, self.nas_blend_factor, self.nas_coverage_cutoff, 0.0], np.float64
         )
 
 

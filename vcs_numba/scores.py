@@ -93,35 +93,19 @@ class Scores(NamedTuple):
 
 #: The name of a score here -> its name in the reference package, which has no margin.
 REFERENCE_NAMES: Final = {
-    "vcs": "VCS",
-    "gas": "GAS",
-    "las": "LAS",
-    "las_precision": "Precision LAS",
-    "las_recall": "Recall LAS",
-    "sas": "GAS-LAS-Scaled",
-    "nas": "NAS",
-    "nas_f1": "NAS-F1",
-    "nas_d": "NAS-D",
-    "nas_d_precision": "Precision NAS-D",
-    "nas_d_recall": "Recall NAS-D",
-    "nas_l": "NAS-L",
-    "nas_l_precision": "Precision NAS-L",
-    "nas_l_recall": "Recall NAS-L",
+    "vcs": "VCS", "gas": "GAS", "las": "LAS", "las_precision": "Precision LAS", "las_recall": "Recall LAS",
+    "sas": "GAS-LAS-Scaled", "nas": "NAS", "nas_f1": "NAS-F1",
+    "nas_d": "NAS-D", "nas_d_precision": "Precision NAS-D", "nas_d_recall": "Recall NAS-D",
+    "nas_l": "NAS-L", "nas_l_precision": "Precision NAS-L", "nas_l_recall": "Recall NAS-L",
     "window_regularizer": "Window-Regularizer",
-}
+}  # fmt: skip
 
 
 @helper
 def score_pair(
-    similarity: Similarities,
-    transposed: bool,
-    gas: float,
-    params: Floats,
-    sides: Sides,
-    scratch: Scratch,
-    column_tops: Similarities,
-    out: Floats,
-) -> int:
+    similarity: Similarities, transposed: bool, gas: float, params: Floats, sides: Sides, scratch: Scratch,
+    column_tops: Similarities, out: Floats,
+) -> int:  # fmt: skip
     """Write the scores of a matrix from `as_matrix` to `out` (16,); `column_tops` (2, columns) is scratch."""
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows

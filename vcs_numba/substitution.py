@@ -109,13 +109,9 @@ class WordPair(NamedTuple):
 
 
 def substitution(
-    gen: Words,
-    ref: Words,
-    gen_match: npt.ArrayLike,
-    ref_match: npt.ArrayLike,
-    vocabulary: Vocabulary,
+    gen: Words, ref: Words, gen_match: npt.ArrayLike, ref_match: npt.ArrayLike, vocabulary: Vocabulary,
     params: SubstitutionParams = DEFAULT_SUBSTITUTION,
-) -> Substitution:
+) -> Substitution:  # fmt: skip
     """Compute how much of the reference was replaced by something else (docs/reference/vcs.md, section 15).
 
     A word counts as replaced if it has no counterpart near the matched chunk, and another word without one

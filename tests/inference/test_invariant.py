@@ -36,7 +36,7 @@ def test_every_text_is_in_one_run_whose_shape_depends_on_the_text_alone(
     seen: list[int] = []
     for texts, shape in fixed_groups(lengths, shape_of):
         tokens = sum(lengths[text] for text in texts)
-        fillers = shape.fillers(len(texts), tokens)
+        fillers = shape.fillers([lengths[text] for text in texts])
         assert {shape_of(lengths[text]) for text in texts} == {shape}
         assert max(lengths[text] for text in texts) <= shape.width
         assert len(texts) + len(fillers) == shape.rows

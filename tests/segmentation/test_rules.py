@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sentencex import get_sentence_boundaries
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import TextError
@@ -25,8 +28,12 @@ def test_cuts_at_sentence_ends_and_keeps_white_space() -> None:
 @given(TEXTS)
 @example("A.\u2028")  # panics inside sentencex 1.0.32 when passed on as it is
 @example("\n\n.")
-def test_pieces_join_to_the_text_again(text: str) -> None:
-    assert "".join(RULES.split(text)) == text
+def test_pieces_join_to_the_text_again_and_are_those_of_the_rules(text: str) -> None:
+    pieces = RULES.split(text)
+    assert "".join(pieces) == text
+    if not re.search(r"[^\S \n\r\t]", text):
+        found = [boundary["text"].strip() for boundary in get_sentence_boundaries("en", text)]
+        assert [piece.strip() for piece in pieces if piece.strip()] == [piece for piece in found if piece]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +45,7 @@ def test_pieces_that_do_not_join_to_the_text_are_refused(
     boundaries: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the versions 1.0.11 to 1.0.26 of sentencex cut texts with empty lines."""
-    found = [{"start_index": start, "end_index": end} for start, end in boundaries]
-    monkeypatch.setattr("sentencex.get_sentence_boundaries", lambda language, text: found)
+    monkeypatch.setattr("sentencex.segment", lambda _, text: [text[start:end] for start, end in boundaries])
     with pytest.raises(TextError, match=r"sentencex@.* do not join to their text again: install"):
         Rules(RulesSpec("sentencex", "en")).split("A dog. \n\nIt")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vcs_runtime.errors import TextError
+from vcs_runtime.text import cleaning
 from vcs_runtime.text.cleaning import (
     MAX_CHARACTERS,
     STOP_WORDS,
@@ -72,11 +73,16 @@ def test_contractions_are_written_out(written: str, expanded: str) -> None:
     assert expand_contractions(written) == expanded
 
 
-@given(st.text())
-def test_expanding_contractions_only_touches_words_with_an_apostrophe(text: str) -> None:
-    expanded = expand_contractions(text)
-    if "'" not in text and "’" not in text:
-        assert expanded == text
+PIECES = st.sampled_from("' 's 'S 're n't let it ı he thiſ man women I é _ ,".split(" "))
+
+
+@given(st.lists(PIECES | st.text()).map("".join))
+@example("a''s it's women's he's")
+@example(" ".join(f"{chr(code)}'s t{chr(code)}'s h{chr(code)}'s man's{chr(code)}" for code in range(0x2200)))
+def test_contractions_are_those_of_the_pattern_in_the_whole_text(text: str) -> None:
+    plain = text.replace("’", "'")
+    expanded = cleaning._PATTERN.sub(cleaning._expand, plain)
+    assert expand_contractions(plain) == expanded
     assert expand_contractions(expanded) == expanded
 
 
@@ -87,6 +93,8 @@ def test_punctuation_is_what_python_calls_punctuation() -> None:
 
 def test_segments_are_stripped_and_empty_ones_dropped() -> None:
     assert clean_segments([" A man, a plan. ", "!?", "", "  ", "Go!"]) == ["A man a plan", "Go"]
+    assert clean_segments(["a\0 b.", "c"]) == ["a\0 b", "c"]
+    assert clean_segments([]) == clean_segments(["?"]) == []
 
 
 @pytest.mark.parametrize(

@@ -158,14 +158,9 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
 
 @helper
 def match_rows(
-    similarity: Similarities,
-    first: int,
-    stop: int,
-    side: int,
-    sides: Sides,
-    params: Floats,
+    similarity: Similarities, first: int, stop: int, side: int, sides: Sides, params: Floats,
     column_tops: Similarities,
-) -> None:
+) -> None:  # fmt: skip
     """Match the rows first..stop of a matrix and update the running column maxima.
 
     Each row is read from memory once; the search that follows finds it in the core's cache. Row 0 of

@@ -87,11 +87,10 @@ def _encode(
     word = np.empty(longest + 1, np.int64)
     places = np.empty(longest + 1, np.int64)
     known = np.zeros((_WORDS, 2), np.int64)  # the letters of a word as one number, and its token
-    blank = -1 if len(spans) else 0
     first = begin = 0
     for k in range(len(ends)):
         at = first + len(before)
-        length, alone, kind, code = 0, 0, SPACE, blank
+        length, alone, kind, code = 0, 0, SPACE, 0
         for i in range(begin, ends[k] + 1):
             kind = SPACE
             if i < ends[k]:
@@ -102,14 +101,14 @@ def _encode(
                 continue
             if length and (alone or kind & 1):
                 slot, start = code % _WORDS, at
-                if code > 0 and known[slot, 0] == code:
+                if known[slot, 0] == code > 0 and not len(spans):
                     ids[at] = known[slot, 1]
                     at += 1
                 else:
                     at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
                     if at == start + 1:
                         known[slot, 0], known[slot, 1] = code, ids[start]
-                length, code = 0, blank
+                length = code = 0
             if kind != SPACE:
                 # A word that is too long keeps its first characters, and where its last one stands.
                 place = min(length, longest)

@@ -50,10 +50,10 @@ class Shape:
         fillers = self.rows - texts
         return fillers >= 0 and (not self.tokens or fillers <= self.tokens - tokens <= fillers * self.width)
 
-    def fillers(self, texts: int, tokens: int) -> list[int]:
-        """Return the lengths of the fillers beside so many texts with so many tokens."""
-        lengths = [1] * (self.rows - texts)
-        left = self.tokens - tokens - len(lengths)
+    def fillers(self, texts: Sequence[int]) -> list[int]:
+        """Return the lengths of the fillers beside texts of these lengths."""
+        lengths = [1] * (self.rows - len(texts))
+        left = self.tokens - sum(texts) - len(lengths)
         for i in range(len(lengths) if self.tokens else 0):
             lengths[i] += min(left, self.width - 1)
             left -= lengths[i] - 1
@@ -106,7 +106,7 @@ def fixed_groups(lengths: Sequence[int], shape_of: ShapeOf) -> Iterator[tuple[li
 
 def _longest_first(lengths: Sequence[int]) -> list[int]:
     """Return the numbers of texts by length; equal lengths keep their order."""
-    return np.argsort(np.negative(lengths), kind="stable").tolist()
+    return [*np.argsort(np.negative(lengths), kind="stable").tolist()]
 
 
 def _filled(texts: list[int], lengths: Sequence[int], shape: Shape) -> tuple[list[int], list[int]]:
@@ -242,9 +242,9 @@ def batches(
         step = 1
     grouped: Iterator[_Group]
     if shape_of is not None:
+        fixed = fixed_groups(lengths, shape_of)
         grouped = (
-            (rows, shape.width, shape.fillers(len(rows), sum(map(lengths.__getitem__, rows))))
-            for rows, shape in fixed_groups(lengths, shape_of)
+            (rows, shape.width, shape.fillers([lengths[row] for row in rows])) for rows, shape in fixed
         )
     elif mixed:
         cut = mixed_groups(lengths, token_budget, layout, most_rows, step)
@@ -256,8 +256,8 @@ def batches(
         yield from _padded(sequences, [*grouped])
         return
     for rows, width, fillers in grouped:
-        texts = _texts(sequences, rows, fillers)
         skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
+        texts = _texts(sequences, rows, fillers)
         yield Batch(rows, _LAYOUTS[layout](texts, width, skips, shape_of is not None), len(fillers))
 
 
@@ -266,7 +266,7 @@ def _texts(sequences: Sequence[TokenIds], rows: Sequence[int], fillers: Sequence
 
 
 def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
-    """Return the length of the filler that makes the numbers of texts of one length, and of their tokens, even.
+    """Return the length of what makes the numbers of texts of one length, and of their tokens, even.
 
     With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
     one otherwise. Those for halves have another kernel for a single row. A packed graph has a row for each
@@ -275,9 +275,8 @@ def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
     A text of more than half the largest batch is alone in every batch, whose rows are then the same anyway. A
     filler would double the memory and the time of its attention, which pads all texts to one length.
     """
-    if layout != "packed" or count % 2 == 0 or 2 * length > TOKEN_BUDGET["ort-cpu"]:
-        return ()
-    return (2 - length % 2,)
+    even = layout != "packed" or count % 2 == 0 or 2 * length > TOKEN_BUDGET["ort-cpu"]
+    return () if even else (2 - length % 2,)
 
 
 def _lengths(sequences: Sequence[TokenIds]) -> IntArray:

@@ -208,16 +208,11 @@ class Embedder:
         shape_of = None
         if self.device.batch_invariant:
             shape_of = fixed_shapes(self._layout, self.spec.max_tokens, most_rows, step)
+        own = [*map(sequences.ids.__getitem__, rows)]
         return batches(
-            [sequences.ids[row] for row in rows],
-            tokens,
-            self._layout,
-            sequences.skip,
-            mixed=self.device.is_gpu,
-            most_rows=most_rows,
-            step=step,
-            shape_of=shape_of,
-        )
+            own, tokens, self._layout, sequences.skip,
+            mixed=self.device.is_gpu, most_rows=most_rows, step=step, shape_of=shape_of,
+        )  # fmt: skip
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
         """Let the model show the states of a layer; None: those that the pooling takes; 0: the embeddings.
@@ -401,8 +396,8 @@ class TokenisedTexts:
         weights = np.array(self._lengths)[:, None] - special
         for window in range(windows.max()):
             longer = windows[several] > window
-            rows = first[several[longer]] + window
-            sums[longer] += vectors[rows] * weights[rows]
+            own = first[several[longer]] + window
+            sums[longer] += vectors[own] * weights[own]
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         if not norms.all():
             raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")
@@ -419,7 +414,7 @@ class TokenisedTexts:
         if laid_out and laid_out[0] == tokens:
             return laid_out[1]
         cut = self._embedder._batches(self._sequences, rows, tokens)
-        return (([rows[row] for row in batch.rows], batch) for batch in cut)
+        return (([*map(rows.__getitem__, batch.rows)], batch) for batch in cut)
 
 
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:

@@ -281,11 +281,9 @@ class FittingBatches(Generic[T]):
     """
 
     def __init__(
-        self,
-        lengths: Sequence[int],
-        budget: Budget,
+        self, lengths: Sequence[int], budget: Budget,
         cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._lengths = lengths
         self._budget = budget
         self._cut = cut

@@ -255,7 +255,7 @@ class Evidence(NamedTuple):
     by_reference
         The scores with each reference, in their order; empty if they are not known.
     vectors
-        The unit vectors of the chunks, float32 (n_ref, d) and (n_gen, d); None if only their cosines are known.
+        Unit vectors of the chunks, float32 (n_ref, d) and (n_gen, d); None if only their cosines are known.
     words
         The words of both texts; None if `Options.also` does not ask for substitution.
     times

@@ -248,8 +248,8 @@ class BoundaryModel:
             lengths = [sizes[row] for row in rows]
             if self._shape_of:
                 for group, shape in fixed_groups(lengths, self._shape_of):
-                    own = sum(lengths[i] for i in group)
-                    yield [rows[i] for i in group], (shape.fillers(len(group), own), shape.width)
+                    fillers = shape.fillers([lengths[i] for i in group])
+                    yield [rows[i] for i in group], (fillers, shape.width)
                 return
             if self._varlen:
                 grouped = mixed_groups(lengths, tokens, "varlen")

@@ -68,7 +68,7 @@ class Rules:
         plain = text
         for space in () if text.isascii() else filter(text.__contains__, _PLAIN_SPACES):
             plain = plain.replace(space, _PLAIN_SPACES[space])
-        found = self._segment(self.spec.language, plain)
+        found: list[str] = self._segment(self.spec.language, plain)
         if "".join(found) == text and not any(map(str.isspace, found)):
             return found
         pieces: list[str] = []
