@@ -150,7 +150,7 @@ def _cosines(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]) -> n
     It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
     """
     similarity = cosine_similarity(left, right)
-    return np.clip(similarity, -1.0, 1.0, out=similarity)  # in place: long texts have large matrices
+    return similarity.clip(-1.0, 1.0, out=similarity)  # in place: long texts have large matrices
 
 
 def _hm_cf(
