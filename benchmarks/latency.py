@@ -200,8 +200,7 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
         model._session = NoModel(model.dimension)
     scorer.score_many(pairs)  # warms up
     if rate:
-        seconds = len(pairs) / rate / model._session.places
-        model._session = NoModel(model.dimension, seconds)
+        model._session.seconds = seconds = len(pairs) / rate / model._session.places
         model.device = device.Device("ort-cuda", "CUDAExecutionProvider", "simulated")
         model._budget = session.Budget(model.device, model.dimension)
         scorer = Scorer(model, scorer.segmenter, vector_store.VectorStore(model, None, 0), 0, 1.0)

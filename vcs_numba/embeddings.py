@@ -13,8 +13,8 @@ from vcs_numba.jit.threads import for_each
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 
-#: Rows of the similarity matrix in one piece of work, and components that it takes at a time: few enough for
-#: the data to stay in the core's cache. Of these and of columns so many are added in one go.
+#: Rows of the similarity matrix in one piece of work, and columns and components that it takes at a time: few
+#: enough for the data to stay in the core's cache. So many components are added in one go.
 _ROWS: Final = 64
 _COMPONENTS: Final = 32
 _STEP: Final = 4
@@ -26,27 +26,29 @@ def _dot_products(
 ) -> None:  # fmt: skip
     """Write the dot product of `left[i]` and `right[j]` to `out[i, j]` for the rows first..stop.
 
-    Each is summed in float64 from the first component to the last. A BLAS divides its work by shapes and
-    threads, so a similarity would depend on the other chunks and on the machine. Zeros fill up the components
-    and the columns: they change no sum.
+    Each is summed in float64 from the first component to the last, then zeros. A BLAS divides its work
+    by shapes and threads, so a similarity would depend on the other chunks and on the machine.
     """
-    columns, size = right.shape
-    sums = np.zeros((stop - first, -(-columns // _STEP) * _STEP))
-    factors = np.zeros(_COMPONENTS)
-    for block in range(0, size, _COMPONENTS):
-        count = min(_COMPONENTS, size - block)
-        wide = np.zeros((_COMPONENTS, sums.shape[1]))
-        wide[:count, :columns] = right[:, block : block + count].T
-        for i in range(first, stop):
-            for k in range(count):
-                factors[k] = left[i, block + k]
-            for k in range(0, count, _STEP):
-                for j in range(sums.shape[1]):
-                    total = sums[i - first, j]
-                    for step in range(_STEP):
-                        total += factors[k + step] * wide[k + step, j]
-                    sums[i - first, j] = total
-    out[first:stop] = sums[:, :columns]
+    size, factors = right.shape[1], np.zeros(_COMPONENTS)
+    for column in range(0, len(right), _ROWS):
+        own = right[column : column + _ROWS]
+        sums = np.zeros((stop - first, -(-len(own) // _STEP) * _STEP))
+        for block in range(0, size, _COMPONENTS):
+            count = min(_COMPONENTS, size - block)
+            wide = np.zeros((_COMPONENTS, sums.shape[1]))
+            for j in range(len(own)):
+                for k in range(count):
+                    wide[k, j] = own[j, block + k]
+            for i in range(first, stop):
+                for k in range(count):
+                    factors[k] = left[i, block + k]
+                for k in range(0, count, _STEP):
+                    for j in range(sums.shape[1]):
+                        total = sums[i - first, j]
+                        for step in range(_STEP):
+                            total += factors[k + step] * wide[k + step, j]
+                        sums[i - first, j] = total
+        out[first:stop, column : column + _ROWS] = sums[:, : len(own)]
 
 
 _DOT_PRODUCTS: Final = Kernel(

@@ -347,8 +347,7 @@ def test_embeddings_are_normalised_and_independent_of_each_other(
     np.testing.assert_allclose(whole, unit[0] @ unit[1].T, atol=1e-6)
     left, right = (vcs_numba.embeddings.unit_rows(rows[-1:], "rows") for rows in (ref, gen))
     assert vcs_numba.embeddings.cosine_similarity(left, right)[0, 0] == whole[-1, -1]
-    products = left[0].astype(np.float64) * right[0]
-    assert whole[-1, -1] == np.add.accumulate(products)[-1], "is not summed from the first to the last"
+    assert whole[-1, -1] == np.add.accumulate(left[0].astype(np.float64) * right[0])[-1], "summed in order"
 
 
 def test_scores_carry_names_in_the_order_of_the_specification() -> None:

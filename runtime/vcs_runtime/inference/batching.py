@@ -242,10 +242,8 @@ def batches(
         step = 1
     grouped: Iterator[_Group]
     if shape_of is not None:
-        fixed = fixed_groups(lengths, shape_of)
-        grouped = (
-            (rows, shape.width, shape.fillers([lengths[row] for row in rows])) for rows, shape in fixed
-        )
+        runs = fixed_groups(lengths, shape_of)
+        grouped = ((rows, shape.width, shape.fillers([lengths[row] for row in rows])) for rows, shape in runs)
     elif mixed:
         cut = mixed_groups(lengths, token_budget, layout, most_rows, step)
         grouped = ((rows, width, ()) for rows, width in cut)

@@ -208,9 +208,8 @@ class Embedder:
         shape_of = None
         if self.device.batch_invariant:
             shape_of = fixed_shapes(self._layout, self.spec.max_tokens, most_rows, step)
-        own = [*map(sequences.ids.__getitem__, rows)]
         return batches(
-            own, tokens, self._layout, sequences.skip,
+            [*map(sequences.ids.__getitem__, rows)], tokens, self._layout, sequences.skip,
             mixed=self.device.is_gpu, most_rows=most_rows, step=step, shape_of=shape_of,
         )  # fmt: skip
 
