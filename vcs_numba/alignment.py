@@ -355,16 +355,9 @@ def _orientation(
     reasons = np.where(np.diff(candidates.offsets) == 1, 0, np.where(in_window, 1, 2))
     path = slice(0, x if x > 1 else 0)
     return Orientation(
-        x=x,
-        y=y,
-        window_start=starts,
-        window_end=ends,
-        match=matches,
-        similarity=values,
-        max_index=np.argmax(lines, axis=1).astype(np.int64),
-        max_similarity=tops,
-        context_window=context,
-        context_threshold=levels,
+        x=x, y=y, window_start=starts, window_end=ends, match=matches, similarity=values,
+        max_index=np.argmax(lines, axis=1).astype(np.int64), max_similarity=tops,
+        context_window=context, context_threshold=levels,
         reason=tuple(MATCH_REASONS[code] for code in reasons.tolist()),
         candidates=candidates,
         distance=distance,
@@ -385,10 +378,8 @@ def _orientation(
         floor_length=float(out[FLOOR]),
         ceiling_length=float(out[CEILING]),
         actual_length=float(out[ACTUAL]),
-        las=float(out[LAS]),
-        nas_d=float(out[NAS_D]),
-        nas_l=float(out[NAS_L]),
-    )
+        las=float(out[LAS]), nas_d=float(out[NAS_D]), nas_l=float(out[NAS_L]),
+    )  # fmt: skip
 
 
 def _candidates(lines: npt.NDArray[Any], levels: Floats, starts: Ints, ends: Ints) -> Candidates:
@@ -398,9 +389,6 @@ def _candidates(lines: npt.NDArray[Any], levels: Floats, starts: Ints, ends: Int
     after = index - (ends[chunk] - 1)
     offsets = np.zeros(len(lines) + 1, dtype=np.int64)
     np.cumsum(np.bincount(chunk, minlength=len(lines)), out=offsets[1:])
-    return Candidates(
-        offsets=offsets,
-        index=index.astype(np.int64),
-        similarity=lines[chunk, index].astype(np.float64),
-        distance=np.maximum(np.maximum(before, after), 0),
-    )
+    distance = np.maximum(np.maximum(before, after), 0)
+    values = lines[chunk, index].astype(np.float64)
+    return Candidates(offsets=offsets, index=index.astype(np.int64), similarity=values, distance=distance)
