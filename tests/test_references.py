@@ -32,7 +32,7 @@ DEFINITION = "docs/reference/vcs.md"
 OTHER_FILES = {
     "Python.h", "tools/build_leaderboard.py", "docs/operators.md", "model.py", "vcs_utils.py", "train.py",
     # Of revision 01b98004, as the cards of what was trained say.
-    "export/train", *(f"export/train/{name}.py" for name in ("augment", "train", "word_classes")),
+    "export/train", *(f"export/train/{name}.py" for name in ("augment", "train", "fast_ends", "word_classes")),
 }  # fmt: skip
 WORD = r"[A-Za-z_]\w*"
 

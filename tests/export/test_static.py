@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 from support.numpy_bert import gelu, linear, load, norm, transform
 from support.tiny_fast import STEPS, write_fast_training
@@ -50,9 +51,6 @@ def test_vectors_of_tokens_alone_are_those_of_a_second_implementation(
 def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
     fast: Path, tiny_bundle: Path, training: Path
 ) -> None:
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
-
     encoder = open_token_encoder(open_bundle(tiny_bundle))
     trained = {name: tensor.astype(np.float64) for name, tensor in load_file(training).items()}
     mapped = encoder.vectors(np.arange(encoder.count)) @ trained["map"] + trained["bias"]
@@ -74,7 +72,7 @@ def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
 def test_logits_of_its_segmenter_are_those_of_a_second_implementation_in_any_batch(
     fast: Path, training: Path
 ) -> None:
-    ends = {name.removeprefix("ends."): tensor.astype(float) for name, tensor in _tensors(training).items()}
+    ends = {name.removeprefix("ends."): tensor.astype(float) for name, tensor in load_file(training).items()}
     table = np.fromfile(fast / "embedder/model.onnx.data", np.float16).reshape(-1, 8).astype(float)
     rng = np.random.default_rng(1)
     ids, capitals = rng.integers(5, 80, (3, 16)), rng.integers(0, 4, (3, 16))
@@ -113,7 +111,9 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     assert said[-1] == f"{target} exists already, and is whole"
     other = tmp_path / "other.safetensors"
     save_file(
-        {name: tensor * 2 for name, tensor in _tensors(training).items()}, other, metadata=_metadata(training)
+        {name: tensor * 2 for name, tensor in load_file(training).items()},
+        other,
+        metadata=_metadata(training),
     )
     assert fetch(other) != first
     with Scorer.open(target, device="cpu") as scorer:
@@ -128,17 +128,10 @@ def test_fetch_builds_it_once_and_again_for_another_map(
 def test_a_map_for_other_weights_is_refused(tiny_bundle: Path, training: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.safetensors"
     facts = json.loads(_metadata(training)["vcs"]) | {"base": "0" * 64}
-    save_file(_tensors(training), foreign, metadata={"vcs": json.dumps(facts)})
+    save_file(load_file(training), foreign, metadata={"vcs": json.dumps(facts)})
     with pytest.raises(CheckpointError, match="trained on the word vectors 00000000, not on"):
         build_static(open_bundle(tiny_bundle), foreign, tmp_path / "fast")
     assert not (tmp_path / "fast").exists()
-
-
-def _tensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors.numpy import load_file
-
-    tensors: dict[str, np.ndarray] = load_file(path)
-    return tensors
 
 
 def _metadata(path: Path) -> dict[str, str]:

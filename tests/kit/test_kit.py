@@ -178,8 +178,9 @@ def test_a_kit_that_cannot_work_is_refused(
     assert reason in refused(make_kit(tmp_path / "kit", *options), tmp_path / "kit")
 
 
+@linux
 @pytest.mark.slow
-def test_what_can_only_be_built_for_this_machine_is_refused_for_another(
+def test_what_can_only_be_built_for_this_machine_is_taken_for_it_and_refused_for_another(
     make_kit: Make, index: Path, tmp_path: Path
 ) -> None:
     tag = f"cp{PYTHON.replace('.', '')}-cp{PYTHON.replace('.', '')}-linux_x86_64"
@@ -188,16 +189,6 @@ def test_what_can_only_be_built_for_this_machine_is_refused_for_another(
     message = refused(make_kit(tmp_path / "kit", "--platform", "win_amd64", wheel=own), tmp_path / "kit")
     assert f"tiny-compiled has no wheel for CPython {PYTHON} on win_amd64" in message
     assert "make the kit on a machine of that kind" in message
-
-
-@linux
-@pytest.mark.slow
-def test_what_can_only_be_built_for_this_machine_is_taken_for_it(
-    make_kit: Make, index: Path, tmp_path: Path
-) -> None:
-    tag = f"cp{PYTHON.replace('.', '')}-cp{PYTHON.replace('.', '')}-linux_x86_64"
-    write_source(index, "tiny-compiled", "1.0", tag)
-    own = write_own(tmp_path, requires=["tiny-compiled"])
     assert make_kit(tmp_path / "kit", wheel=own).code == 0
     assert f"tiny_compiled-1.0-{tag}.whl" in wheels(tmp_path / "kit")
 

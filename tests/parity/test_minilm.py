@@ -110,20 +110,14 @@ def test_token_ids_equal_those_of_transformers(checkpoint: Path, token_ids: list
     assert token_ids == theirs
 
 
-def test_vectors_of_single_texts(
-    bundle: Bundle, token_ids: list[list[int]], oracle: NDArray[np.float32], record_property: Any
+@pytest.mark.parametrize("batch", [False, True])
+def test_vectors_of_single_texts_and_of_a_padded_batch(
+    bundle: Bundle, token_ids: list[list[int]], oracle: NDArray[np.float32], record_property: Any, batch: bool
 ) -> None:
-    got = np.concatenate([embed(bundle, [ids]) for ids in token_ids])
+    groups = [token_ids] if batch else [[ids] for ids in token_ids]
+    got = np.concatenate([embed(bundle, ids, MAX_TOKENS if batch else None) for ids in groups])
     record_property("largest_difference", float(np.abs(got - oracle).max()))
-    print(f"single: {np.abs(got - oracle).max():.2e}, cosine {(got * oracle).sum(1).min():.9f}")
-    np.testing.assert_allclose(got, oracle, rtol=0, atol=TOLERANCE)
-
-
-def test_vectors_of_one_padded_batch(
-    bundle: Bundle, token_ids: list[list[int]], oracle: NDArray[np.float32]
-) -> None:
-    got = embed(bundle, token_ids, MAX_TOKENS)
-    print(f"batch: {np.abs(got - oracle).max():.2e}, cosine {(got * oracle).sum(1).min():.9f}")
+    print(f"batch {batch}: {np.abs(got - oracle).max():.2e}, cosine {(got * oracle).sum(1).min():.9f}")
     np.testing.assert_allclose(got, oracle, rtol=0, atol=TOLERANCE)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from support import fake_server as fake
 from support import visil_commands as command
-from support.generating_server import GeneratingHandler
+from support.generating_server import GeneratingHandler, Listening
 from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import ModelError, TextError
 from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil  # fmt: skip
@@ -37,15 +37,10 @@ def body_of(kind: str) -> dict[str, Any]:
     return body
 
 
-class Fixed(fake.Handler):
+class Fixed(Listening):
     """Answers every question with one recorded answer; `headers_seen` and the log have what was sent."""
 
     body: dict[str, Any]
-    headers_seen: list[dict[str, str]]
-
-    def do_POST(self) -> None:
-        self.headers_seen.append(dict(self.headers))
-        super().do_POST()
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         return self.body

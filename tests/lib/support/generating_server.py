@@ -7,14 +7,18 @@ from typing import Any
 from support.fake_server import Handler, likeliest
 
 
-class GeneratingHandler(Handler):
-    """The made-up model behind OpenAI's chat API, or behind Gemini's: it tells what it generates."""
+class Listening(Handler):
+    """Keeps the headers of each request."""
 
     headers_seen: list[dict[str, str]]
 
     def do_POST(self) -> None:
         self.headers_seen.append(dict(self.headers))
         super().do_POST()
+
+
+class GeneratingHandler(Listening):
+    """The made-up model behind OpenAI's chat API, or behind Gemini's: it tells what it generates."""
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         if "contents" in body:
