@@ -128,12 +128,12 @@ def measured() -> dict[str, float]:
 #: What a maintainer has to read, at most: a new room replaces an old one (CONTRIBUTING.md). Figures only fall. Packages are 729 lines,
 #: 453 of code, above those of 3b75ce7a, which is owed; tests rose once, for windows by time, the kernel of WordPiece and graphs for CUDA.
 BUDGETS = {
-    "lines of the packages": 47_029,
-    "code lines of the packages": 32_318,
+    "lines of the packages": 47_027,
+    "code lines of the packages": 32_312,
     "share of docstrings in the packages": 0.15,
     "lines of benchmarks": 4_928,
     "scripts of benchmarks": 21,
-    "lines of tests": 49_331,
+    "lines of tests": 49_326,
     "words of the manual": 27_785,
     "words of pages of benchmarks": 4_154,
     "commands": 39,

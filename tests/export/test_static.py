@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from support.numpy_bert import gelu, linear, load, norm, transform
@@ -109,12 +108,7 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     assert said[-1] == f"wrote {target}"
     assert fetch(training) == first
     assert said[-1] == f"{target} exists already, and is whole"
-    other = tmp_path / "other.safetensors"
-    save_file(
-        {name: tensor * 2 for name, tensor in load_file(training).items()},
-        other,
-        metadata=_metadata(training),
-    )
+    other = write_fast_training(tiny_bundle, tmp_path / "other.safetensors", seed=1)
     assert fetch(other) != first
     with Scorer.open(target, device="cpu") as scorer:
         result = scorer.score(
@@ -125,18 +119,18 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     assert "emb:fast@" in result.signature
 
 
-def test_a_map_for_other_weights_is_refused(tiny_bundle: Path, training: Path, tmp_path: Path) -> None:
-    foreign = tmp_path / "foreign.safetensors"
-    facts = json.loads(_metadata(training)["vcs"]) | {"base": "0" * 64}
-    save_file(load_file(training), foreign, metadata={"vcs": json.dumps(facts)})
-    with pytest.raises(CheckpointError, match="trained on the word vectors 00000000, not on"):
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"base": "0" * 64}, "trained on the word vectors 00000000, not on"),
+        ({"without": "map"}, "fast.safetensors: the tensor map is missing"),
+        ({"without": "ends.0.near.bias"}, "fast.safetensors: the tensor ends.0.near.bias is missing"),
+    ],
+)
+def test_a_map_for_other_weights_or_a_part_is_refused(
+    tiny_bundle: Path, tmp_path: Path, change: dict[str, str], says: str
+) -> None:
+    foreign = write_fast_training(tiny_bundle, tmp_path / "fast.safetensors", **change)
+    with pytest.raises(CheckpointError, match=says):
         build_static(open_bundle(tiny_bundle), foreign, tmp_path / "fast")
     assert not (tmp_path / "fast").exists()
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as file:
-        metadata: dict[str, str] = file.metadata()
-    return metadata

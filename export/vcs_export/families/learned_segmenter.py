@@ -6,11 +6,10 @@ the checkpoint that they were trained on. Merged, the two are an ordinary encode
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
@@ -31,15 +30,33 @@ from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS, WORD_SHAPES
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 
 OUTPUT = "logits"
+F = TypeVar("F")
 
 
-@dataclass(frozen=True)
-class Updates:
-    """Trained updates of a checkpoint."""
-
-    path: Path
+class _Facts(msgspec.Struct, frozen=True):
+    base: str  # sha256 of the checkpoint's weights
     layers: int  # how many of the checkpoint's, from the bottom
-    tensors: Mapping[str, NDArray[np.float32]]
+
+
+class Trained(dict[str, NDArray[Any]], Generic[F]):
+    """What the project trained: tensors by name, and facts in the header of their file.
+
+    Raises CheckpointError for a file that cannot be read, and for a tensor that it lacks.
+    """
+
+    def __init__(self, path: Path, facts: type[F], otherwise: str) -> None:
+        self.path = path
+        try:
+            with safe_open(path, framework="numpy") as file:
+                self.facts = msgspec.json.decode((file.metadata() or {})["vcs"], type=facts)
+                super().__init__((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
+        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{path}: damaged, or {otherwise}: {error}") from None
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        raise CheckpointError(f"{self.path}: the tensor {name} is missing")
 
 
 def add_learned_segmenter(
@@ -61,26 +78,21 @@ def add_learned_segmenter(
     )  # fmt: skip
 
 
-def read_updates(path: Path, checkpoint: Path) -> Updates:
+def read_updates(path: Path, checkpoint: Path) -> Trained[_Facts]:
     """Read updates. Raises CheckpointError if they were trained on other weights."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            facts = json.loads((file.metadata() or {})["vcs"])
-            tensors = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
-            layers, base = int(facts["layers"]), str(facts["base"])
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path}: damaged, or not updates of a segmenter: {error}") from None
-    if (digest := sha256_of(checkpoint / WEIGHTS)) != base:
-        raise CheckpointError(
-            f"{path}: trained on the weights {base[:8]}, not on {digest[:8]} in {checkpoint}"
-        )
-    return Updates(path, layers, tensors)
+    updates = Trained(path, _Facts, "not updates of a segmenter")
+    base, digest = updates.facts.base[:8], sha256_of(checkpoint / WEIGHTS)
+    if digest != updates.facts.base:
+        raise CheckpointError(f"{path}: trained on the weights {base}, not on {digest[:8]} in {checkpoint}")
+    return updates
 
 
 def write_learned_segmenter(
-    checkpoint: EncoderCheckpoint, updates: Updates, model: Path, weights: Path, shared: StoredWeights
+    checkpoint: EncoderCheckpoint,
+    updates: Trained[_Facts],
+    model: Path,
+    weights: Path,
+    shared: StoredWeights,
 ) -> None:
     """Write the graph of the learned segmenter, its weights, and a second graph for CUDA beside it.
 
@@ -96,7 +108,7 @@ def write_learned_segmenter(
     table = merged.update("capitals.weight", (WORD_SHAPES, hidden))
     rows = graph.weight("capitals.weight", table)
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", rows, capitals))
-    x = layers(graph, merged, x, bias, updates.layers)
+    x = layers(graph, merged, x, bias, updates.facts.layers)
     classifier = merged.update("classifier.weight", (1, hidden)), merged.update("classifier.bias", (1,))
     logits = graph.linear("classifier", x, *classifier)
     stored = graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
@@ -105,15 +117,15 @@ def write_learned_segmenter(
     capitals = cuda.input("capitals", ("tokens",))
     shapes = cuda.op("Gather", cuda.weight("capitals.weight", table), capitals)
     x = cuda.op("Add", cuda.embeddings(merged, from_zero=True), shapes)
-    cuda.save_logits(cuda.layers(merged, x, updates.layers), *classifier, model)
+    cuda.save_logits(cuda.layers(merged, x, updates.facts.layers), *classifier, model)
 
 
 class _Merged(Checkpoint[EncoderConfig]):
     """A checkpoint with the updates merged into its tensors."""
 
-    def __init__(self, checkpoint: EncoderCheckpoint, updates: Updates) -> None:
-        if not 1 <= updates.layers <= checkpoint.config.num_hidden_layers:
-            raise CheckpointError(f"{updates.path}: {updates.layers} layers, the checkpoint has fewer")
+    def __init__(self, checkpoint: EncoderCheckpoint, updates: Trained[_Facts]) -> None:
+        if not 1 <= updates.facts.layers <= checkpoint.config.num_hidden_layers:
+            raise CheckpointError(f"{updates.path}: {updates.facts.layers} layers, the checkpoint has fewer")
         self.config = checkpoint.config
         self._checkpoint = checkpoint
         self._updates = updates
@@ -121,12 +133,12 @@ class _Merged(Checkpoint[EncoderConfig]):
     def tensor(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the checkpoint, updated."""
         base = self._checkpoint.tensor(name)
-        if name in self._updates.tensors:
+        if name in self._updates:
             return self.update(name, base.shape)
         stem = name.removesuffix(".weight")
-        if stem == name or f"{stem}.down" not in self._updates.tensors:
+        if stem == name or f"{stem}.down" not in self._updates:
             return base
-        rank = len(self._updates.tensors[f"{stem}.down"])
+        rank = len(self._updates[f"{stem}.down"])
         up = self.update(f"{stem}.up", (base.shape[0], rank))
         down = self.update(f"{stem}.down", (rank, base.shape[1]))
         # Not `up @ down`, whose last bits depend on the processor. The hash of the weights is in signatures.
@@ -137,8 +149,8 @@ class _Merged(Checkpoint[EncoderConfig]):
 
     def update(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return a tensor of the updates, after a check of its shape."""
-        tensor = self._updates.tensors.get(name)
-        if tensor is None or tensor.shape != shape:
-            problem = "is missing" if tensor is None else f"has the shape {tensor.shape}"
-            raise CheckpointError(f"{self._updates.path}: the tensor {name} {problem}, expected {shape}")
-        return tensor
+        tensor = self._updates[name]
+        if tensor.shape != shape:
+            path = self._updates.path
+            raise CheckpointError(f"{path}: the tensor {name} has the shape {tensor.shape}, expected {shape}")
+        return tensor.astype(np.float32)

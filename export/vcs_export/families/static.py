@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ import msgspec
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.transformer import bert_special_tokens
-from vcs_export.errors import CheckpointError, ExportError, os_reason
+from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import MODEL_FILE, SEGMENTER_FILES, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.default import fetched
 from vcs_export.families.learned_segmenter import OUTPUT as LOGITS
+from vcs_export.families.learned_segmenter import Trained
 from vcs_export.graph.builder import GraphBuilder, StoredWeights
 from vcs_export.graph.encoder import OUTPUT
 from vcs_export.graph.pooling import mean_pooling, unit_length
@@ -215,7 +215,10 @@ def build_static(
     encoder = open_token_encoder(source)
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None  # the encoder was opened from it
-    facts, trained = _read_training(training, encoder)
+    trained = Trained(training, _Facts, "no map of word vectors")
+    base, digest = trained.facts.base, encoder.digest
+    if base != digest:
+        raise CheckpointError(f"{training}: trained on the word vectors {base[:8]}, not on {digest[:8]}")
     log(f"computing the vectors of {encoder.count:,} tokens alone")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
@@ -226,7 +229,7 @@ def build_static(
         bundle.file(TOKENIZER_FILE).write_bytes(source.path(spec.tokenizer).read_bytes())
         stored = write_static(table, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
         ends, own = SEGMENTER_FILES
-        _write_segmenter(facts.steps, trained, table, stored, bundle.file(ends), bundle.file(own))
+        _write_segmenter(trained, table, stored, bundle.file(ends), bundle.file(own))
         return bundle.commit(
             embedder=EmbedderSpec(
                 name=FAST, model=MODEL_FILE, weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE,
@@ -237,7 +240,7 @@ def build_static(
                 model=LearnedSegmenterSpec(
                     name="boundary-fast", kind="words", model=ends, weights=(own, WEIGHTS_FILE),
                     tokenizer=TOKENIZER_FILE, special_tokens=encoder.special, max_tokens=_WINDOW,
-                    stride=_STRIDE, threshold=facts.threshold, precision="fp32",
+                    stride=_STRIDE, threshold=trained.facts.threshold, precision="fp32",
                 ),
             ),
         )  # fmt: skip
@@ -270,26 +273,9 @@ def word_table(
     return (mapped * weights[:, None]).astype(np.float16)
 
 
-def _read_training(path: Path, encoder: TokenEncoder) -> tuple[_Facts, dict[str, NDArray[np.float16]]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            facts = msgspec.json.decode((file.metadata() or {})["vcs"], type=_Facts)
-            trained = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path}: damaged, or no map of word vectors: {error}") from None
-    if facts.base != encoder.digest:
-        raise CheckpointError(
-            f"{path}: trained on the word vectors {facts.base[:8]}, not on {encoder.digest[:8]}"
-        )
-    return facts, trained
-
-
 def _write_segmenter(
-    steps: Sequence[int], trained: Mapping[str, NDArray[np.float16]], table: NDArray[np.float16],
-    stored: StoredWeights, model: Path, weights: Path,
-) -> None:  # fmt: skip
+    trained: Trained[_Facts], table: NDArray[np.float16], stored: StoredWeights, model: Path, weights: Path
+) -> None:
     """Write the graph of the learned segmenter: convolutions over the embedder's table, and a logit a token.
 
     Inputs and output are those of `learned_segmenter.write_learned_segmenter`.
@@ -312,7 +298,7 @@ def _write_segmenter(
         "Add", x, graph.op("Gather", graph.weight("capitals.weight", weight("capitals.weight")), capitals)
     )
     visible = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(2))
-    for block, step in enumerate(steps):
+    for block, step in enumerate(trained.facts.steps):
         # A token sees those `step` places away; beyond the window, and under the mask, are zeros.
         seen = graph.op("Mul", norm(f"{block}.norm", x), visible)
         padded = graph.op("Pad", seen, graph.ints(0, step, 0, 0, step, 0))

@@ -14,9 +14,9 @@ from vcs_runtime.bundle.opening import open_bundle
 STEPS = (1, 3)
 
 
-def write_fast_training(bundle: Path, path: Path) -> Path:
+def write_fast_training(bundle: Path, path: Path, seed: int = 0, base: str = "", without: str = "") -> Path:
     encoder = open_token_encoder(open_bundle(bundle))
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     linear = {"words": (6, 8), "classifier": (1, 6), "rows": (8,), "norm": (6,)}
     for block in range(len(STEPS)):
         linear |= {f"{block}.norm": (6,), f"{block}.near": (6, 18), f"{block}.out": (6, 6)}
@@ -25,6 +25,7 @@ def write_fast_training(bundle: Path, path: Path) -> Path:
     shapes |= {"map": (encoder.width, 8), "bias": (8,), "ends.capitals.weight": (4, 6)}
     tensors = {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
     tensors["weights"] = rng.random(encoder.count).astype(np.float16)
-    facts = {"base": encoder.digest, "steps": STEPS, "threshold": 0.4}
+    tensors.pop(without, None)
+    facts = {"base": base or encoder.digest, "steps": STEPS, "threshold": 0.4}
     save_file(tensors, path, metadata={"vcs": json.dumps(facts)})
     return path
