@@ -131,11 +131,11 @@ BUDGETS = {
     "lines of the packages": 47_027,
     "code lines of the packages": 32_312,
     "share of docstrings in the packages": 0.15,
-    "lines of benchmarks": 4_928,
+    "lines of benchmarks": 5_030,  # what a GPU measured first: the section `default`, and its tables
     "scripts of benchmarks": 21,
-    "lines of tests": 49_326,
-    "words of the manual": 27_785,
-    "words of pages of benchmarks": 4_154,
+    "lines of tests": 49_329,
+    "words of the manual": 28_060,  # what a GPU measured first
+    "words of pages of benchmarks": 4_380,
     "commands": 39,
     "options, once a command": 510,
     "targets of make": 14,

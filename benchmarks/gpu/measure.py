@@ -9,6 +9,9 @@ published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Noth
 minutes that each has, and the GPU's clock, power and temperature before and after each:
 
     machine      .8  GPU, libraries, rates of bare matrix products, also over ten seconds, and copies; makes the weights
+    default      .7  the default model and its learned segmenter beside float32 on the CPU: vectors, probabilities,
+                     cuts and scores; texts alone and in a batch (with `--pairs FILE` on those real texts)
+    jobs         .8  the default model, alone and behind SaT of 12 layers: one process, and four
     correctness  .5  64 texts beside the original in PyTorch, float32, for each graph (first layers); without PyTorch
                      beside the first graph, text by text
     packed      1.3  the graph of every provider: 27 texts of 600 tokens, 630 of 26, a block of 40 pairs, one pair:
@@ -16,7 +19,6 @@ minutes that each has, and the GPU's clock, power and temperature before and aft
     varlen      1.2  the same of the graph for CUDA alone
     residual     .1  sums by the fused kernel and by Cast and Add
     score       1.2  pairs a second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
-    jobs         .8  the default model, alone and behind SaT of 12 layers: one process, and four
     precisions  1.2  bf16, int8 and fp8 beside fp16 (first layers): speed, and error with planted outliers; fp8 also
                      with 16k and 64k tokens in a run
     peers        .8  the original in PyTorch without padding, as it is and compiled
@@ -51,7 +53,7 @@ from typing import Any
 import numpy as np
 from speed import busy, correctness, kernels_of, machine, packed, peers, precisions, residual, varlen
 from weights import english, pairs
-from work import Row, Unmeasured, Work, free_torch, need
+from work import Row, Unmeasured, Work, error_of, free_torch, need
 
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import choose_device, import_onnxruntime
@@ -277,6 +279,65 @@ def jobs(work: Work) -> Iterator[Row]:
         yield {"what": f"{what}, four processes and their start", **row}
 
 
+_PROVED = (
+    "a",
+    "A dog runs into the garden.",
+    "The man in the white shirt drives a car through the rain while he talks to someone on the back seat.",
+    "The camera shows a street at night. " * 60,  # beyond the window
+    "那个男人打开门, 狗跑进了花园。",
+    "Then, at 12:30, it's over; she said: no!",
+    "door door door door door door door door",
+    "A dog runs into the garden.",
+)
+
+
+def default(work: Work) -> Iterator[Row]:
+    """The default model and its learned segmenter on this device, beside float32 on the CPU."""
+    from vcs_runtime import Embedder, Scorer, Segmenter
+
+    bundle = work.default()
+    made = work.real_pairs() or pairs(work.size, 6 if work.tiny else 100, 6, seed=9, of=english())
+    documents = list(dict.fromkeys(text for pair in made for text in pair))
+    texts = [*_PROVED, *documents[:100]]
+    with Embedder.open(bundle, "cpu") as embedder:
+        exact = embedder.embed(texts)
+    unpunctuated = [" ".join(text.lower().split()).replace(".", "") for text in documents[:60]]
+    with Segmenter.open(bundle, "cpu", use="learned") as segmenter:
+        likely, cuts = segmenter.boundary_probabilities(unpunctuated), segmenter.split(unpunctuated)
+    with Scorer.open(bundle, "cpu", cache_mb=0) as scorer:
+        expected = [result.vcs for result in scorer.score_many(made)]
+
+    ways: list[tuple[str, dict[str, Any]]] = [(work.device, {}), (work.device, {"batch_invariant": True})]
+    if work.on_gpu:
+        ways.append((f"{work.device}:fp32", {}))
+    for device, options in ways:
+        name = f"{device}{', batch_invariant' if options else ''}"
+        with Embedder.open(bundle, device, **options) as embedder:
+            together = embedder.embed(texts)
+            alone = np.concatenate([embedder.embed([text]) for text in texts])
+            again = embedder.embed(texts)
+        yield {
+            "what": f"vectors, {name}", **error_of(together, exact), "alone": float(np.abs(together - alone).max()),
+            "alone, equal to the bit": int(np.all(together == alone, axis=1).sum()),
+            "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
+        }  # fmt: skip
+        with Segmenter.open(bundle, device, use="learned", **options) as segmenter:
+            probabilities = segmenter.boundary_probabilities(unpunctuated)
+            far = max(float(np.abs(a - b).max()) for a, b in zip(probabilities, likely, strict=True))
+            same = sum(a == b for a, b in zip(segmenter.split(unpunctuated), cuts, strict=True))
+        row: Row = {"what": f"learned segmenter, {name}", "largest difference": far, "same cuts": same}
+        yield {**row, "texts": len(unpunctuated)}
+        with Scorer.open(bundle, device, cache_mb=0, **options) as scorer:
+            scores = [result.vcs for result in scorer.score_many(made)]
+        differences = np.abs(np.array(scores) - np.array(expected))
+        row = {"what": f"VCS, {name}", "pairs": len(made), "mean difference": float(differences.mean())}
+        row |= {"largest difference": float(differences.max()), "equal": int((differences == 0).sum())}
+        yield {
+            **row,
+            "to or from 0": sum((a == 0) != (b == 0) for a, b in zip(scores, expected, strict=True)),
+        }
+
+
 def batches(work: Work) -> Iterator[Row]:
     """Vectors of the same texts twice, and of texts alone and among others, without and with `batch_invariant`."""
     texts = work.some()
@@ -304,8 +365,8 @@ Section = Callable[[Work], Iterator[Row]]
 SECTIONS: dict[str, tuple[Section, float]] = {
     section.__name__: (section, minutes)
     for section, minutes in (
-        (machine, 0.8), (correctness, 0.5), (packed, 1.3), (varlen, 1.2), (residual, 0.1), (score, 1.2), (jobs, 0.8),
-        (precisions, 1.2), (peers, 0.8), (training, 0.4), (memory, 0.9), (batches, 0.3),
+        (machine, 0.8), (default, 0.7), (jobs, 0.8), (correctness, 0.5), (varlen, 1.2), (score, 1.2), (memory, 0.9),
+        (batches, 0.3), (training, 0.4), (peers, 0.8), (packed, 1.3), (residual, 0.1), (precisions, 1.2),
     )
 }  # fmt: skip
 
@@ -319,18 +380,44 @@ def figures(row: Row) -> list[str]:
     ]
 
 
-def keep_rows(rows: list[Row]) -> Path:
-    """Keep the rows for the manual, in a folder that is named after the GPU."""
-    sys.path.append(str(RESULTS.parent))
+SPEED = ("varlen", "packed", "peers")  # sections with the tokens a second of one model, side by side
+SHOWN = ("default", "jobs", "score", "memory", "training")
+
+
+def keep_rows(rows: list[Row], measured: Row) -> Path:
+    """Keep what the manual shows of the rows, in a folder that is named after the GPU."""
     from records import keep
 
+    versions = {row["what"]: row["version"] for row in rows if "version" in row}
     gpu = next(row["name"] for row in rows if row["what"] == "GPU")
-    kept = []
+    source = (
+        f"One {gpu}, measured on {measured['date']} at {measured['revision']}; "
+        f"onnxruntime-gpu {versions['onnxruntime']}, PyTorch {versions['torch']}. Made-up weights, but for the default model."
+    )
+    place = gpu.lower().replace(" ", "-")
+
+    sides: dict[str, dict[str, str]] = {}
     for row in rows:
+        side, _, shape = row["what"].rpartition(", ")
+        if row["section"] in SPEED and "tokens/s" in row:
+            sides.setdefault(side, {})[shape] = f"{row['tokens/s'] / 1e3:.1f}k"
+    speed = [
+        {**measured, "head": "tokens a second", "workload": side, "cells": sides[side]} for side in sides
+    ]
+    keep("gpu_speed", speed, place=place, source=source)
+
+    shown = []
+    for row in rows:
+        if row["section"] not in SHOWN or "version" in row or row["what"].startswith("GPU"):
+            continue
+        if row["what"].endswith((": kernels", ", block", ", 630x26", "bundle opened", "compiled", "written")):
+            continue
         said = "; ".join(figures(row)).replace("|", "/").replace("\n", " ")
         cells = {"section": row["section"], "what": row["what"], "figures": said}
-        kept.append({"head": None, "workload": f"{row['section']}: {row['what']}", "cells": cells})
-    return keep("gpu", kept, place=gpu.lower().replace(" ", "-"))
+        shown.append(
+            {**measured, "head": None, "workload": f"{row['section']}: {row['what']}", "cells": cells}
+        )
+    return keep("gpu", shown, place=place, source=source)
 
 
 class Results:
@@ -424,6 +511,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--json", type=Path, help="file of the results [benchmarks/results/gpu-TIME.json]")
     parser.add_argument("--resume", type=Path, help="file of results to continue")
+    parser.add_argument("--pairs", type=Path, help="JSONL of real pairs for the section default")
     parser.add_argument("--keep", action="store_true", help="write the rows into results/figures, too")
     arguments = parser.parse_args()
     if arguments.tiny and arguments.keep:
@@ -445,13 +533,19 @@ def main() -> None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above)))
         folder.mkdir(parents=True, exist_ok=True)
         if names:
-            work = Work(folder, arguments.tiny, device)
+            work = Work(folder, arguments.tiny, device, arguments.pairs)
             stack.callback(work.stop)
             work.ahead = "precisions" in names
             measure(work, results, names, arguments.minutes)
     print(path)
     if arguments.keep:
-        print(keep_rows(results.content["rows"]))
+        sys.path.append(str(RESULTS.parent))
+        from records import revision
+
+        began = min(section["started"] for section in results.content["sections"].values())
+        print(
+            keep_rows(results.content["rows"], {"date": began[:10], "revision": revision(), "versions": {}})
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import shutil
 import statistics
 import subprocess
@@ -55,8 +56,8 @@ class Work:
     Whatever is written lies below `folder`. Bundles are neither hashed nor flushed, since nobody keeps them.
     """
 
-    def __init__(self, folder: Path, tiny: bool, device: str) -> None:
-        self.folder, self.tiny, self.device = folder, tiny, device
+    def __init__(self, folder: Path, tiny: bool, device: str, real: Path | None = None) -> None:
+        self.folder, self.tiny, self.device, self.real = folder, tiny, device, real
         self.on_gpu = device != "cpu"
         self.size = size(tiny)
         self.until = 0.0
@@ -106,6 +107,13 @@ class Work:
             return open_bundle("default")
         except BundleError as why:
             raise Unmeasured(str(why)) from None
+
+    def real_pairs(self) -> list[tuple[str, str]]:
+        """Return the references and generated texts of the file of real pairs, if one was named."""
+        if self.real is None:
+            return []
+        rows = [json.loads(line) for line in self.real.read_text("utf-8").splitlines()]
+        return [(row["reference"], row["generated"]) for row in rows]
 
     def state(self) -> Row:
         """Return the clock, power and temperature of the GPUs that NVIDIA's command shows, one after the other."""

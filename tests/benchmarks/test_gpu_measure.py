@@ -14,7 +14,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 SECTIONS = {
-    "machine", "correctness", "packed", "varlen", "residual", "score", "jobs", "precisions", "peers", "training", "memory",
+    "machine", "default", "correctness", "packed", "varlen", "residual", "score", "jobs", "precisions", "peers", "training", "memory",
     "batches",
 }  # fmt: skip
 
@@ -61,6 +61,9 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed_by_section(tmp_path: Path) -
     rows = {(row["section"], row["what"]): row for row in whole["rows"]}
     assert rows["correctness", "packed, fp32"]["largest difference"] < 1e-6  # also where PyTorch is missing
     assert rows["residual", "Cast and Add, 64 x 64"]["ms a sum"] > 0
+    [vectors] = [row for row in whole["rows"] if row["what"] == "vectors, cpu"]
+    assert vectors["alone, equal to the bit"] == vectors["texts"] > 8
+    assert rows["default", "VCS, cpu"]["equal"] == rows["default", "VCS, cpu"]["pairs"] == 6
     for what in ("the default model", "SaT and the default model"):
         assert rows["jobs", f"{what}, one process"]["pairs/s"] > 0
         assert rows["jobs", f"{what}, four processes and their start"]["exit codes"] == [0] * 4
@@ -85,7 +88,7 @@ def test_a_section_that_fails_says_where_and_the_next_one_goes_on(tmp_path: Path
     path, work = tmp_path / "results.json", tmp_path / "work"
     (work / "whole").mkdir(parents=True)
     (work / "whole/tokenizer.json").write_text("{}")  # looks like a checkpoint, and is none
-    with start("--json", path, "--work", work, "--only", "packed", "memory") as run:
+    with start("--json", path, "--work", work, "--only", "score", "memory") as run:
         run.communicate()
     assert run.returncode == 0
     failed, other = read(path)["rows"]
@@ -94,7 +97,7 @@ def test_a_section_that_fails_says_where_and_the_next_one_goes_on(tmp_path: Path
     assert ".py:" in failed["at"]
     assert other == {"section": "memory", "what": "all of it", "not measured": "no GPU"}
     assert {name: section["state"] for name, section in read(path)["sections"].items()} == {
-        "packed": "failed",
+        "score": "failed",
         "memory": "done",
     }
 
