@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -21,6 +22,7 @@ from vcs_export.checks import tensorrt_engines
 from vcs_export.errors import ExportError
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 
 @pytest.fixture
@@ -186,18 +188,40 @@ def test_speed_is_measured_on_texts_like_those_of_a_job() -> None:
     assert sorted(lengths) == [20] * 630 + [450] * 27
 
 
+def changed_by(difference: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let engines give other numbers than CUDA, all by the same amount."""
+    for model, name in ((Embedder, "embed"), (BoundaryModel, "probabilities")):
+        real = getattr(model, name)
+
+        def run(self: Any, *texts: Any, real: Any = real, **options: Any) -> Any:
+            results = real(self, *texts, **options)
+            if not self.device.engines:
+                return results
+            return [rows + np.float32(difference) for rows in results]
+
+        monkeypatch.setattr(model, name, run)
+
+
+@pytest.mark.usefixtures("tensorrt", "few_texts")
+@pytest.mark.parametrize("part", ["embedder", "segmenter"])
 def test_engines_that_compute_something_else_are_not_kept(
-    tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, home: Path
+    tiny_bundle: Path, sat_bundle: Path, monkeypatch: pytest.MonkeyPatch, home: Path, part: str
 ) -> None:
-    embed = Embedder.embed
-
-    def wrong(self: Embedder, *texts: Any, **options: Any) -> Any:
-        return embed(self, *texts, **options) * (-1 if self.device.engines else 1)
-
-    monkeypatch.setattr(Embedder, "embed", wrong)
-    with pytest.raises(ExportError, match=r"embedder differs from CUDA by .*: the engines are not kept"):
-        built(tiny_bundle)
+    changed_by(0.05, monkeypatch)
+    with pytest.raises(ExportError, match=rf"{part} differs from CUDA by .*: the engines are not kept"):
+        built(tiny_bundle if part == "embedder" else sat_bundle)
     assert files(home) == []
+
+
+@pytest.mark.usefixtures("tensorrt", "few_texts")
+def test_probabilities_may_differ_more_than_numbers_of_vectors(
+    tiny_bundle: Path, sat_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are rounded to fp16, of which logits have larger numbers than unit vectors."""
+    changed_by(0.01, monkeypatch)
+    assert built(sat_bundle)
+    with pytest.raises(ExportError, match="embedder differs from CUDA by .*, 2e-03 allowed"):
+        built(tiny_bundle)
 
 
 def test_without_a_gpu_nothing_is_built(tiny_bundle: Path) -> None:
