@@ -42,8 +42,8 @@ TEXTS = [story(i, 1 + i % 4) for i in range(60)] + ["a", "", "👍", "x" * 300, 
 
 def closeness(precision: str) -> float:
     """The smallest cosine that a vector may have with ONNX Runtime's."""
-    distance = 8 * ROUNDOFF["bf16"] if precision == "bf16" else 1e-3  # of unit vectors
-    return 1 - distance**2 / 2
+    distance = 8 * ROUNDOFF["bf16"]  # of unit vectors
+    return 1 - distance**2 / 2 if precision == "bf16" else 1 - 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -276,9 +276,9 @@ def test_scores_and_cuts_are_near_those_of_onnx_runtime(scorers: dict[str, Score
     segmenter = scorers["cpu"].segmenter
     for i in range(10):
         bare = [text.replace(".", "").lower() for text in (story(i, 5), story(40 + i, 4))]
-        if is_clearly_cut(segmenter, bare):
+        if len(pairs) < 4 and is_clearly_cut(segmenter, bare):
             pairs.append((bare[0], bare[1]))
-    assert len(pairs) >= 4
+    assert len(pairs) == 4
     expected, results = scorers["cpu"].score_many(pairs), scorers[device].score_many(pairs)
     # A similarity of two unit vectors.
     near = 4 * ROUNDOFF["bf16"] if scorers[device].embedder.device.precision == "bf16" else 1e-4
