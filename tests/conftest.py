@@ -31,6 +31,10 @@ os.environ["VCS_RUNTIME_CACHE"] = "none"
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
+# Where oneDNN stands for an older processor, OpenVINO does too. By itself it would choose kernels that oneDNN refuses.
+if "ONEDNN_MAX_CPU_ISA" in os.environ:
+    os.environ.setdefault("OV_CPU_MAX_ISA", os.environ["ONEDNN_MAX_CPU_ISA"])
+
 # Tests that ask for one of these fixtures are left to `make test-all`.
 SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
 

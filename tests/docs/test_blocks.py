@@ -88,6 +88,7 @@ def test_marks_and_hidden_commands(tmp_path: Path) -> None:
         ("vcs 0.5929 0.3513", True),
         ("vcs 0.5929 0.3514", True),
         ("vcs 0.5930 0.3512", True),
+        ("vcs 0.5931 0.3512", False),
         ("vcs 0.5929 0.3515", False),
         ("vcs 0.3513 0.5929", False),
         ("vcs 0.5929", False),
@@ -96,3 +97,18 @@ def test_marks_and_hidden_commands(tmp_path: Path) -> None:
 def test_the_last_of_four_decimals_may_be_one_more_or_less(printed: str, equal: bool) -> None:
     """Processors round differently."""
     assert same("vcs 0.5929 0.3513", printed) == equal
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "equal"),
+    [
+        ("0.981", "0.980", True),
+        ("0.981", "0.979", False),
+        ("0.98", "0.97", False),
+        ("vcs 0.1.100", "vcs 0.1.101", False),
+    ],
+)
+def test_so_may_the_last_of_three_but_not_of_two_or_of_a_version(
+    shown: str, printed: str, equal: bool
+) -> None:
+    assert same(shown, printed) == equal

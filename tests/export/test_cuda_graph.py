@@ -17,6 +17,7 @@ from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
+from support.rounding import ROUNDOFF
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE
 from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
@@ -81,7 +82,9 @@ def test_onnx_runtimes_kernels_compute_what_the_interpreter_does(
 ) -> None:
     _, bundle = bundle_of(tmp_path, precision, **shape)
     theirs, ours = differences(bundle / CUDA_FILE, sequences(), "varlen", skip)
-    assert theirs < 2 * ours < (6e-2 if precision == "fp8" else 6e-3)
+    # ONNX Runtime rounds as often as the interpreter, or less often where it merges operators.
+    assert theirs < 1.5 * ours
+    assert ours < (ROUNDOFF["fp8"] if precision == "fp8" else 10 * ROUNDOFF["fp16"])
 
 
 @pytest.mark.parametrize("skip", [0, 3])

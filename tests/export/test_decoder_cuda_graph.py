@@ -15,6 +15,7 @@ from support.cuda_kernels import differences
 from support.matrix import matrix
 from support.numpy_onnx import names, run
 from support.random_decoder import GEMMA, PARTS, RandomDecoder, random_rows, write_random_decoder
+from support.rounding import ROUNDOFF
 from vcs_export.graph.decoder_model import cuda_layout, write_decoder_model
 from vcs_runtime.inference.batching import batches
 
@@ -68,7 +69,9 @@ def test_onnx_runtimes_kernels_compute_each_part_as_the_interpreter_does(
     part, precision = case
     graphs = Graphs(write_random_decoder(tmp_path, dtype="F16", **PARTS[part]), pooling, precision)
     theirs, ours = differences(graphs.cuda, ROWS, str(graphs.layouts[graphs.cuda]))
-    assert theirs < 2 * ours < 6e-3
+    # ONNX Runtime rounds as often as the interpreter, or less often where it merges operators.
+    assert theirs < 1.5 * ours
+    assert ours < 10 * ROUNDOFF["fp16"]
 
 
 @pytest.mark.parametrize(

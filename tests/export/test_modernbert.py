@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
+from support.rounding import SUMS
 from support.tiny_bert import token_ids
 from support.tiny_modernbert import POSITIONS, WINDOW, encode, hidden_states, write_tiny_modernbert
 from support.tiny_sentence import write_sentence_files
@@ -59,7 +60,7 @@ def test_texts_of_all_lengths_get_the_vectors_of_numpy(checkpoint: Path, tmp_pat
     assert [len(token_ids(text)) for text in TEXTS] == list(LENGTHS)
     bundle = build(checkpoint, tmp_path / "bundle")
     want = np.stack([encode(checkpoint, token_ids(text)) for text in TEXTS])
-    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=SUMS)
     spec = spec_of(bundle)
     assert (spec.max_tokens, spec.dimension, spec.precision) == (POSITIONS, 32, "fp32")
 
@@ -69,7 +70,7 @@ def test_every_token_is_pooled_where_the_folder_says_so(checkpoint: Path, tmp_pa
     want = np.stack([hidden_states(checkpoint, token_ids(text)).mean(axis=0) for text in TEXTS])
     want /= np.linalg.norm(want, axis=1, keepdims=True)
     np.testing.assert_allclose(
-        vectors_of(build(checkpoint, tmp_path / "bundle"), TEXTS), want, rtol=0, atol=3e-6
+        vectors_of(build(checkpoint, tmp_path / "bundle"), TEXTS), want, rtol=0, atol=SUMS
     )
 
 
@@ -98,7 +99,7 @@ def test_a_row_without_tokens_is_zero_and_changes_no_other(checkpoint: Path, tmp
     ids = np.array([token_ids(TEXTS[-1])] * 2, np.int64)
     mask = np.stack([np.ones_like(ids[0]), np.zeros_like(ids[0])])
     [vectors] = session.run(None, {"input_ids": ids, "attention_mask": mask})
-    np.testing.assert_allclose(vectors[0], encode(checkpoint, token_ids(TEXTS[-1])), rtol=0, atol=3e-6)
+    np.testing.assert_allclose(vectors[0], encode(checkpoint, token_ids(TEXTS[-1])), rtol=0, atol=SUMS)
     assert not vectors[1].any()
 
 

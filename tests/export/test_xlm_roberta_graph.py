@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from support.changed_bundles import contents
 from support.matrix import matrix
 from support.numpy_bert import Array, linear, load, transform
+from support.rounding import SUMS
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.families.sat import MODEL_FILE, WEIGHTS_FILE
 from vcs_export.rehearsal.sat import VOCABULARY
@@ -57,6 +58,11 @@ def run(
     return [logits[i, : len(row), 0] for i, row in enumerate(rows)]
 
 
+def check_logits(got: NDArray[np.float32], checkpoint: Path, row: list[int]) -> None:
+    """Compare the logits of a row with those in NumPy. They are sums of numbers of up to 8."""
+    np.testing.assert_allclose(got, boundary_logits(checkpoint, row), rtol=0, atol=8 * SUMS)
+
+
 def windows(count: int, longest: int, seed: int = 0) -> list[list[int]]:
     """Framed windows of words, of 3 to `longest` tokens."""
     rng = np.random.default_rng(seed)
@@ -91,7 +97,7 @@ def test_logits_equal_a_plain_forward_pass(
     )
     rows = [*windows(6, 70, layers), [0, 9, 2]]
     for row, got in zip(rows, run(session(bundle), rows), strict=True):
-        np.testing.assert_allclose(got, boundary_logits(tmp_path / "checkpoint", row), rtol=0, atol=2e-5)
+        check_logits(got, tmp_path / "checkpoint", row)
 
 
 @pytest.mark.parametrize("lookahead", [None, 48])
@@ -99,14 +105,14 @@ def test_the_longest_window_is_computed(tmp_path: Path, lookahead: int | None) -
     bundle = build_tiny_sat_bundle(tmp_path, lookahead=lookahead, layers=2)
     row = [0, *np.random.default_rng(1).integers(4, len(VOCABULARY), 510).tolist(), 2]
     [got] = run(session(bundle), [row])
-    np.testing.assert_allclose(got, boundary_logits(tmp_path / "checkpoint", row), rtol=0, atol=2e-5)
+    check_logits(got, tmp_path / "checkpoint", row)
 
 
 def test_a_pad_that_a_text_spells_out_takes_no_position(tmp_path: Path) -> None:
     bundle = build_tiny_sat_bundle(tmp_path, layers=2)
     row = [0, 20, PAD, 30, PAD, PAD, 40, 2]
     [got] = run(session(bundle), [row], 12)
-    np.testing.assert_allclose(got, boundary_logits(tmp_path / "checkpoint", row), rtol=0, atol=2e-5)
+    check_logits(got, tmp_path / "checkpoint", row)
 
 
 def test_the_comparison_would_notice_a_wrong_lookahead(tmp_path: Path) -> None:
@@ -154,7 +160,7 @@ def test_half_precision_checkpoints_and_bare_names_are_read(tmp_path: Path, half
     bundle = build_tiny_sat_bundle(tmp_path, half=half, prefix="")
     row = windows(1, 30, 8)[0]
     [got] = run(session(bundle), [row])
-    np.testing.assert_allclose(got, boundary_logits(tmp_path / "checkpoint", row), rtol=0, atol=2e-5)
+    check_logits(got, tmp_path / "checkpoint", row)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])

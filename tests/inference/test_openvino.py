@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,6 +22,7 @@ import pytest
 from support.command_line import vcs
 from support.drawn_texts import drawn_texts
 from support.hub_sat import Substitute
+from support.rounding import PROBABILITIES, ROUNDOFF
 from support.stories import story, stripped, write_pairs
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -41,7 +42,8 @@ TEXTS = [story(i, 1 + i % 4) for i in range(60)] + ["a", "", "👍", "x" * 300, 
 
 def closeness(precision: str) -> float:
     """The smallest cosine that a vector may have with ONNX Runtime's."""
-    return 0.9995 if precision == "bf16" else 1 - 1e-6
+    distance = 8 * ROUNDOFF["bf16"]  # of unit vectors
+    return 1 - distance**2 / 2 if precision == "bf16" else 1 - 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def test_vectors_are_those_of_onnx_runtime(scorers: dict[str, Scorer], device: s
     if precision == "fp32":
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
     else:
-        assert np.abs(vectors - expected).max() > 1e-4
+        assert np.abs(vectors - expected).max() > 1e-5
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -206,7 +208,8 @@ def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, pre
             together = segmenter.boundary_probabilities(texts)
             alone = [segmenter.boundary_probabilities([text])[0] for text in texts[::-1]][::-1]
             arithmetic = segmenter.device.precision if segmenter.device else ""
-        near = 0.15 if precision == "int8" else 0.06 if arithmetic == "bf16" else 0.005
+        # ONNX Runtime rounds what goes into products of int8 to it, and OpenVINO does not.
+        near = 0.15 if precision == "int8" else 15 * ROUNDOFF["bf16"] if arithmetic == "bf16" else 0.005
         for one, other, again in zip(expected, together, alone, strict=True):
             np.testing.assert_allclose(other, one, atol=near)
             assert np.array_equal(other, again)
@@ -259,17 +262,31 @@ def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:
         )
 
 
+def is_clearly_cut(segmenter: Segmenter, texts: Sequence[str]) -> bool:
+    """Whether rounding moves no probability across the threshold, where another cut would be another score."""
+    model = open_bundle("default").manifest.segmenter.model
+    probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
+    return bool(np.abs(probabilities - model.threshold).min() > 2 * PROBABILITIES["bf16"])
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_scores_and_cuts_are_near_those_of_onnx_runtime(scorers: dict[str, Scorer], device: str) -> None:
     """With punctuation, and without, where the learned segmenter splits."""
     pairs = [(story(i, 5), story(40 + i, 4)) for i in range(2)]
-    pairs += [(a.replace(".", "").lower(), b.replace(".", "").lower()) for a, b in pairs]
+    segmenter = scorers["cpu"].segmenter
+    for i in range(10):
+        bare = [text.replace(".", "").lower() for text in (story(i, 5), story(40 + i, 4))]
+        if len(pairs) < 4 and is_clearly_cut(segmenter, bare):
+            pairs.append((bare[0], bare[1]))
+    assert len(pairs) == 4
     expected, results = scorers["cpu"].score_many(pairs), scorers[device].score_many(pairs)
+    # A similarity of two unit vectors.
+    near = 4 * ROUNDOFF["bf16"] if scorers[device].embedder.device.precision == "bf16" else 1e-4
     assert {result.segmenter for result in results} == {"sentencex", "boundary-en"}
     for one, other in zip(expected, results, strict=True):
         assert (one.n_ref, one.n_gen) == (other.n_ref, other.n_gen)
-        assert abs(one.scores.gas - other.scores.gas) <= 0.005
-        assert abs(one.scores.las - other.scores.las) <= 0.005
+        assert abs(one.scores.gas - other.scores.gas) <= near
+        assert abs(one.scores.las - other.scores.las) <= near
 
 
 def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path, mixed_bundle: Path) -> None:

@@ -18,6 +18,7 @@ from onnxruntime import InferenceSession
 from support import stand_in
 from support.changed_bundles import edit
 from support.hub_sat import Substitute, write_hub_model
+from support.rounding import PROBABILITIES
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.families.build import Build
@@ -109,7 +110,7 @@ def test_padding_on_a_gpu_changes_nothing_but_rounding(
     assert {length % 16 for (_, length), _ in machine.runs} == {0}
     assert max(rows for (rows, _), _ in machine.runs) > 1
     for some, other in zip(bare, padded, strict=True):
-        np.testing.assert_allclose(some, other, atol=1e-3)
+        np.testing.assert_allclose(some, other, rtol=0, atol=PROBABILITIES["fp32"])
     for text, values in zip(TEXTS, padded, strict=True):
         np.testing.assert_array_equal(gpu.probabilities([text])[0], values)
     gpu.close()
@@ -168,7 +169,7 @@ def test_the_types_of_hub_files_are_taken_as_they_are(
     assert types == {"input_ids": "tensor(int64)", "attention_mask": "tensor(float16)"}
     other = BoundaryModel(Substitute.of(sat_bundle, model=hub), model.spec, choose_device("cpu"))
     for some, values in zip(other.probabilities(TEXTS), model.probabilities(TEXTS), strict=True):
-        np.testing.assert_allclose(some, values, atol=1e-3)
+        np.testing.assert_allclose(some, values, rtol=0, atol=PROBABILITIES["fp32"])
 
 
 def test_int8_runs_one_window_at_a_time(

@@ -36,6 +36,9 @@ from vcs_runtime.segmentation.boundary_model import BoundaryModel
 _WIDTHS = (64, 1024)
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32
+# The largest difference between two runs in fp16. A number of a unit vector is far below 1. A probability
+# has up to a quarter of the error of its logit, which may be ten or more.
+_NEAR: dict[Part, float] = {"embedder": TOLERANCES["fp16"], "segmenter": 2e-2}
 _STEP = 16  # the runtime pads windows to a multiple of it
 
 Log = Callable[[str], None]
@@ -135,8 +138,8 @@ def _compare(bundle: Bundle, part: Part, device: Device, log: Log) -> float:
     with ExitStack() as stack:
         ours, cuda = (_opened(bundle, part, each, stack) for each in (device, cuda_of(device)))
         difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))
-        detail = f"{part} differs from CUDA by {difference:.1e} at most, {TOLERANCES['fp16']:.0e} allowed"
-        if difference > TOLERANCES["fp16"]:
+        detail = f"{part} differs from CUDA by {difference:.1e} at most, {_NEAR[part]:.0e} allowed"
+        if difference > _NEAR[part]:
             raise ExportError(f"{detail}: the engines are not kept")
         seconds, cuda_seconds = in_turns((ours, cuda))
     log(f"{detail}; {cuda_seconds / seconds:.2f} times as fast")

@@ -106,11 +106,14 @@ def shown_by(block: Block) -> list[str]:
     return re.findall(r"^ *print\(.*\)  # (.+)$", block.body, re.M)
 
 
-_DECIMALS = re.compile(r"(?<![\w.])\d*\.\d{4,}(?![\w.])")
+_DECIMALS = re.compile(r"(?<![\w.])\d*\.\d{3,}(?![\w.])")
 
 
 def same(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; a processor may round the last of four or more decimals otherwise."""
+    """Whether a page shows what was printed; a processor may round the last of three or more decimals otherwise.
+
+    A score that lies within float32's rounding of the border between two decimals is printed as either.
+    """
     known = set(_DECIMALS.findall(shown))
 
     def as_shown(number: re.Match[str]) -> str:
