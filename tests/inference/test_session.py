@@ -20,6 +20,7 @@ import pytest
 from support import stand_in
 from support.stories import story, stripped
 from support.tiny_layouts import build_layout_bundle
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference import nvidia
@@ -405,7 +406,7 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 
     def wait(inputs: dict[str, Any]) -> None:
         if not waited:
-            waited.append(laid_out.acquire(timeout=20) and laid_out.acquire(timeout=20))
+            waited.append(laid_out.acquire(timeout=HANGS_AFTER_S) and laid_out.acquire(timeout=HANGS_AFTER_S))
 
     with Embedder.open(layout_bundle, "cuda:0") as embedder:
         embedder._budget.shorten(24)
@@ -439,7 +440,7 @@ def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
 
     def wait(inputs: dict[str, Any]) -> None:
         if "embedder" in threading.current_thread().name and not waited:
-            waited.append(cut.acquire(timeout=20) and cut.acquire(timeout=20))
+            waited.append(cut.acquire(timeout=HANGS_AFTER_S) and cut.acquire(timeout=HANGS_AFTER_S))
 
     def scored() -> list[dict[str, Any]]:
         with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle) as scorer:

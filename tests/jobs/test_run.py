@@ -369,7 +369,7 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     run(scorer, source, whole)
     command = [sys.executable, "-m", "vcs_runtime", "score", str(source), "-o", str(output)]
     command += ["--bundle", str(tiny_bundle), "--device", "cpu"]
-    finished = kill_when_it_writes(command, output)
+    finished = kill_when_it_writes(command, output, 4000)
     assert 0 < finished < 4000
     done = subprocess.run([*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True)
     assert json.loads(done.stdout)["resumed"] == finished

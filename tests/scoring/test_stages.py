@@ -19,6 +19,7 @@ import pytest
 
 from support import stand_in
 from support.stories import story, write_pairs
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Embedder, Options, Scorer
 from vcs_runtime.errors import DeviceError, TextError
 from vcs_runtime.inference.vector_store import VectorStore
@@ -28,7 +29,7 @@ from vcs_runtime.scoring import preparation
 
 BLOCK = 2  # pairs of a block
 PAIRS = [(story(i, 2 + i % 5), story(40 + i, 2 + i % 4)) for i in range(8 * BLOCK)]
-WAIT_S = 20
+WAIT_S = HANGS_AFTER_S
 
 
 @pytest.fixture
