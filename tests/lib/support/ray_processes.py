@@ -14,18 +14,19 @@ from support.waiting import HANGS_AFTER_S
 T = TypeVar("T")
 _SECONDS, _MILLISECONDS = str(HANGS_AFTER_S), str(1000 * HANGS_AFTER_S)
 
-#: Settings that Ray reads when it is imported: nothing is late, and neither memory nor a disk is too full.
+#: Settings that Ray reads when it is imported: nothing is late, and neither memory nor a disk is too full. A server
+#: that does not answer in two minutes has died at its start, which is then tried again.
 PATIENT = {
     "RAY_NUM_REDIS_GET_RETRIES": _SECONDS,
     "RAY_agent_register_timeout_ms": _MILLISECONDS,
-    "RAY_gcs_rpc_server_connect_timeout_s": _SECONDS,
+    "RAY_gcs_rpc_server_connect_timeout_s": "120",
     "RAY_gcs_rpc_server_reconnect_timeout_s": _SECONDS,
     "RAY_gcs_server_port_wait_time_s": _SECONDS,
     "RAY_gcs_server_request_timeout_seconds": _SECONDS,
     "RAY_health_check_timeout_ms": _MILLISECONDS,
     "RAY_local_fs_capacity_threshold": "1",
     "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_py_gcs_connect_timeout_s": _SECONDS,
+    "RAY_py_gcs_connect_timeout_s": "120",
     "RAY_raylet_client_connect_timeout_milliseconds": _MILLISECONDS,
     "RAY_raylet_start_wait_time_s": _SECONDS,
     "RAY_worker_register_timeout_seconds": _SECONDS,
