@@ -7,6 +7,7 @@ The source archive can be tested with few libraries. A test that fails where it 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from support.waiting import HANGS_AFTER_S
 
 if TYPE_CHECKING:
     from vcs_runtime import Scorer
@@ -92,11 +95,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("complete") and (lacking := missing()):
         raise pytest.UsageError(f"--complete: not installed: {', '.join(lacking)}")
     with suppress(ImportError):
-        from hypothesis import settings
+        from hypothesis import HealthCheck, settings
 
         # Tests never measure time: on a busy machine any example may take long. `make attack` loads the other one.
-        settings.register_profile("untimed", deadline=None)
-        settings.register_profile("attack", deadline=None, max_examples=3000, print_blob=True)
+        patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.register_profile("untimed", patient)
+        settings.register_profile("attack", patient, max_examples=3000, print_blob=True)
         settings.load_profile("untimed")
 
 
@@ -126,6 +130,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in SLOW_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SLOW_FIXTURES[fixture])
             item.add_marker(pytest.mark.xdist_group(fixture))  # one process starts it, for all tests of it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_lines_of_progress() -> Iterator[None]:
+    """Long work says where it is every 30 seconds, which only a slow machine would see among its messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vcs_runtime.util.progress.EVERY", math.inf)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -212,14 +224,35 @@ def pairs_file(tmp_path: Path) -> Path:
     return path
 
 
+#: Milliseconds after which a browser hangs; Playwright's own 30 seconds are few on a busy machine.
+PATIENCE_MS = 1000 * HANGS_AFTER_S
+
+
+class PatientBrowser:
+    """A browser whose pages wait for what is asked of them until it happens."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+
+    def new_context(self, **options: Any) -> Any:
+        context = self._browser.new_context(**options)
+        context.set_default_timeout(PATIENCE_MS)
+        return context
+
+    def new_page(self, **options: Any) -> Any:
+        page = self._browser.new_page(**options)
+        page.set_default_timeout(PATIENCE_MS)
+        return page
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser() -> Iterator[PatientBrowser]:
     program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("no Chromium is installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield opened
+        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=PATIENCE_MS)
+        yield PatientBrowser(opened)
         opened.close()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 # A stand-in for an environment without some libraries.
@@ -27,7 +29,9 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", "-p", "no:xdist", *arguments]))
 
 def pytest_without(gone: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT, json.dumps([gone, arguments])]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
 
 
 def test_what_needs_a_library_is_skipped_and_the_rest_is_run() -> None:

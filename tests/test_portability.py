@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from support.stories import read_lines, story, write_pairs
+from support.waiting import HANGS_AFTER_S
 
 MODULES = "crypt fcntl grp nis ossaudiodev pty pwd resource spwd syslog termios tty".split()
 # What the documentation of `os` and `signal` gives an availability for that leaves Windows out; names that start with
@@ -94,7 +95,7 @@ def test_a_machine_without_posix_scores_and_resumes(tiny_bundle: Path, tmp_path:
 
     arguments = json.dumps([MODULES, NAMES, score(output), str(output)])
     done = subprocess.run(
-        [sys.executable, "-c", BARE_MACHINE, arguments], capture_output=True, text=True, timeout=500,
+        [sys.executable, "-c", BARE_MACHINE, arguments], capture_output=True, text=True, timeout=HANGS_AFTER_S,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

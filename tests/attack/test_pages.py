@@ -62,7 +62,7 @@ def visit(browser: Any, report: Path, fragment: str) -> None:
         page.on("dialog", lambda dialog: (did.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: did.append(request.url))
         page.goto(report.as_uri() + fragment)
-        page.wait_for_selector("body[data-ready]", timeout=120_000)
+        page.wait_for_selector("body[data-ready]")
         for link in page.query_selector_all("a[href^='#']")[:3]:
             if link.is_visible():
                 link.click()

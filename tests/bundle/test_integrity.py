@@ -144,6 +144,28 @@ def test_a_damaged_file_is_not_remembered(large: Path) -> None:
     assert not (home() / "verified").exists()
 
 
+def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = large / DATA
+    before = path.stat()
+    really = integrity.sha256_of
+
+    def changed_meanwhile(file: Path) -> str:
+        digest = really(file)
+        if file == path:
+            flip(file, 40_000)
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return digest
+
+    with monkeypatch.context() as patch:
+        patch.setattr(integrity, "sha256_of", changed_meanwhile)
+        open_bundle(large)  # the bytes that it read were right
+    assert not (home() / "verified").exists()
+    with pytest.raises(BundleError, match="is damaged"):
+        open_bundle(large)
+
+
 def test_a_home_that_cannot_be_written_costs_time_alone(
     large: Path, hashed: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

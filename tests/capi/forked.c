@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
         return 2;
     if (fork() == 0) {
         char message[200] = "";
-        alarm(60); /* it would wait for ever */
+        alarm(600); /* it would wait for ever */
         vcs_status status = vcs_model_open(argv[1], "cpu", &other);
         vcs_last_error(message, sizeof message);
         printf("%d %s\n", (int)status, message);

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from support.waiting import HANGS_AFTER_S
+
 # A module that is interrupted while it is imported, as by Ctrl-C.
 INTERRUPTED = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
 
@@ -55,7 +57,7 @@ def run(
     try:
         return subprocess.run(
             [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=120,
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S,
         )  # fmt: skip
     finally:
         signal.signal(signal.SIGINT, before)

@@ -17,6 +17,7 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, matrix
+from support.waiting import HANGS_AFTER_S
 from vcs_numba.jit.cache import KernelCache
 from vcs_numba.jit.kernel import KERNELS, numba_config
 from vcs_numba.jit.owners import is_own
@@ -37,7 +38,7 @@ def run_python(script: str, *, privileged: bool = True, **environment: str) -> s
     finished = subprocess.run(
         [sys.executable, "-P", "-c", *([script] if privileged else [UNPRIVILEGED, script])],
         env={k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")} | environment,
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()
@@ -60,7 +61,7 @@ children = []
 for _ in range(4):
     child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(600)
         raise SystemExit(0 if everything() == expected else 3)
     children.append(child)
 print([os.waitpid(child, 0)[1] for child in children], everything() == expected)
@@ -87,7 +88,7 @@ while "compile" not in names:
         frame = frame.f_back
 child = os.fork()
 if child == 0:
-    signal.alarm(60)
+    signal.alarm(600)
     os._exit(0 if second.call(1.0) == 2.0 else 3)
 print(os.waitpid(child, 0)[1])
 thread.join()

@@ -77,9 +77,11 @@ def test_the_search_works_from_a_disk_without_a_network(
     opened = browser.new_page()
     opened.on("request", lambda request: requests.append(request.url))
     opened.goto((site / page).as_uri())
-    opened.keyboard.press("/")
+    query = "document.activeElement.matches('[data-md-component=search-query]')"
+    while not opened.evaluate(query):  # the page listens to keys when its scripts have run
+        opened.keyboard.press("/")
     opened.keyboard.type(words)
-    opened.wait_for_selector(f".md-search-result__item{place} a[href*='{target}']", timeout=5000)
+    opened.wait_for_selector(f".md-search-result__item{place} a[href*='{target}']")
     opened.close()
     assert [url for url in requests if not url.startswith((site.as_uri(), "data:", "blob:"))] == []
 
@@ -96,6 +98,7 @@ def test_the_copy_button_takes_commands_alone(site: Path, browser: Any) -> None:
         buttons = opened.locator(
             ".highlight:has(.gp) .md-code__button[title*=Copy], .highlight:has(.gp) .md-clipboard"
         )
+        buttons.nth(len(shown) - 1).wait_for(state="attached")  # scripts add them
         assert buttons.count() == len(shown) > 0
         for button, block in zip(buttons.all(), shown, strict=True):
             button.click()

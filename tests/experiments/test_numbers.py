@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import scipy.stats
 
 from support.stories import story
 from vcs_experiments import statistics
+from vcs_experiments.agreement import agreement
 from vcs_experiments.metrics.lexical import lexical_scores
 from vcs_experiments.metrics.scoring import Job, KnownMetrics, LongMetrics
 from vcs_numba import Params
@@ -260,3 +262,13 @@ def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
     assert found.low <= found.mean <= found.high
     alone = statistics.rated(statistics.kendall, scores_, ratings, ["one"] * 12, resamples=20)
     assert alone.low == alone.high == pytest.approx(alone.mean)  # one group: each resample is the whole
+
+
+def test_published_scores_are_compared_with_ours_as_python_rounds_them() -> None:
+    """Halves of the third decimal: NumPy would multiply by 1,000 first, and round some of them otherwise."""
+    ours = {str(i): {"BLEU": (2 * i + 1) / 2000} for i in range(1000)}
+    published = {i: {"BLEU": round(scores["BLEU"], 3)} for i, scores in ours.items()}
+    metrics: Any = SimpleNamespace(columns=("BLEU",))
+    single, _ = agreement(dict.fromkeys(ours, "all"), ours, published, metrics, "group")
+    [(name, pairs, equal, off, *_)] = single.rows
+    assert (name, pairs, equal, off) == ("BLEU", 1000, 1000, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from support.experiments import files, sentences, table, write_json
 from support.killed import kill_when_it_writes
 from support.stories import read_lines, story
 from support.visil_commands import Scripted
+from support.waiting import HANGS_AFTER_S
 from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_authors, read_cases
 from vcs_experiments.rewriting.writing import AUTHOR, FILE, KINDS, Kind, Rewriter, ask_for, checked
 from vcs_runtime.errors import InputError, ModelError, TextError
@@ -118,9 +120,15 @@ class Retelling(Rewriting):
         return {"choices": [{"message": {"content": rewritten(text, AUTHOR)}}]}
 
 
-class Slow(Rewriting):
+class HoldsAfterTwenty(Rewriting):
+    """Answers the first twenty requests, and the others when the test lets it: nobody is done before."""
+
+    left = 20
+    go_on = threading.Event()
+
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        fake.time.sleep(0.05)
+        type(self).left -= 1
+        assert self.left >= 0 or self.go_on.wait(HANGS_AFTER_S)
         return super().answer(body)
 
 
@@ -229,11 +237,12 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
     texts, whole, part = descriptions(tmp_path), tmp_path / "whole", tmp_path / "part"
     with fake.serve(Rewriting) as (url, _):
         make(experiment, texts, url, whole)
-    with fake.serve(Slow) as (url, log):
+    with fake.serve(HoldsAfterTwenty) as (url, log):
         command = [sys.executable, "-m", "vcs_runtime", "experiment", "make-corruptions", "--references", texts,
                    "--model", f"vllm:{url}", "--bundle", tiny_bundle, "--device", "cpu", "-o", part]  # fmt: skip
-        finished = kill_when_it_writes(list(map(str, command)), part / FILE)
+        finished = kill_when_it_writes(list(map(str, command)), part / FILE, 2 * len(KINDS))
         assert 0 < finished < 2 * len(KINDS)
+        HoldsAfterTwenty.go_on.set()
         before = len(log)
         make(experiment, texts, url, part, "--resume")
         assert len(log) - before == 2 * len(KINDS) - finished + 2

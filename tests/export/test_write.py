@@ -7,10 +7,12 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
+from support.waiting import HANGS_AFTER_S
 from vcs_export.errors import ExportError
 from vcs_export.write import BundleExistsError, BundleInfo, BundleWriter
 from vcs_runtime.bundle.opening import open_bundle
@@ -25,11 +27,11 @@ def write(target: Path, content: str = "x", replace: bool = False) -> Path:
         return bundle.commit()
 
 
-def write_and_pause(target: Path, content: str) -> None:
-    """What two processes do at once: both are writing before either is done."""
+def write_together(target: Path, content: str, together: Barrier) -> None:
+    """What several processes do at once: all are writing before one of them is done."""
     with BundleWriter(target, REPLACING) as bundle:
         bundle.file("a/b.txt").write_text(content)
-        time.sleep(0.2)
+        together.wait(HANGS_AFTER_S)
         bundle.commit()
 
 
@@ -237,7 +239,8 @@ def test_losing_a_race_keeps_the_winner(tmp_path: Path) -> None:
 def test_processes_that_replace_at_once_leave_one_whole_bundle(tmp_path: Path) -> None:
     target = write(tmp_path / "bundle", "old")
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=write_and_pause, args=(target, str(i))) for i in range(3)]
+    together = context.Barrier(3)
+    processes = [context.Process(target=write_together, args=(target, str(i), together)) for i in range(3)]
     for process in processes:
         process.start()
     for process in processes:

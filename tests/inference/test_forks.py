@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Embedder
 
 pytestmark = [
@@ -43,7 +44,7 @@ def test_a_child_forked_while_models_are_opened_opens_its_own(tiny_bundle: Path)
         for number in range(80):  # one in 25 met a lock
             child = fork.Process(target=_embed_the_same, args=(tiny_bundle, expected))
             child.start()
-            child.join(30)
+            child.join(HANGS_AFTER_S)
             if child.is_alive():
                 child.kill()
                 child.join()

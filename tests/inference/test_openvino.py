@@ -27,6 +27,7 @@ from support.stories import story, stripped, write_pairs
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
+from support.waiting import HANGS_AFTER_S
 from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.rehearsal.sat import tiny_sat_tokenizer
 from vcs_runtime import BundleError, DeviceError, Embedder, MissingExtraError, Scorer, Segmenter
@@ -90,7 +91,11 @@ def test_a_forked_child_is_refused_after_its_parent_has_opened_a_model(tiny_bund
             assert embed(embedder) == expected
     """
     done = subprocess.run(
-        [sys.executable, "-c", script, tiny_bundle], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script, tiny_bundle],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=True,
     )
     size, opening, running, elsewhere = done.stdout.splitlines()
     for said in (opening, running):

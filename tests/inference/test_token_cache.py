@@ -13,6 +13,7 @@ import pytest
 
 from support.flipped_bits import each_flipped_bit
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Embedder
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 from vcs_runtime.inference.vector_cache import VectorCache
@@ -154,7 +155,7 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(HANGS_AFTER_S)
     assert [process.exitcode for process in processes] == [0, 0]
     texts = [f"text {i}" for i in range(50)]
     found = VectorCache(tmp_path, "model", 8).load_tokens(TokenRequest(LAYER, texts))

@@ -18,6 +18,7 @@ import pytest
 
 from support.flipped_bits import each_flipped_bit
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference import vector_cache
@@ -179,7 +180,7 @@ def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(HANGS_AFTER_S)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     found = VectorCache(tmp_path, "model", 8).load([f"text {i}" for i in range(80)])
     assert len(found) == 80
@@ -191,7 +192,9 @@ def test_a_second_cache_of_a_process_ends_no_lock_of_the_first(tmp_path: Path) -
     first, second = (VectorCache(tmp_path, "model", 8) for _ in range(2))
     second.close()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(_write, tmp_path, 0).result(60)  # if no other has a lock, closing removes the log
+        pool.submit(_write, tmp_path, 0).result(
+            HANGS_AFTER_S
+        )  # if no other has a lock, closing removes the log
     first.store({"later": unit(1)})
     assert (tmp_path / "vectors-3.sqlite-wal").exists()
     first.close()
@@ -204,7 +207,7 @@ def _meet_at(barrier: Barrier) -> None:
 
 
 def _open_together(folder: Path) -> None:
-    _together.wait(60)
+    _together.wait(HANGS_AFTER_S)
     VectorCache(folder, "model", 8).close()
 
 
@@ -233,7 +236,7 @@ def test_a_child_forked_while_vectors_are_written_writes_its_own(tmp_path: Path)
         for start in range(12):
             child = fork.Process(target=_write, args=(tmp_path, start))
             child.start()
-            child.join(30)
+            child.join(HANGS_AFTER_S)
             if child.is_alive():
                 child.kill()
             assert child.exitcode == 0, start

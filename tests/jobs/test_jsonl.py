@@ -48,10 +48,15 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: bytes, says: 
 
 def test_a_long_file_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "values.jsonl"
-    write_pairs(path, ["x" * 1000] * 5000)
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in read_jsonl(path)) == 5000
-        assert tracemalloc.get_traced_memory()[1] < 500_000
-    finally:
-        tracemalloc.stop()
+
+    def peak(lines: int) -> int:
+        write_pairs(path, ["x" * 1000] * lines)
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in read_jsonl(path)) == lines
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak(5000), peak(20_000)
+    assert many < 1.5 * few  # the file system chooses how much is read at once

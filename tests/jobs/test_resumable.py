@@ -125,6 +125,17 @@ def test_the_last_whole_line_is_found_without_reading_at_an_offset(
     assert [line["id"] for line in read_lines(output)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_last_line_of_several_blocks_is_recognised(tmp_path: Path, whole: bool) -> None:
+    """The file is read backwards in blocks of 64 KiB. The line fills three of them, each with another letter."""
+    output = tmp_path / "o.jsonl"
+    line = json.dumps({"id": "".join(letter * (1 << 16) for letter in "xyz")})
+    output.write_text(line if whole else line[:-1])
+    with OutputFile(output, resume=True) as file:
+        file.end_last_line('{"id": ', known=False)
+    assert output.read_text() == (line + "\n" if whole else "")
+
+
 def test_a_last_line_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> None:
     output = tmp_path / "o.jsonl"
     run(output, "abc")

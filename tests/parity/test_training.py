@@ -19,6 +19,7 @@ from torch import distributed
 
 from support.snippets import run_snippet
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_export.rehearsal.bert import tiny_tokenizer
 from vcs_runtime import Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
@@ -76,7 +77,7 @@ def on_two_ranks() -> Iterator[Ranks]:
 
         def call(work: Callable[..., Any], *arguments: Any) -> list[Any]:
             running = [pool.submit(work, rank, *arguments) for rank, pool in enumerate(pools)]
-            return [rank.result(300) for rank in running]
+            return [rank.result(HANGS_AFTER_S) for rank in running]
 
         yield call
 

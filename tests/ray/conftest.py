@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.ray_processes import PATIENT, started
 from support.stories import story, write_pairs
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Options, Scorer
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
@@ -20,14 +22,26 @@ def cluster() -> Iterator[str]:
         # Ray reads them when it is imported; see `vcs_runtime.ray.cluster`.
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        for name, value in PATIENT.items():
+            patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
         from vcs_runtime.ray import connected
 
-        machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False})
-        machines.add_node(num_cpus=2)
+        def start() -> Cluster:
+            machines = Cluster()
+            try:
+                machines.add_node(wait=False, num_cpus=3, include_dashboard=False)
+                machines.wait_for_nodes(HANGS_AFTER_S)
+                machines.add_node(wait=False, num_cpus=2)
+                machines.wait_for_nodes(HANGS_AFTER_S)
+            except BaseException:
+                machines.shutdown()
+                raise
+            return machines
+
+        machines = started(start)
         with connected(machines.address):
-            machines.wait_for_nodes()
             yield machines.address
         machines.shutdown()
 

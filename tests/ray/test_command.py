@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from support.ray_processes import PATIENT, run_patiently
 from vcs_runtime.cli import cli
 
 ALONE = """
@@ -57,10 +58,9 @@ def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.ray
 def test_a_cluster_of_its_own_listens_to_nobody_else_and_reports_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ALONE)],
-        capture_output=True, text=True, env=environment, check=False, start_new_session=True,
-    )  # fmt: skip
+    done = run_patiently(
+        [sys.executable, "-c", textwrap.dedent(ALONE)], env=environment | PATIENT, start_new_session=True
+    )
     assert done.returncode == 0, done.stderr
     line, after = done.stdout.splitlines()
     addresses, reports, mode, name = json.loads(line)

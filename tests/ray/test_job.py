@@ -207,7 +207,7 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
     score_here(scorer, source, JobFiles(whole, progress=False), Options())
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--runner", "ray", "--address", cluster, "--actors", "2"]
-    finished = kill_when_it_writes(command, output)
+    finished = kill_when_it_writes(command, output, 300)
     assert 0 < finished < 300
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.errors import BundleError, DeviceMemoryError, VcsError
 from vcs_runtime.inference.embedder import Embedder
@@ -50,10 +51,10 @@ def test_a_request_that_is_too_much_for_the_machine_fails_alone(
     requests = [ask((story(1), text)) for text in (story(2), BIG, story(3))]
     for request in requests:
         background.put(request)
-    assert requests[0].future.result(60) == [scorer.score(story(1), story(2)).vcs]
-    assert requests[2].future.result(60) == [scorer.score(story(1), story(3)).vcs]
+    assert requests[0].future.result(HANGS_AFTER_S) == [scorer.score(story(1), story(2)).vcs]
+    assert requests[2].future.result(HANGS_AFTER_S) == [scorer.score(story(1), story(3)).vcs]
     with pytest.raises(DeviceMemoryError, match="out of memory"):
-        requests[1].future.result(60)
+        requests[1].future.result(HANGS_AFTER_S)
     assert [str(error) for error in reported] == ["the embedder: out of memory"]
 
 
@@ -74,10 +75,10 @@ def test_a_request_that_was_given_up_costs_at_most_a_turn_and_is_held_until_then
     background.put(large)
     small = ask((story(1), story(2)))
     background.put(small)
-    assert len(small.future.result(60)) == 1
+    assert len(small.future.result(HANGS_AFTER_S)) == 1
     assert 0 < len(scored) < len(LARGE) / 2
     assert set(held) <= {1, 2}
-    background.release().result(60)
+    background.release().result(HANGS_AFTER_S)
     assert background.held == 0
 
 
@@ -92,7 +93,7 @@ def test_a_small_request_does_not_wait_for_a_large_one(background: BackgroundSco
 
     large = Request(LARGE, Options(), convert)
     background.put(large)
-    assert large.future.result(60) == [result.vcs for result in scorer.score_many(LARGE)]
+    assert large.future.result(HANGS_AFTER_S) == [result.vcs for result in scorer.score_many(LARGE)]
     assert answered.count(True) > len(LARGE) / 2
 
 
@@ -107,9 +108,9 @@ def test_the_evidence_reaches_the_conversion_and_its_failure_is_the_requests(
     bad: Request[int] = Request([(story(1), "...")], Options(), convert)
     background.put(good)
     background.put(bad)
-    assert good.future.result(60) == [4]
+    assert good.future.result(HANGS_AFTER_S) == [4]
     with pytest.raises(AssertionError):
-        bad.future.result(60)
+        bad.future.result(HANGS_AFTER_S)
     assert len(reported) == 1
 
 
@@ -121,7 +122,7 @@ def test_a_bundle_that_cannot_be_opened_fails_every_request(tmp_path: Path) -> N
         background.put(request)
     for request in requests:
         with pytest.raises(BundleError):
-            request.future.result(60)
+            request.future.result(HANGS_AFTER_S)
     assert background.scorer is None
     background.close()
 
@@ -144,6 +145,6 @@ def test_an_exception_that_is_no_exception_leaves_nobody_waiting(
     background.put(bad)
     background.put(good)
     with pytest.raises(VcsError, match="Panic: index out of range"):
-        bad.future.result(60)
-    assert good.future.result(60)[0] > 0.99
+        bad.future.result(HANGS_AFTER_S)
+    assert good.future.result(HANGS_AFTER_S)[0] > 0.99
     assert [str(error) for error in reported] == ["Panic: index out of range"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 from operator import itemgetter
@@ -19,16 +18,18 @@ import pytest
 
 from support import stand_in
 from support.stories import story, write_pairs
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Embedder, Options, Scorer
 from vcs_runtime.errors import DeviceError, TextError
 from vcs_runtime.inference.vector_store import VectorStore
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.run import score_file
 from vcs_runtime.scoring import preparation
+from vcs_runtime.util import stages as stages_module
 
 BLOCK = 2  # pairs of a block
 PAIRS = [(story(i, 2 + i % 5), story(40 + i, 2 + i % 4)) for i in range(8 * BLOCK)]
-WAIT_S = 20
+WAIT_S = HANGS_AFTER_S
 
 
 @pytest.fixture
@@ -224,11 +225,20 @@ def test_an_interrupt_ends_the_threads_between_two_runs_of_a_block(
     assert runs > 20
     machine.runs.clear()
 
+    told = threading.Event()
+    end = stages_module.ThreadPoolExecutor.shutdown
+
+    def shutdown(*arguments: Any, **options: Any) -> None:
+        told.set()
+        end(*arguments, **options)
+
+    monkeypatch.setattr(stages_module.ThreadPoolExecutor, "shutdown", shutdown)
+
     def interrupt(inputs: dict[str, Any]) -> None:
         if len(machine.runs) == 3:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         if len(machine.runs) >= 3:
-            time.sleep(0.5)  # the main thread hears of it meanwhile
+            assert told.wait(WAIT_S)  # the main thread tells the others
 
     machine.before = interrupt
     # A shell starts what runs in the background without this signal.

@@ -76,6 +76,16 @@ def test_a_piece_too_long_for_a_sentence_is_doubted(before: str) -> None:
     assert reason.startswith("101 words without sentence punctuation between them")
 
 
+@pytest.mark.parametrize("word", ["a", "an", "the"])
+def test_a_piece_of_too_many_short_words_is_doubted(word: str) -> None:
+    words = [word] * MAX_WORDS
+    assert doubt(f"{' '.join(words)}.", [f"{' '.join(words)}."]) is None
+    text = f"{' '.join(words)} b."
+    reason = doubt(text, [text])
+    assert reason is not None
+    assert reason.startswith("101 words without sentence punctuation between them")
+
+
 def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:
     text = "a man walks\n\na dog barks"
     assert RULES.split(text) == ["a man walks\n\n", "a dog barks"]

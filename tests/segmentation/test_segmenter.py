@@ -52,7 +52,7 @@ def test_rules_keep_white_space(rules: Segmenter) -> None:
     ]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=TEXTS)
 def test_probabilities_are_one_exactly_where_rules_cut(rules: Segmenter, text: str) -> None:
     [pieces], [probabilities] = rules.split([text]), rules.boundary_probabilities([text])
@@ -62,7 +62,7 @@ def test_probabilities_are_one_exactly_where_rules_cut(rules: Segmenter, text: s
     assert np.flatnonzero(probabilities).tolist() == ends.tolist()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=TEXTS, threshold=st.sampled_from([None, 0, 0.01, 0.25, 0.5, 1]))
 def test_a_model_cuts_where_its_probabilities_are_above_the_threshold(
     learned: Segmenter, text: str, threshold: float | None

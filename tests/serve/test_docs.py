@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.blocks import Block, Page, blocks, titled
+from support.waiting import HANGS_AFTER_S
 
 PAGE = "docs/guide/serve.md"
 
@@ -33,7 +34,7 @@ def server(page: Page, command: str) -> Iterator[str]:
         assert "ready" in second
         yield found[1]
         running.send_signal(signal.SIGTERM)
-        assert running.wait(60) == 0
+        assert running.wait(HANGS_AFTER_S) == 0
     finally:
         running.kill()
         running.communicate()

@@ -20,6 +20,7 @@ import pytest
 
 from support.command_line import vcs
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -100,19 +101,19 @@ class Process:
         return self._errors.read_text("utf-8")
 
     def ask(self, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as client:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
             client.request("POST", "/score", json.dumps(body), headers or {})
             response = client.getresponse()
             return response.status, json.loads(response.read())
 
     def metrics(self) -> list[str]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as client:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
             client.request("GET", "/metrics")
             return client.getresponse().read().decode().splitlines()
 
     def end(self) -> tuple[int, str]:
         """Wait for the end: the exit code, and what stood on standard error."""
-        code = self.process.wait(60)
+        code = self.process.wait(HANGS_AFTER_S)
         assert "Traceback" not in self.stderr
         return code, self.stderr
 
@@ -155,7 +156,7 @@ def test_a_signal_finishes_what_was_accepted(tiny_bundle: Path, tmp_path: Path, 
     with started(tiny_bundle, tmp_path) as server, ThreadPoolExecutor(4) as pool:
         futures = in_flight(server, pool, 4)
         os.kill(server.process.pid, getattr(signal, name))
-        answers = [future.result(60) for future in futures]
+        answers = [future.result(HANGS_AFTER_S) for future in futures]
         assert [status for status, _ in answers] == [200] * 4
         assert all("vcs" in line for _, answer in answers for line in answer["results"])
         code, errors = server.end()
@@ -168,7 +169,7 @@ def test_a_signal_gives_up_what_takes_longer_than_the_limit(tiny_bundle: Path, t
     with started(tiny_bundle, tmp_path, "--timeout-s", 1) as server, ThreadPoolExecutor(12) as pool:
         futures = in_flight(server, pool, 12)
         os.kill(server.process.pid, signal.SIGTERM)
-        assert {future.result(60)[0] for future in futures} <= {200, 503}
+        assert {future.result(HANGS_AFTER_S)[0] for future in futures} <= {200, 503}
         assert server.end()[0] == 0
 
 
@@ -178,7 +179,7 @@ def test_kill_leaves_nothing(tiny_bundle: Path, tmp_path: Path) -> None:
         futures = in_flight(server, pool, 2)
         server.process.kill()
         for future in futures:
-            assert isinstance(future.exception(60), OSError | http.client.HTTPException)
+            assert isinstance(future.exception(HANGS_AFTER_S), OSError | http.client.HTTPException)
         assert server.end()[0] == -signal.SIGKILL
         port = server.port
     with pytest.raises(ConnectionRefusedError):

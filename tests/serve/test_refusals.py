@@ -7,7 +7,6 @@ import json
 import random
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 
 from support.gate import Gate
-from support.score_server import Running, Serve, eventually
+from support.score_server import DAYS, Running, Serve, advance
 from support.stories import story
+from support.waiting import HANGS_AFTER_S, eventually
 from vcs_runtime.errors import DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.serve import app
@@ -167,7 +167,7 @@ def test_broken_http_is_refused(server: Running, head: bytes) -> None:
 
 
 def test_a_slow_client_is_refused_and_harms_no_other(serve: Serve) -> None:
-    server = serve(read_s=0.5)
+    server = serve(read_s=DAYS)
     body = json.dumps(PAIR).encode()
     head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
     silent, headers, bodies, after = (server.connect() for _ in range(4))
@@ -176,10 +176,11 @@ def test_a_slow_client_is_refused_and_harms_no_other(serve: Serve) -> None:
     after.sendall(head + body)
     assert after.recv(65536).startswith(b"HTTP/1.1 200")
     after.sendall(head[:20])  # the second request of a connection has the same limit
-    assert server.score(**PAIR).status == 200
+    assert server.score(**PAIR).status == 200  # so the server has read what was sent before
+    advance(DAYS)
     answer = _until_closed(bodies)
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"0.5 s" in answer
+    assert b"within 100000 s" in answer
     for connection in (silent, headers):
         assert _until_closed(connection) == b""
     assert b"HTTP/1.1" not in _until_closed(after)
@@ -188,17 +189,17 @@ def test_a_slow_client_is_refused_and_harms_no_other(serve: Serve) -> None:
 
 
 def test_a_client_that_sends_byte_by_byte_is_not_waited_for(serve: Serve) -> None:
-    server = serve(read_s=0.5)
+    server = serve(read_s=DAYS)
     with server.connect() as connection:
-        sent = 0
-        try:
-            for byte in b"GET /health HTTP/1.1\r\nX: " + b"x" * 10_000:
-                connection.sendall(bytes([byte]))
-                sent += 1
-                time.sleep(0.02)
-        except OSError:
-            pass
-        assert sent < 5000
+        for byte in b"GET /health HTTP/1.1\r\nX: xx":
+            connection.sendall(bytes([byte]))
+        assert server.ask("/health").status == 200  # so the server has read what was sent before
+        advance(0.6 * DAYS)
+        assert server.ask("/health").status == 200
+        connection.sendall(b"x")  # the client is not late yet, and its next byte gives it no more time
+        assert server.ask("/health").status == 200
+        advance(0.6 * DAYS)
+        assert _until_closed(connection) == b""
 
 
 def test_a_server_that_stops_does_not_wait_for_slow_clients(serve: Serve) -> None:
@@ -212,10 +213,13 @@ def test_a_server_that_stops_does_not_wait_for_slow_clients(serve: Serve) -> Non
 
 
 def test_a_refused_body_is_not_read_for_ever(serve: Serve) -> None:
-    server = serve(read_s=0.5, max_body_mb=0.001)
+    server = serve(read_s=DAYS, max_body_mb=0.001)
     with server.connect() as connection:
         connection.sendall(b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
-        assert _until_closed(connection).startswith(b"HTTP/1.1 413")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413")
+        assert server.ask("/health").status == 200  # so the server has begun to wait for the rest
+        advance(DAYS)
+        _until_closed(connection)
 
 
 def test_too_many_connections_are_closed_and_room_is_made_again(serve: Serve) -> None:
@@ -229,24 +233,25 @@ def test_too_many_connections_are_closed_and_room_is_made_again(serve: Serve) ->
 
 @pytest.mark.parametrize("last", ["close", "keep-alive"])
 def test_a_client_that_does_not_read_its_answer_is_cut_off(serve: Serve, last: str) -> None:
-    server = serve(read_s=0.3, connections=1)
+    server = serve(read_s=DAYS, connections=1)
     body = json.dumps({**PAIR, "id": "x" * 7_900_000}).encode()
     head = b"POST /score HTTP/1.1\r\nHost: a\r\nConnection: %s\r\nContent-Length: %d\r\n\r\n"
     with server.connect() as connection:
         connection.sendall(head % (last.encode(), len(body)) + body)
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-        eventually(lambda: _answers(server))
+        eventually(lambda: _answers_later(server))
         assert len(_until_closed(connection)) < len(body) - 4096
 
 
 def test_a_client_that_asks_much_and_reads_nothing_is_cut_off(serve: Serve) -> None:
-    server = serve(read_s=0.3, connections=1)
+    server = serve(read_s=DAYS, connections=1)
     with server.connect() as connection:
+        # At last the server reads no more, or has closed the connection. One that is slow is asked less.
         connection.settimeout(0.5)
-        with suppress(OSError):  # at last the server reads no more, or has closed the connection
+        with suppress(OSError):
             while True:
                 connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
-        eventually(lambda: _answers(server))
+        eventually(lambda: _answers_later(server))
 
 
 def test_one_address_leaves_connections_to_others(serve: Serve) -> None:
@@ -271,16 +276,16 @@ def test_others_are_answered_while_a_large_body_is_read(
 
     def slow(body: bytes, *more: Any) -> Any:
         reading.set()
-        assert len(body) < 100_000 or read.wait(60)
+        assert len(body) < 100_000 or read.wait(HANGS_AFTER_S)
         return read_question(body, *more)
 
     monkeypatch.setattr(app, "read_question", slow)
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(server.score, **PAIR, id="x" * 100_000)
-        assert reading.wait(60)
+        assert reading.wait(HANGS_AFTER_S)
         assert server.score(**PAIR).status == 200
         read.set()
-        assert large.result(60).status == 200
+        assert large.result(HANGS_AFTER_S).status == 200
 
 
 def _answers(server: Running) -> bool:
@@ -288,6 +293,12 @@ def _answers(server: Running) -> bool:
         return server.ask("/health").status == 200
     except OSError:
         return False
+
+
+def _answers_later(server: Running) -> bool:
+    """Whether the server answers when its clients have had time: one that reads has more of it."""
+    advance(DAYS)
+    return _answers(server)
 
 
 def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,34 +313,44 @@ def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.Monkey
         assert "try again" in refused.error
         assert server.ask("/score", b"{").status == 400
         gate.open.set()
-        assert [future.result(60).status for future in waiting] == [200, 200]
+        assert [future.result(HANGS_AFTER_S).status for future in waiting] == [200, 200]
     assert server.score(**PAIR).status == 200
 
 
 def test_a_request_that_takes_too_long_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serve(timeout_s=0.3)
+    server = serve(timeout_s=DAYS)
     gate = Gate(monkeypatch)
-    late = server.score(**PAIR)
-    assert late.status == 503
-    assert late.error == "not scored within 0.3 s"
-    assert server.score(story(1), story(3)).status == 503
+    with ThreadPoolExecutor(2) as pool:
+        begun = pool.submit(server.score, **PAIR)
+        assert gate.reached.wait(HANGS_AFTER_S)
+        waiting = pool.submit(server.score, story(1), story(3))
+        eventually(lambda: server.metric("vcs_queue_length") == 2)
+        advance(DAYS)
+        late = begun.result(HANGS_AFTER_S)
+        assert (late.status, late.error) == (503, "not scored within 100000 s")
+        assert waiting.result(HANGS_AFTER_S).status == 503
     gate.open.set()
-    eventually(lambda: server.score(**PAIR).status == 200)
+    assert server.score(**PAIR).status == 200
     assert [story(3)] not in gate.batches  # what was given up before its turn costs nothing
 
 
 def test_a_failure_that_comes_too_late_is_told_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = serve(timeout_s=0.3)
-    given_up = threading.Event()
+    server = serve(timeout_s=DAYS)
+    embedding, given_up = threading.Event(), threading.Event()
 
     def full(*arguments: Any) -> Any:
-        assert given_up.wait(60)
+        embedding.set()
+        assert given_up.wait(HANGS_AFTER_S)
         raise DeviceMemoryError("the embedder: out of memory")
 
     monkeypatch.setattr(Embedder, "prepare", full)
-    assert server.score(story(30), story(31)).status == 503
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(server.score, story(30), story(31))
+        assert embedding.wait(HANGS_AFTER_S)
+        advance(DAYS)
+        assert late.result(HANGS_AFTER_S).status == 503
     given_up.set()
     eventually(lambda: len(server.lines) == 3)
     assert server.ask("/health").status == 200
@@ -347,16 +368,16 @@ def test_a_client_that_goes_away_is_not_scored_for(
     body = json.dumps({**PAIR, "generated": story(9)}).encode()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(server.score, **PAIR)
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(HANGS_AFTER_S)
         with server.connect() as connection:
             head = b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
             connection.sendall(head % len(body) + body)
             eventually(lambda: server.metric("vcs_queue_length") == 2)
             connection.sendall(early)  # what asks too much at once is cut off
-            time.sleep(0.3 if early else 0)
+            assert server.ask("/livez").status == 200  # so the server has read what was sent before
         eventually(lambda: server.metric("vcs_queue_length") == 1)
         gate.open.set()
-        assert first.result(60).status == 200
+        assert first.result(HANGS_AFTER_S).status == 200
     assert server.score(**PAIR).status == 200
     assert [story(9)] not in gate.batches
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from support.gate import Gate
-from support.score_server import Running, Serve, eventually
+from support.score_server import Running, Serve
 from support.stories import story, stripped
+from support.waiting import HANGS_AFTER_S, eventually
 from vcs_numba import Params
 from vcs_runtime import Scorer
 from vcs_runtime.scoring.options import PRESETS, Options, ScorerConfig
@@ -32,7 +33,7 @@ def test_a_server_is_ready_when_its_learned_segmenter_is_open(
     config = ScorerConfig(tiny_bundle, "cpu", segmenter=mixed_bundle)
     server = Running(config, Limits(), Options(), None)
     try:
-        assert server.ready.wait(60)
+        assert server.ready.wait(HANGS_AFTER_S)
         assert len(opened) == 1
     finally:
         server.stop()
@@ -62,11 +63,11 @@ def test_requests_that_arrive_meanwhile_are_scored_together(
     gate = Gate(monkeypatch)
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(server.score, story(1), story(2))
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(HANGS_AFTER_S)
         others = [pool.submit(server.score, story(1), story(3 + i)) for i in range(7)]
         eventually(lambda: server.metric("vcs_queue_length") == 8)
         gate.open.set()
-        assert {future.result(60).status for future in (first, *others)} == {200}
+        assert {future.result(HANGS_AFTER_S).status for future in (first, *others)} == {200}
     assert [len(batch) for batch in gate.batches] == [1, 7]
 
 
@@ -144,7 +145,7 @@ def test_health_while_loading_and_when_ready(
     # A process that loads must not be restarted: it is alive, and not ready.
     assert (server.ask("/livez").status, server.ask("/livez").json["status"]) == (200, "alive")
     gate.open.set()
-    assert server.ready.wait(60)
+    assert server.ready.wait(HANGS_AFTER_S)
     ready = server.ask("/health")
     assert (ready.json, 200) == (server.ask("/readyz").json, server.ask("/livez").status)
     assert ready.status == 200

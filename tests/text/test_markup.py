@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime.text.markup import CLEANINGS, markup_in, remove_markup
 
 PIECES = [*"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5", "<think>", "</think>", "1. ", "2. ", "Step 3: ", "**", "](", "```", "A man walks. "]  # fmt: skip
@@ -148,4 +149,4 @@ for opening in ("~~", "*", "**", "_", "`", "[", "[x](", "| ", "# ", "#", "<think
 
 
 def test_hostile_texts_take_linear_time() -> None:
-    subprocess.run([sys.executable, "-c", HOSTILE], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", HOSTILE], check=True, timeout=HANGS_AFTER_S)

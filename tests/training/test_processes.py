@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.training import TrainingScorer
 
@@ -20,7 +21,7 @@ TEXT, OTHER = story(1), story(2)
 def run(script: str, *arguments: object) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -58,7 +59,7 @@ def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(tiny_bun
         rewards = TrainingScorer(ScorerConfig(sys.argv[1], "cpu", cache=sys.argv[2]))
         text, other = "A man sits. A dog runs. She smiles.", "A dog runs. A man smiles."
         print(rewards.compute_score("clips", other, text), flush=True)
-        busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=60) for i in range(300)]
+        busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=600) for i in range(300)]
         for leave in (os._exit, sys.exit):  # as multiprocessing's children do, and through atexit
             if (child := os.fork()) == 0:
                 print(rewards.compute_score("clips", other, text), flush=True)

@@ -69,6 +69,24 @@ def test_a_row_that_cannot_be_scored_has_the_lowest_reward_and_the_others_are_sc
     assert "1 of 2 could not be scored: generated:" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("weights", "lowest"),
+    [
+        ({"substitution": -1.0}, -1.0),  # substitution is in [0, 1]
+        ({"las": -1.0}, -1.0),  # LAS is in [-1, 1]
+        ({"vcs": 1.0, "substitution": -0.5}, -0.5),
+        ({"margin": 2.0, "replaced_names": -0.25}, -2.25),
+    ],
+)
+def test_silence_does_not_pay_where_a_weight_is_negative(
+    config: ScorerConfig, tiny_bundle: Path, weights: dict[str, float], lowest: float
+) -> None:
+    rewards = TrainingScorer(replace(config, words=str(tiny_bundle)), score=weights)
+    silent, *spoken = rewards.reward_fn(["p"] * 3, ["", TEXT, OTHER], reference=[TEXT] * 3)
+    assert silent == lowest
+    assert all(reward is not None and reward >= lowest for reward in spoken)
+
+
 @pytest.mark.parametrize("unscorable", [-2.0, None])
 def test_errors_are_logged_once_and_may_have_a_reward(
     config: ScorerConfig, caplog: pytest.LogCaptureFixture, unscorable: float | None

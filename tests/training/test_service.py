@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.gate import Gate
 from support.stories import story
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.errors import DeviceError, DeviceMemoryError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.training import TextMetric, TrainingScorer, service
 
 TEXT, OTHER = story(1), story(2)
+#: Seconds of a deadline that no machine misses.
+DAYS = 100_000.0
 
 
 @pytest.fixture
@@ -34,18 +39,36 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate.open.set()
 
 
-def test_a_deadline_is_kept_whatever_the_model_is_doing(background: TrainingScorer, gate: Gate) -> None:
-    first = background.submit(TEXT, OTHER, deadline_s=0.05)
-    assert gate.reached.wait(60)
-    second = background.submit(TEXT, story(3), deadline_s=0.05)
+@pytest.fixture
+def pass_deadlines(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Puts the clock of deadlines forward by `DAYS`, which no machine is too slow for."""
+    ahead = [0.0]
+
+    def later() -> None:
+        ahead[0] += DAYS
+        clock = service._services._clock
+        with clock._changed:
+            clock._changed.notify()
+
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    return later
+
+
+def test_a_deadline_is_kept_whatever_the_model_is_doing(
+    background: TrainingScorer, gate: Gate, pass_deadlines: Callable[[], None]
+) -> None:
+    first = background.submit(TEXT, OTHER, deadline_s=DAYS)
+    assert gate.reached.wait(HANGS_AFTER_S)
+    second = background.submit(TEXT, story(3), deadline_s=DAYS)
     patient = background.submit(TEXT, story(4))
+    pass_deadlines()
     for late in (first, second):
-        result = late.result(60)
-        assert result.error == "deadline: not scored within 0.05 s"
+        result = late.result(HANGS_AFTER_S)
+        assert result.error == "deadline: not scored within 100000 s"
         assert result.scores is None
     assert not patient.done()
     gate.open.set()
-    assert patient.result(60).scores is not None
+    assert patient.result(HANGS_AFTER_S).scores is not None
     assert gate.batches == [[], [story(4)]]  # what was late before its turn came costs nothing
 
 
@@ -61,15 +84,15 @@ def test_an_endless_deadline_is_none_and_leaves_the_others_alone(
 ) -> None:
     for endless in (float("inf"), 1e300, 1e10):
         patient = background.submit(TEXT, OTHER, deadline_s=endless)
-    assert gate.reached.wait(60)
-    late = background.submit(TEXT, story(3), deadline_s=0.05).result(60)
+    assert gate.reached.wait(HANGS_AFTER_S)
+    late = background.submit(TEXT, story(3), deadline_s=0.05).result(HANGS_AFTER_S)
     assert late.error == "deadline: not scored within 0.05 s"
     gate.open.set()
-    assert patient.result(60).scores is not None
+    assert patient.result(HANGS_AFTER_S).scores is not None
 
 
 def test_a_deadline_that_is_met_changes_nothing(background: TrainingScorer, scorer: Scorer) -> None:
-    assert background.submit(TEXT, OTHER, deadline_s=300).result() == scorer.score(TEXT, OTHER)
+    assert background.submit(TEXT, OTHER, deadline_s=DAYS).result() == scorer.score(TEXT, OTHER)
 
 
 def test_samples_of_many_threads_are_scored_together(
@@ -87,12 +110,12 @@ def test_samples_of_many_threads_are_scored_together(
     texts = [story(i) for i in range(10, 18)]
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(background.compute_score, "clips", texts[0], TEXT)]
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(HANGS_AFTER_S)
         running += [pool.submit(background.compute_score, "clips", text, TEXT) for text in texts[1:]]
         for _ in texts:
-            assert put.acquire(timeout=60)
+            assert put.acquire(timeout=HANGS_AFTER_S)
         gate.open.set()
-        rewards = [future.result(60) for future in running]
+        rewards = [future.result(HANGS_AFTER_S) for future in running]
     assert [len(batch) for batch in gate.batches] == [1, 7]
     monkeypatch.undo()
     assert rewards == [scorer.score(TEXT, text).margin for text in texts]
@@ -176,14 +199,16 @@ def test_close_answers_everybody_and_the_next_call_opens_anew(
 
     monkeypatch.setattr(threading.Thread, "join", joined)
     first = background.submit(TEXT, OTHER)
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(HANGS_AFTER_S)
     waiting = [background.submit(TEXT, story(i)) for i in range(3)]
     closing = threading.Thread(target=background.close)
     closing.start()
-    assert joining.wait(60)
+    assert joining.wait(HANGS_AFTER_S)
     gate.open.set()
-    closing.join(60)
-    assert all("the scorer was closed" in str(future.result(60).error) for future in [first, *waiting])
+    closing.join(HANGS_AFTER_S)
+    assert all(
+        "the scorer was closed" in str(future.result(HANGS_AFTER_S).error) for future in [first, *waiting]
+    )
     background.close()  # twice does no harm
     assert background.score_many([(TEXT, OTHER)])[0].vcs == scorer.score(TEXT, OTHER).vcs
 
@@ -212,14 +237,14 @@ def test_models_that_cannot_be_opened_the_first_time_stop_the_training(
     with monkeypatch.context() as patch:
         patch.setattr(Embedder, "open", full)
         for call in (
-            lambda: background.submit(TEXT, OTHER).result(60),
+            lambda: background.submit(TEXT, OTHER).result(HANGS_AFTER_S),
             lambda: background.reward_fn(["p"], [OTHER], reference=[TEXT]),
             lambda: background.compute_score("clips", OTHER, TEXT),
             lambda: TextMetric(config).update(OTHER, TEXT),
         ):
             with pytest.raises(DeviceError, match="the embedder: memory does not suffice"):
                 call()
-    assert background.submit(TEXT, OTHER).result(60).scores is not None  # there is room again
+    assert background.submit(TEXT, OTHER).result(HANGS_AFTER_S).scores is not None  # there is room again
 
 
 def test_results_of_requests_of_any_size_go_to_who_asked(background: TrainingScorer, scorer: Scorer) -> None:
@@ -231,5 +256,5 @@ def test_results_of_requests_of_any_size_go_to_who_asked(background: TrainingSco
         at += size
     futures = [background.submit_many(part) for part in parts]
     for future, part in zip(futures, parts, strict=True):
-        assert future.result(60) == [scorer.score(*pair) for pair in part]
+        assert future.result(HANGS_AFTER_S) == [scorer.score(*pair) for pair in part]
         assert not future.cancel()

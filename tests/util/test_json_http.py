@@ -11,6 +11,7 @@ from http.client import parse_headers
 import pytest
 
 from support.command_line import vcs
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime.errors import ModelError
 from vcs_runtime.util import json_http as http
 from vcs_runtime.util.json_http import Client
@@ -48,29 +49,32 @@ def server(*parts: bytes, pause: float = 0.0) -> Iterator[str]:
 
 def test_an_answer_is_read_whole() -> None:
     with server(HEAD, b'{"a": ', b"1}") as url:
-        assert Client(url, 60).post("/v1", {}) == {"a": 1}
+        assert Client(url, HANGS_AFTER_S).post("/v1", {}) == {"a": 1}
 
 
 def test_a_server_that_stops_within_its_answer_is_not_waited_for() -> None:
-    with server(HEAD, b'{"a": ', b"1}", pause=5) as url, pytest.raises(ModelError, match="no answer within"):
+    with (
+        server(HEAD, b'{"a": ', b"1}", pause=HANGS_AFTER_S) as url,
+        pytest.raises(ModelError, match="no answer within"),
+    ):
         Client(url, 0.2).get("/v1/models")
 
 
 def test_an_address_may_have_a_path() -> None:
     with server(HEAD, b"1") as url:
-        assert Client(f"{url}/proxy/", 60).get("/v1/models") == 1
+        assert Client(f"{url}/proxy/", HANGS_AFTER_S).get("/v1/models") == 1
 
 
 def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_MOST_BYTES", 1000)
     with server(HEAD, b" " * 1000 + b"1") as url, pytest.raises(ModelError, match="more than 1000 bytes"):
-        Client(url, 60).get("/")
+        Client(url, HANGS_AFTER_S).get("/")
 
 
 @pytest.mark.parametrize("answer", [b"[" * 200_000, b"\xff", b"", b"{"])
 def test_what_is_no_json_is_named(answer: bytes) -> None:
     with server(HEAD, answer) as url, pytest.raises(ModelError, match="the answer is not JSON"):
-        Client(url, 60).get("/")
+        Client(url, HANGS_AFTER_S).get("/")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e10])
@@ -98,9 +102,9 @@ def test_no_error_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = b"HTTP/1.0 401 Unauthorized\r\n\r\nwrong key: " + SECRET.encode()
     monkeypatch.setenv(http.KEY, f"{SECRET}\n")  # as a file of a key ends
     with server(refusal) as url, pytest.raises(ModelError, match=r"401 Unauthorized: wrong key: \(key\)"):
-        Client(url, 60).get("/")
+        Client(url, HANGS_AFTER_S).get("/")
     for wrong in (f"{SECRET}\nX: y", f"{SECRET}é"):
         monkeypatch.setenv(http.KEY, wrong)
         with pytest.raises(ModelError, match=r"VCS_RUNTIME_API_KEY: .* no key") as caught:
-            Client("http://127.0.0.1:1", 60).get("/")
+            Client("http://127.0.0.1:1", HANGS_AFTER_S).get("/")
         assert SECRET not in str(caught.value)

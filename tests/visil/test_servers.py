@@ -11,6 +11,7 @@ import pytest
 from support import fake_server as fake
 from support.generating_server import GeneratingHandler
 from support.visil_commands import visil
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime.errors import InputError, ModelError, TextError
 from vcs_visil import Image, LogProbs, probe, probe_generated
 from vcs_visil.models.probing import ProbeCheck
@@ -21,16 +22,16 @@ ANSWER = "man drives sedan street"
 Open = Callable[..., LogProbs]
 
 
-def sglang(url: str, timeout: float = 1) -> SGLang:
+def sglang(url: str, timeout: float = HANGS_AFTER_S) -> SGLang:
     return SGLang(url, "<turn>{prompt}<reply>", "<image>", timeout=timeout)
 
 
 KINDS: dict[str, tuple[type[fake.Handler], Open]] = {
-    "vllm": (fake.VLLMHandler, lambda url, timeout=1: VLLM(url, timeout=timeout)),
+    "vllm": (fake.VLLMHandler, lambda url, timeout=HANGS_AFTER_S: VLLM(url, timeout=timeout)),
     "sglang": (fake.SGLangHandler, sglang),
     "stepping": (
         fake.SteppingHandler,
-        lambda url, timeout=1: Stepping(url, timeout=timeout, top=len(fake.VOCABULARY)),
+        lambda url, timeout=HANGS_AFTER_S: Stepping(url, timeout=timeout, top=len(fake.VOCABULARY)),
     ),
 }
 
@@ -214,7 +215,7 @@ def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("fault", "timeout", "says"),
-    [(fake.Broken, 1, "HTTP 500"), (fake.Slow, 0.25, r"no answer within 0\.25 s")],
+    [(fake.Broken, HANGS_AFTER_S, "HTTP 500"), (fake.Slow, 0.25, r"no answer within 0\.25 s")],
 )
 def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], timeout: float, says: str) -> None:
     handler, open_ = KINDS[kind]

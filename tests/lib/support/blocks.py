@@ -26,6 +26,8 @@ from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.waiting import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[3]
 SHELL, PYTHON = {"sh", "bash", "shell", "console"}, {"python", "py", "pycon"}
 _BLOCK = re.compile(
@@ -155,7 +157,7 @@ class Page:
         env = {**os.environ, "PATH": paths, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
-            cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+            cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HANGS_AFTER_S,
         )  # fmt: skip
         assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
         if shown is not None:

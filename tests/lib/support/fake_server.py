@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -18,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
+
+from support.waiting import HANGS_AFTER_S
 
 WORDS = "window river seven man drives sedan street car dog the a lamp"
 VOCABULARY = [*map(chr, range(32, 127)), "\n", *(form for word in WORDS.split() for form in (word, " " + word)),
@@ -98,6 +99,9 @@ class Fault:
     def status(self) -> int:
         return 200
 
+    def end(self) -> None:
+        """Called when the test is over."""
+
 
 class OffByOne(Fault):
     def values(self, values: list[float | None]) -> list[float | None]:
@@ -170,9 +174,17 @@ class Broken(Fault):
 
 
 class Slow(Fault):
+    """Answers when the test is over: whoever waits until then has no limit."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
     def status(self) -> int:
-        time.sleep(1.5)
+        self._over.wait(HANGS_AFTER_S)
         return 200
+
+    def end(self) -> None:
+        self._over.set()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -290,6 +302,7 @@ def serve(kind: type[Handler], fault: Fault | None = None) -> Iterator[tuple[str
     try:
         yield f"http://127.0.0.1:{server.server_port}", log
     finally:
+        handler.fault.end()
         server.shutdown()
         server.server_close()
         thread.join()

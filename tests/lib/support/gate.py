@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer
 
 
@@ -21,7 +22,7 @@ class Gate:
 
         def held(scorer: Scorer, items: Any, key: Any, options: Any) -> Iterator[Any]:
             self.reached.set()
-            assert self.open.wait(60)
+            assert self.open.wait(HANGS_AFTER_S)
             batch = list(items)
             self.batches.append([key(item)[1] for item in batch])
             return stream(scorer, batch, key, options)

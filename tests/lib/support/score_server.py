@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -11,10 +12,18 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from support.waiting import HANGS_AFTER_S
 from vcs_runtime import ScorerConfig
 from vcs_runtime.scoring.options import Options
+from vcs_runtime.serve import server as server_module
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.server import ScoreServer, listen
+
+# A server ends its process where its last block takes longer than this, and here that is the process of the tests.
+server_module._CLOSE_S = HANGS_AFTER_S
+
+#: Seconds of a limit that no machine reaches, and that a test passes by `advance`.
+DAYS = 100_000.0
 
 
 class Answer(NamedTuple):
@@ -61,7 +70,7 @@ class Running:
     ) -> Answer:
         """Send a request on a connection of its own; anything but bytes is sent as JSON."""
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as client:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
             client.request(method or ("GET" if body is None else "POST"), path, sent, headers or {})
             response = client.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
@@ -71,7 +80,7 @@ class Running:
 
     def connect(self) -> socket.socket:
         """A bare connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=HANGS_AFTER_S)
 
     def metric(self, name: str) -> float:
         lines = self.ask("/metrics").body.decode().splitlines()
@@ -80,16 +89,23 @@ class Running:
 
     def stop(self) -> None:
         self._server.stop()
-        self._thread.join(60)
+        self._thread.join(HANGS_AFTER_S)
         assert not self._thread.is_alive()
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something is so, which it must be within half a minute."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+class _Clock:
+    ahead = 0.0
+
+
+def advance(seconds: float) -> None:
+    """Put the clock of the event loops of this process forward: limits of servers are over at once.
+
+    It is never put back, or what servers wait for would not come. They look at it ten times a second.
+    """
+    _Clock.ahead += seconds
+
+
+asyncio.BaseEventLoop.time = lambda loop: time.monotonic() + _Clock.ahead  # type: ignore[method-assign]
 
 
 Serve = Callable[..., Running]

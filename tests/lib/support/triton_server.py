@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from support.waiting import HANGS_AFTER_S
+
 START_S = 300  # a cold start compiles the alignment core
 
 
@@ -77,7 +79,7 @@ class Server:
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(HANGS_AFTER_S)
 
 
 @contextmanager

@@ -1,0 +1,17 @@
+"""Waiting for an event, however long a slow or busy machine takes for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+#: Seconds after which something that a test waits for will never come. No honest wait is nearly as long.
+HANGS_AFTER_S = 600
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is so. Raises AssertionError if it never is."""
+    end = time.monotonic() + HANGS_AFTER_S
+    while not condition():
+        assert time.monotonic() < end, "what a test waits for has not happened"
+        time.sleep(0.01)
