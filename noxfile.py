@@ -1,8 +1,8 @@
 """Sessions of `make nox`: tests in environments of their own, each in a folder of .nox.
 
-Sessions that run without a name test versions: every Python, the newest and the lowest versions of dependencies,
-the source archive, old ONNX Runtimes. A Python that this machine lacks is skipped. If tests fail with versions
-that the lock does not have, the session names them.
+Sessions that run without a name test versions: every Python, the newest and the lowest versions of
+dependencies, the source archive, old ONNX Runtimes. A Python that this machine lacks is skipped. If tests
+fail with versions that the lock does not have, the session names them.
 
 The other sessions run by name, as in `make nox ARGS="-s spark"`. `processors` runs the tests that compare
 numbers as other processors would, `lock` writes the versions of tests/locks, and each of the others needs a
@@ -43,7 +43,7 @@ ONNXRUNTIMES = ["1.21.0", "1.22.1", "1.23.0", "1.23.1", "1.24.4", "1.25.0"]
 
 LOCKS = Path("tests/locks").absolute()
 LOCK = LOCKS / "main.txt"
-# Environments whose versions do not fit those of the others, with their extras and groups. Each has its own lock.
+# Environments whose versions do not fit those of the others, with their extras and groups. Each has a lock.
 APART = {
     "release": ([], ["release"]),
     "optimum": (["cpu", "export"], ["test", "beside-torch", "optimum"]),
@@ -99,12 +99,12 @@ def install(session: nox.Session, extras: str, *groups: str, lock: Path = LOCK) 
     session.install("--constraints", str(lock), "-e", f".[{extras}]", *requirements)
 
 
-def test(session: nox.Session, *arguments: str, lock: Path = LOCK) -> None:
+def run_tests(session: nox.Session, *arguments: str) -> None:
     """Run pytest. If it fails, print the packages whose versions are not those of the lock."""
     try:
         session.run("python", "-m", "pytest", *arguments)
     except CommandFailed:
-        session.run("python", "tests/lib/support/locks.py", str(lock))
+        session.run("python", "tests/lib/support/locks.py", str(LOCK))
         raise
 
 
@@ -113,7 +113,7 @@ def tests(session: nox.Session) -> None:
     """Run the quick tests with the newest version of every dependency."""
     session.install("-e", f".[{EXTRAS}]", *group("test"))
     session.run("vcs-runtime", "fetch", "default")
-    test(session, "--numprocesses", "2", "-m", QUICK, *session.posargs)
+    run_tests(session, "--numprocesses", "2", "-m", QUICK, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
@@ -121,7 +121,7 @@ def lowest(session: nox.Session) -> None:
     """Run the tests of what scores with the lowest version of every dependency."""
     session.install("--resolution", "lowest-direct", "-e", f".[{EXTRAS}]", *group("test"))
     session.run("vcs-runtime", "fetch", "default")
-    test(session, "--numprocesses", "2", "-m", QUICK, *(session.posargs or LOWEST))
+    run_tests(session, "--numprocesses", "2", "-m", QUICK, *(session.posargs or LOWEST))
 
 
 @nox.session(python=PYTHONS[0])
@@ -138,7 +138,7 @@ def archive(session: nox.Session) -> None:
     tools = ["pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml"]
     session.install("--constraints", str(LOCK), ".[cpu,default]", *tools)
     session.run("vcs-runtime", "fetch", "default")
-    test(session, "--numprocesses", "2", "-m", QUICK, *session.posargs)
+    run_tests(session, "--numprocesses", "2", "-m", QUICK, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
@@ -150,7 +150,7 @@ def releases(session: nox.Session, onnxruntime: str) -> None:
     others.write_text("".join(line for line in locked if not line.startswith("onnxruntime==")), "utf-8")
     wanted = ["-e", ".[default,export]", f"onnxruntime=={onnxruntime}", *group("test")]
     session.install("--constraints", str(others), *wanted)
-    test(session, *(session.posargs or ["tests/inference/test_releases.py"]))
+    run_tests(session, *(session.posargs or ["tests/inference/test_releases.py"]))
 
 
 @nox.session(python=PYTHONS[0], reuse_venv=True)
@@ -222,7 +222,7 @@ def spark(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def llama(session: nox.Session) -> None:
-    """Run ViSIL with a real llama.cpp server, which is built first: a quarter of an hour on two cores, once."""
+    """Run ViSIL with a real llama.cpp server, which is built first: a quarter of an hour on two cores."""
     session.env["CMAKE_ARGS"] = "-DLLAVA_BUILD=OFF"
     install(session, "cpu,default", "llama", "test")
     session.run("python", "-m", "pytest", "tests/llama", *session.posargs)
@@ -232,7 +232,7 @@ def llama(session: nox.Session) -> None:
 def lock(session: nox.Session) -> None:
     """Write tests/locks: the newest versions that fit together, for every Python and system.
 
-    `-- --upgrade-package NAME` renews one package, and `-- --no-upgrade` adds what pyproject.toml asks for anew.
+    `-- --upgrade-package NAME` renews one package, and `-- --no-upgrade` adds what is new in pyproject.toml.
     """
     extras = [extra for extra in PROJECT["project"]["optional-dependencies"] if extra not in NVIDIA]
     groups = [name for name in GROUPS if name not in APART]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -14,23 +13,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 
-def locked(path: Path) -> dict[str, list[Requirement]]:
-    """Return the lines of a lock by the name of their package: one line for each kind of Python or system."""
-    lines = defaultdict(list)
+def locked(path: Path) -> dict[str, str]:
+    """Return the version of each package that a lock holds for this Python and system."""
+    versions = {}
     for line in path.read_text("utf-8").splitlines():
-        if line and not line.startswith("#"):
-            requirement = Requirement(line)
-            lines[canonicalize_name(requirement.name)].append(requirement)
-    return dict(lines)
+        if not line or line.startswith("#"):
+            continue
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate():
+            versions[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
+    return versions
 
 
 def differing(path: Path, installed: dict[str, str]) -> list[str]:
-    """Return a line for each installed package whose version is not the lock's on this machine."""
-    versions = {}
-    for name, requirements in locked(path).items():
-        for requirement in requirements:
-            if requirement.marker is None or requirement.marker.evaluate():
-                versions[name] = str(requirement.specifier).removeprefix("==")
+    """Return a line for each installed package whose version is not that in the lock."""
+    versions = locked(path)
     return [
         f"{name} {version} (the lock has {versions.get(name, 'none')})"
         for name, version in sorted(installed.items())
