@@ -3,6 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# uv fills every environment, from one cache and with the versions of a lock: a new release of a library changes nothing here.
+# `make nox` tries the newest versions and the lowest; `make nox ARGS="-s lock"` writes the locks.
+LOCK := tests/locks/main.txt
+UV := .nox/runner/bin/uv
+export UV_PYTHON_DOWNLOADS := never
+export UV_BUILD_CONSTRAINT := $(CURDIR)/$(LOCK)
+INSTALL = $(UV) pip install --quiet --constraints $(LOCK) --python
+
 # Markers of the tests that `make test` leaves to `make test-all`; pyproject.toml says what they mean.
 SLOW := slow or ray or browser or toolchain
 # A process that dies ends the run: after it pytest-xdist would wait for ever.
@@ -13,16 +21,21 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
-# The runtime as a user installs it.
-$(VENV)/runtime: pyproject.toml
+# What fills environments: uv, and for `make nox` nox. nox makes one for each session below .nox, too.
+.nox/runner/ready: $(LOCK)
+	$(PYTHON) -m venv .nox/runner
+	.nox/runner/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
+	touch $@
+
+# The extras that a user installs.
+$(VENV)/runtime: pyproject.toml $(LOCK) .nox/runner/ready
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[cpu,default]'
+	$(INSTALL) $(VENV) -e '.[cpu,default]'
 	touch $@
 
 # What the tests and checks need on top.
 $(VENV)/develop: $(VENV)/runtime
-	$(BIN)/python -m pip install --quiet -e '.[cpu,openvino,default,export,parquet,xlsx,experiments,report,visil,video,ray,serve,kit]' --group test --group lint
+	$(INSTALL) $(VENV) -e '.[cpu,openvino,default,export,parquet,xlsx,experiments,report,visil,video,ray,serve,kit]' --group test --group lint
 	touch $@
 
 demo: $(VENV)/runtime  ## set up .venv, get the embedded model and score a small story
@@ -57,55 +70,45 @@ fix: $(VENV)/develop  ## format, and mend what ruff can mend
 
 # The manual needs the package itself, for the reference of commands and of Python.
 $(VENV)/docs: $(VENV)/develop
-	$(BIN)/python -m pip install --quiet --group docs
+	$(INSTALL) $(VENV) --group docs
 	touch $@
 
 docs: $(VENV)/docs  ## the manual, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # What is published, built and checked in an environment of its own. Nothing is uploaded.
-.venv-release/ready: pyproject.toml
+.venv-release/ready: pyproject.toml tests/locks/release.txt .nox/runner/ready
 	$(PYTHON) -m venv .venv-release
-	.venv-release/bin/python -m pip install --quiet --upgrade pip
-	.venv-release/bin/python -m pip install --quiet --group release
+	$(UV) pip install --quiet --constraints tests/locks/release.txt --python .venv-release --group release
 	touch $@
 
 release: .venv-release/ready  ## build, check and try what is published; ARGS=--tag tags it
 	.venv-release/bin/python .ci/release.py $(ARGS)
 
-# The oracles (reference package, PyTorch) live in an environment of their own.
-.venv-parity/ready: pyproject.toml
+# The oracles (reference package, PyTorch) live in an environment of their own. pip installs PyTorch: unlike uv, it takes
+# a build for the CPU where pip is set up to find one, and PyPI's has 3 GB of dependencies.
+.venv-parity/ready: pyproject.toml $(LOCK) .nox/runner/ready
 	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip install --quiet --upgrade pip
-	.venv-parity/bin/python -m pip install --quiet torch==2.13.0
-	.venv-parity/bin/python -m pip install --quiet -e '.[cpu,default,export,parity]' --group test
+	.venv-parity/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) torch==2.13.0
+	$(INSTALL) .venv-parity -e '.[cpu,default,export,parity]' --group test
 	touch $@
 
 parity: .venv-parity/ready  ## compare with the originals, in an environment of its own with PyTorch
 	.venv-parity/bin/vcs-runtime fetch default
 	.venv-parity/bin/python -m pytest tests/parity
 
-# The real CUDA provider, without NVIDIA's packages: stand-ins take their place. It is the release whose kernels,
-# placement and memory the tests expect.
-.venv-gpu/ready: pyproject.toml
+# The real CUDA provider, without NVIDIA's packages: stand-ins take their place.
+.venv-gpu/ready: pyproject.toml $(LOCK) .nox/runner/ready
 	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/python -m pip install --quiet --upgrade pip
-	.venv-gpu/bin/python -m pip install --quiet onnxruntime-gpu==1.31.1 tensorrt-cu13-bindings==10.16.1.11
-	.venv-gpu/bin/python -m pip install --quiet -e '.[default,export]' --group test
+	$(INSTALL) .venv-gpu -e '.[default,export]' --group test --group gpu-dry
 	touch $@
 
 gpu-dry: .venv-gpu/ready  ## what the real CUDA provider makes of every bundle, without a GPU; needs a C compiler
 	.venv-gpu/bin/vcs-runtime fetch default
 	.venv-gpu/bin/python -m pytest tests/gpu
 
-# nox makes an environment for each session below .nox, where its own is too.
-.nox/runner/ready: pyproject.toml
-	$(PYTHON) -m venv .nox/runner
-	.nox/runner/bin/python -m pip install --quiet --upgrade pip
-	.nox/runner/bin/python -m pip install --quiet --group nox
-	touch $@
-
-nox: .nox/runner/ready  ## other Pythons, the lowest versions, the source archive; ARGS="-s optimum deepeval triton spark llama" for those
+nox: .nox/runner/ready  ## other Pythons, newest and lowest versions, the source archive; docs/development/testing.md names all sessions
+	$(INSTALL) .nox/runner --group nox
 	PATH="$(CURDIR)/.nox/runner/bin:$$PATH" .nox/runner/bin/nox $(ARGS)
 
 # Each keeps its figures; then the manual's tables are written. ARGS="capi.py sanitizers" runs that one.

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tomllib
 import types
+import warnings
 import zipfile
 from collections.abc import Callable
 from itertools import count
@@ -17,7 +18,10 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from support import locks
 from vcs_runtime import __version__
 from vcs_runtime.cli.citation import LINKS
 
@@ -221,3 +225,52 @@ def test_addresses_are_those_of_the_citation() -> None:
     urls.pop("Repository", None)
     assert set(urls.values()) == set(LINKS.values())
     assert {source["url"] for source in load(ROOT / "CITATION.cff")["references"]} == set(LINKS.values())
+
+
+def test_the_locks_hold_a_version_within_bounds_of_everything_that_is_asked_for() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    asked = {"base": wanted["project"]["dependencies"], **wanted["dependency-groups"]}
+    asked |= wanted["project"]["optional-dependencies"]
+    for name in asked.keys() - {"gpu", "tensorrt"}:  # which no environment of `make` installs
+        own = ROOT / f"tests/locks/{name}.txt"
+        versions = locks.locked(own if own.exists() else ROOT / "tests/locks/main.txt")
+        for requirement in map(Requirement, asked[name]):
+            # The Makefile names the version of PyTorch.
+            if requirement.name != "torch" and (requirement.marker is None or requirement.marker.evaluate()):
+                assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+
+
+def test_a_failed_run_with_other_versions_can_name_them(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("# made\na==1.0\nB.c==2.0 ; python_version < '3'\nb-c==3.0 ; python_version > '3'\n")
+    assert locks.differing(lock, {"a": "1.0", "b-c": "3.0"}) == []
+    assert locks.differing(lock, {"a": "1.1", "b-c": "2.0", "d": "4"}) == [
+        "a 1.1 (the lock has 1.0)",
+        "b-c 2.0 (the lock has 3.0)",
+        "d 4 (the lock has none)",
+    ]
+
+
+OURS = ["vcs_numba.matching", "vcs_runtime", "vcs_experiments.cli", "vcs_visil.cli", "vcs_export.graph",
+        "tests.core.test_golden", "support.locks", "attack.drawn", "benchmarks.core", "__main__"]  # fmt: skip
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
+@pytest.mark.parametrize("module", OURS)
+def test_what_our_own_modules_do_against_advice_is_an_error(module: str, category: type[Warning]) -> None:
+    with pytest.raises(category):
+        warnings.warn_explicit("old", category, "a.py", 1, module=module)
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
+@pytest.mark.parametrize("module", ["numba.core", "vcs", "testsuite", "supported.by"])
+def test_what_a_library_deprecates_in_a_library_is_no_error(module: str, category: type[Warning]) -> None:
+    warnings.warn_explicit("old", category, "a.py", 1, module=module)
+    with pytest.raises(RuntimeWarning):
+        warnings.warn_explicit("wrong", RuntimeWarning, "a.py", 1, module=module)
+
+
+def test_a_warning_of_a_test_belongs_to_our_modules() -> None:
+    assert __name__ == "tests.test_project"
+    with pytest.raises(DeprecationWarning):
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
