@@ -119,8 +119,8 @@ NUMBERS = [
     "tests/words/test_vectors.py",
 ]
 # Processors that Debian's qemu-user emulates, by its name and LLVM's. It is 20 to 50 times slower than this
-# machine, so only tests of graphs run there, which compile no kernel of Numba. ONNX Runtime, which no variable
-# restricts, takes other code there, too.
+# machine, so only tests of graphs run there, which compile no kernel of Numba. No variable restricts ONNX
+# Runtime, but it takes other code there, too.
 EMULATED = {"Haswell": "haswell", "EPYC": "znver1"}
 EMULATED_NUMBERS = [
     "tests/export/test_bert_graph.py",
