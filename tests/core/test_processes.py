@@ -137,8 +137,7 @@ atexit.register(lambda: print(vcs_numba.score_similarity(large, 0.5) == expected
     assert run_python(script) == "True"
 
 
-@pytest.fixture
-def copied_package() -> Iterator[Path]:
+def copy_of_the_package() -> Iterator[Path]:
     """A folder that everyone may read, with a copy of the package that nothing was ever compiled for."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
@@ -151,10 +150,42 @@ def copied_package() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+copied_package = pytest.fixture(copy_of_the_package, name="copied_package")
+shared_copy = pytest.fixture(copy_of_the_package, name="shared_copy", scope="module")
+
+
+def place_of(package: Path) -> dict[str, str]:
+    """The environment in which a copy is imported, with its cache beside it."""
+    return {"PYTHONPATH": str(package), "NUMBA_CACHE_DIR": str(package / "cache")}
+
+
 @pytest.fixture
 def place(copied_package: Path) -> dict[str, str]:
-    """The environment in which the copy is imported, with its cache beside it."""
-    return {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache")}
+    return place_of(copied_package)
+
+
+@pytest.fixture(scope="module")
+def shared_and_filled(shared_copy: Path) -> Path:
+    """A copy for several tests, for which `LOAD` has compiled its kernel once."""
+    assert run_python(LOAD, **place_of(shared_copy)).startswith("0 read 1 compiled")
+    return shared_copy
+
+
+@pytest.fixture
+def filled(shared_and_filled: Path) -> Iterator[Path]:
+    """The shared copy, which is as before after every test: its files, their permissions and their owners."""
+    paths = [shared_and_filled, *shared_and_filled.rglob("*")]
+    before = {path: (path.stat(), path.read_bytes() if path.is_file() else b"") for path in paths}
+    yield shared_and_filled
+    for path, (old, content) in before.items():
+        if path.is_file() and path.read_bytes() != content:
+            path.write_bytes(content)
+        if (path.stat().st_uid, path.stat().st_gid) != (old.st_uid, old.st_gid):
+            os.chown(path, old.st_uid, old.st_gid)
+        path.chmod(stat.S_IMODE(old.st_mode))
+    for path in sorted(shared_and_filled.rglob("*"), reverse=True):  # what a folder holds goes before it
+        if path not in before:
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 #: Loads the small kernel of `recombine` and says where it came from.
@@ -189,12 +220,10 @@ def skip_if_writable(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_filled_cache_folder_is_read_when_it_cannot_be_written(copied_package: Path) -> None:
-    cache = copied_package / "cache"
-    place = {"PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(cache), "HOME": "/nonexistent"}
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
-    make_unwritable(copied_package)
-    skip_if_writable(cache)
+def test_a_filled_cache_folder_is_read_when_it_cannot_be_written(filled: Path) -> None:
+    make_unwritable(filled)
+    skip_if_writable(filled / "cache")
+    place = place_of(filled) | {"HOME": "/nonexistent"}
     assert run_python(LOAD, privileged=False, **place).startswith("1 read 0 compiled")
 
 
@@ -224,10 +253,9 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     ],
 )
 def test_a_cache_that_others_can_write_to_or_exchange_is_passed_over(
-    copied_package: Path, place: dict[str, str], what: str, mode: int, owner: tuple[int, int] | None
+    filled: Path, what: str, mode: int, owner: tuple[int, int] | None
 ) -> None:
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
-    for file in (copied_package / "cache").rglob("*.nbi"):
+    for file in (filled / "cache").rglob("*.nbi"):
         changed = {"file": file, "folder": file.parent, "folder above": file.parent.parent}[what]
         changed.chmod(mode)
         if owner:
@@ -236,8 +264,8 @@ def test_a_cache_that_others_can_write_to_or_exchange_is_passed_over(
             except PermissionError:
                 pytest.skip("only root can give a folder away")
     # Beside the sources there is no file yet: the kernel is compiled again, and saved there.
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
-    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+    assert run_python(LOAD, **place_of(filled)).startswith("0 read 1 compiled")
+    assert list((filled / "vcs_numba").rglob("*.nbi"))
 
 
 def test_a_link_to_a_cache_is_followed_once_and_never_after_the_check(
@@ -305,23 +333,18 @@ def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(place: d
 
 
 @pytest.mark.slow
-def test_a_change_in_any_source_file_invalidates_the_cache(
-    copied_package: Path, place: dict[str, str]
-) -> None:
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
-    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
-    helper = copied_package / "vcs_numba/kernels/line.py"  # not the file the kernel stands in
+def test_a_change_in_any_source_file_invalidates_the_cache(filled: Path) -> None:
+    helper = filled / "vcs_numba/kernels/line.py"  # not the file the kernel stands in
     helper.write_text(helper.read_text() + "\n# changed\n")
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place_of(filled)).startswith("0 read 1 compiled")
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_file_is_replaced(copied_package: Path, place: dict[str, str]) -> None:
-    run_python(LOAD, **place)
-    for data in (copied_package / "cache").rglob("*.nbc"):
+def test_a_damaged_cache_file_is_replaced(filled: Path) -> None:
+    for data in (filled / "cache").rglob("*.nbc"):
         data.write_bytes(data.read_bytes()[:100])
-    assert run_python(LOAD, **place).startswith("0 read 1 compiled")
-    assert run_python(LOAD, **place).startswith("1 read 0 compiled")
+    assert run_python(LOAD, **place_of(filled)).startswith("0 read 1 compiled")
+    assert run_python(LOAD, **place_of(filled)).startswith("1 read 0 compiled")
 
 
 @pytest.mark.slow

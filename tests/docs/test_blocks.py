@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages, same
+from support.blocks import PYTHON, ROOT, SHELL, Block, Page, blocks, pages
 
 # Run by `make test`; the other pages by `make test-all`.
 FIRST_PAGE = "README.md"
@@ -62,53 +62,3 @@ def test_blocks_with_a_title_are_run_by_a_test() -> None:
         if b.title and b.language in SHELL | PYTHON and not b.not_run and not is_named(b)
     ]
     assert wrong == []
-
-
-def test_a_wrong_output_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ echo one\ntwo\n```\n\n```python\nprint(1 + 1)  # 3\n```\n")
-    shell, python = blocks(page)
-    for block in (shell, python):
-        with pytest.raises(AssertionError):
-            Page(tmp_path / "run").run(block._replace(page=ROOT / "README.md"))
-
-
-def test_marks_and_hidden_commands(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- run: touch made -->\ntext\n\n<!-- not run: needs a GPU -->\n```sh\nfalse\n```\n")
-    hidden, marked = blocks(page)
-    assert (hidden.hidden, marked.not_run, marked.body) == ("touch made", "needs a GPU", "false\n")
-    assert is_run(hidden)
-    assert not is_run(marked)
-
-
-@pytest.mark.parametrize(
-    ("printed", "equal"),
-    [
-        ("vcs 0.5929 0.3513", True),
-        ("vcs 0.5929 0.3514", True),
-        ("vcs 0.5930 0.3512", True),
-        ("vcs 0.5931 0.3512", False),
-        ("vcs 0.5929 0.3515", False),
-        ("vcs 0.3513 0.5929", False),
-        ("vcs 0.5929", False),
-    ],
-)
-def test_the_last_of_four_decimals_may_be_one_more_or_less(printed: str, equal: bool) -> None:
-    """Processors round differently."""
-    assert same("vcs 0.5929 0.3513", printed) == equal
-
-
-@pytest.mark.parametrize(
-    ("shown", "printed", "equal"),
-    [
-        ("0.981", "0.980", True),
-        ("0.981", "0.979", False),
-        ("0.98", "0.97", False),
-        ("vcs 0.1.100", "vcs 0.1.101", False),
-    ],
-)
-def test_so_may_the_last_of_three_but_not_of_two_or_of_a_version(
-    shown: str, printed: str, equal: bool
-) -> None:
-    assert same(shown, printed) == equal

@@ -38,7 +38,7 @@ def test_commands(page: Page, title: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation"])
+@pytest.mark.parametrize("title", ["encoder", "quantisation"])
 def test_the_same_commands_without_any_files(tmp_path: Path, title: str) -> None:
     block = titled(PAGE, title)
     exports = block.body.replace(" --from ", " --rehearse --from ")

@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_definition(generated: str) -> None:
 def videos(path: Path) -> list[dict[str, Any]]:
     rows = [
         {"vid": f"v{i}", "refs": [story(100 * i + k, 1) for k in range(9)],
-         "cands": [story(100 * i + k, 1) for k in (0, 8, 20)], "scores": [[5, 4], [4, 3], [1, 2]]}
+         "cands": [story(100 * i + k, 1) for k in (0, 8, 20)], "scores": [[5], [4], [1]]}
         for i in range(4)
     ]  # fmt: skip
     write_pairs(path, rows)
@@ -87,9 +87,12 @@ def videos(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_idf_is_over_the_references_that_are_scored(experiment: Any, tmp_path: Path) -> None:
+def test_idf_is_over_the_references_that_are_scored_or_over_those_of_a_file(
+    experiment: Any, tmp_path: Path
+) -> None:
     rows = videos(tmp_path / "v.jsonl")
-    done = experiment("vatex", "--data", tmp_path / "v.jsonl", "--preset", "paper", "--resamples", 100)
+    arguments = ("vatex", "--data", tmp_path / "v.jsonl", "--preset", "paper", "--resamples", 100)
+    done = experiment(*arguments)
     assert done.exit_code == 0, done.output
     lines = {line["id"]: line for line in read_lines(tmp_path / "out" / "pairs.jsonl")}
     for count in (1, 9):
@@ -105,14 +108,8 @@ def test_idf_is_over_the_references_that_are_scored(experiment: Any, tmp_path: P
     assert f"|cider:d/ptb|idf:{Corpus.of(row['refs'] for row in rows).identity}|" in signature
     assert "|chunk:word|lct:0.1|" in signature
 
-
-@pytest.mark.slow
-def test_idf_over_the_references_of_a_file(experiment: Any, tmp_path: Path) -> None:
-    rows = videos(tmp_path / "v.jsonl")
     texts = {str(i): [story(7 * i + k, 1) for k in range(2)] for i in range(30)}
     write_json(tmp_path / "refs.json", texts)
-    arguments = ("vatex", "--data", tmp_path / "v.jsonl", "--resamples", 100)
-    assert experiment(*arguments).exit_code == 0
     mixed = experiment(*arguments, "--idf-references", tmp_path / "refs.json", "--resume")
     assert "its signature has" in str(mixed.exception)
     done = experiment(*arguments, "--idf-references", tmp_path / "refs.json", out=tmp_path / "o2")

@@ -19,6 +19,10 @@ from support.stories import read_lines, story, write_pairs
 MODELS = ("copy", "half", "noise", "other")
 SCORES = {"VCS": "vcs", "margin": "margin", "LAS": "las", "GAS": "gas", "NAS": "nas"}
 SETTINGS = list(product((1, 2), (0.0, 1.0)))
+COMPUTED = [(1, 0.0), (2, 1.0)]  # each size and each tolerance once
+# Every comparison of two systems is SciPy's exact test, which takes a second for a row of the table. A test that is not
+# about the table has one setting.
+ONE = ("--chunk-size", 1, "--lct", 0)
 
 
 @pytest.fixture
@@ -43,8 +47,7 @@ def data(tmp_path: Path) -> Path:
 def usefulness(data: Path, bundle: Path, *arguments: object, out: str = "out", **other: Path) -> Finished:
     sources = {"references": data / "references.json", "predictions": data / "models"} | other
     given = [part for name, path in sources.items() for part in (f"--{name}", path)]
-    settings = ["--chunk-size", 1, "--chunk-size", 2]
-    return vcs("experiment", "usefulness", *given, *settings, "-o", data / out,
+    return vcs("experiment", "usefulness", *given, "-o", data / out,
                "--bundle", bundle, "--device", "cpu", *arguments)  # fmt: skip
 
 
@@ -83,9 +86,10 @@ def rejected_by_holm(p: list[float]) -> int:
 
 @pytest.mark.slow
 def test_the_table_is_that_of_scipy_on_score_files(data: Path, tiny_bundle: Path) -> None:
+    settings = ("--chunk-size", 1, "--chunk-size", 2)
     done = usefulness(
-        data, tiny_bundle, "--ranking", data / "ranking.txt", "--data", data / "rewrites"
-    )  # fmt: skip
+        data, tiny_bundle, "--ranking", data / "ranking.txt", "--data", data / "rewrites", *settings
+    )
     assert done.code == 0, done.stderr
     assert "systems: 4, pairs of systems: 6, ids of all systems: 9, valid: 3, corrupted: 9" in done.stdout
     rows = tables(data)["scores"]
@@ -95,7 +99,7 @@ def test_the_table_is_that_of_scipy_on_score_files(data: Path, tiny_bundle: Path
         ("LAS", 1, "all"), ("LAS", 2, "all"), ("GAS", "all", "all"),
     }  # fmt: skip
     seen = set()
-    for size, lct in SETTINGS:
+    for size, lct in COMPUTED:
         lines = scored(data, tiny_bundle, size, lct)
         unjudged = np.mean(
             [bool({"order_undefined", "single_chunks"} & set(line["flags"]))
@@ -134,7 +138,7 @@ def test_systems_have_means_and_zeros_at_the_first_setting(data: Path, tiny_bund
     references = json.loads((data / "references.json").read_text())
     references |= {i: [references[i], story(300 + int(i))] for i in "0246"}  # of several, the best one counts
     write_json(data / "references.json", references)
-    done = usefulness(data, tiny_bundle, "--lct", 1, "--lct", 0)
+    done = usefulness(data, tiny_bundle, "--chunk-size", 1, "--lct", 1, "--lct", 0)
     assert done.code == 0, done.stderr
     lines = scored(data, tiny_bundle, 1, 1.0)
     rows = tables(data)["systems"]
@@ -157,7 +161,7 @@ def test_only_ids_of_all_systems_count(data: Path, tiny_bundle: Path) -> None:
     path.write_text(json.dumps({name: text for name, text in texts.items() if name != "3"}))
     texts = json.loads((data / "models" / "half.json").read_text())
     write_json(data / "models" / "half.json", texts | {"5": "no sentence ends here"})
-    done = usefulness(data, tiny_bundle)
+    done = usefulness(data, tiny_bundle, *ONE)
     assert done.code == 1
     assert "noise.json: no prediction for 3" in done.stderr
     assert "half/5: generated: the text has no sentence punctuation" in done.stderr
@@ -169,7 +173,7 @@ def test_only_ids_of_all_systems_count(data: Path, tiny_bundle: Path) -> None:
 def test_vectors_are_kept_in_the_cache(experiment: str, data: Path, tiny_bundle: Path) -> None:
     def run(out: str) -> dict[str, bytes]:
         if experiment == "usefulness":
-            done = usefulness(data, tiny_bundle, "--cache", data / "vectors", out=out)
+            done = usefulness(data, tiny_bundle, *ONE, "--cache", data / "vectors", out=out)
         else:
             done = vcs("experiment", "parameters", "--data", data / "rewrites", "--cache", data / "vectors",
                        "-o", data / out, "--bundle", tiny_bundle, "--device", "cpu")  # fmt: skip
@@ -201,7 +205,7 @@ def test_bad_inputs_are_refused_in_one_line(
     refused(usefulness(data, tiny_bundle, "--data", data / "valid"), f"{data / 'valid'}: the AUC needs")
     refused(usefulness(data, tiny_bundle, "--data", data / "nowhere"), "no such folder")
     refused(usefulness(data, tiny_bundle, "--ranking", data / "nowhere.txt"), "nowhere.txt")
-    refused(usefulness(data, tiny_bundle, "--chunk-size", 2), "a value is repeated")
+    refused(usefulness(data, tiny_bundle, "--chunk-size", 2, "--chunk-size", 2), "a value is repeated")
     refused(usefulness(data, tiny_bundle, out="models"), "it lies in the input")
     refused(usefulness(data, tiny_bundle, out="ranking.txt"), "ranking.txt")
     write_json(data / "apart" / "a.json", {"1": story(1)})

@@ -42,13 +42,16 @@ class Graphs:
         return np.array([vectors[row] for row in range(len(rows))])
 
 
-@matrix("part, precision, pooling", ALL, ["bf16", "fp16"], ["mean", "last"])
+# Gemma overflows in fp16, and no such bundle is built.
+HALVES = [(part, "bf16") for part in ALL] + [(part, "fp16") for part in PARTS]
+
+
+@matrix("case, pooling", HALVES, ["mean", "last"])
 def test_without_rounding_both_graphs_compute_one_function(
-    tmp_path: Path, part: str, precision: str, pooling: str
+    tmp_path: Path, case: tuple[str, str], pooling: str
 ) -> None:
+    part, precision = case
     decoder = write_random_decoder(tmp_path, dtype={"fp16": "F16", "bf16": "BF16"}[precision], **ALL[part])
-    if precision == "fp16" and not decoder.config.fp16:
-        return  # no such bundle is built
     graphs = Graphs(decoder, pooling, precision)
     got = graphs.compute(graphs.cuda, exact=True)
     # 1 plus the weight of a norm is rounded, where its kernel wants it in half precision.

@@ -12,6 +12,23 @@ from support.cuda_stand_ins import DryGpu, Run
 from support.gpu_bundles import SHAPES, GpuBundles
 from support.gpu_runs import embed
 
+# Files that need the same bundles, or the same runs. The others have their own. pytest-xdist begins with the group that has
+# most tests, so the longest test of all is in a large one.
+TOGETHER = {
+    "test_measuring": "test_decoders",
+    "test_fp8": "full width",
+    "test_memory": "full width",
+    "test_launches": "NV-Embed",
+    "test_placement": "NV-Embed",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what is built once for several tests to one process, where pytest-xdist is there."""
+    for item in items:
+        name = item.path.stem
+        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(name, name)))
+
 
 @pytest.fixture(scope="session")
 def dry_gpu(tmp_path_factory: pytest.TempPathFactory) -> DryGpu:

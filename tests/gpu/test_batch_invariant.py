@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.cuda_stand_ins import DryGpu, Kernel, Product, mark, watch_sessions
+from support.cuda_stand_ins import DryGpu, Kernel, Log, Product, WatchedSession, mark, watch_sessions
 from support.gpu_bundles import GpuBundles, texts_of
 from vcs_export.rehearsal.decoder import FAMILIES
 from vcs_runtime.bundle.opening import open_bundle
@@ -18,14 +18,18 @@ OTHERS = [*range(70, 250, 9), *(5 + (7 * i) % 60 for i in range(300))]
 Launches = list[Kernel | Product]
 
 
-def runs(bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
-    """Run each text alone, and then all of them among others; each run is a section of the log.
+def runs(bundle: str, part: str) -> list[list[tuple[str, Any]]]:
+    """Run each text alone, and then all of them among others: with `batch_invariant`, and without.
 
-    Return the names of the sections and the shapes of their inputs.
+    Each run is a section of the log. Return the names of the sections and the shapes of their inputs.
     """
+    sessions = watch_sessions()
+    return [_runs(sessions, bundle, part, invariant) for invariant in (True, False)]
+
+
+def _runs(sessions: list[WatchedSession], bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
     from vcs_runtime import Embedder, Segmenter
 
-    sessions = watch_sessions()
     texts, others = texts_of(ALONE), texts_of(OTHERS)
     if part == "embedder":
         embedder = Embedder.open(bundle, "cuda:0", batch_invariant=invariant)
@@ -33,13 +37,13 @@ def runs(bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
     else:
         segmenter = Segmenter.open(bundle, "cuda:0", use="learned", batch_invariant=invariant)
         session, compute = segmenter._boundary_model()._session, segmenter.split
-    [watched] = sessions
+    watched = sessions[-1]
     sections: list[tuple[str, Any]] = []
     run = session.run
     label = ""
 
     def marked(inputs: Any, *shown: Any) -> Any:
-        mark(name := f"{label}, run {len(sections)}")
+        mark(name := f"{label}, invariant {invariant}, run {len(sections)}")
         output = run(inputs, *shown)
         mark(f"after {name}")
         sections.append((name, tuple(sorted(watched.runs[-1].items()))))
@@ -54,18 +58,15 @@ def runs(bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
     return sections
 
 
-def launches(
-    dry_gpu: DryGpu, bundle: Path, part: str, invariant: bool
-) -> dict[str, dict[Any, list[Launches]]]:
+def launches(log: Log, sections: list[tuple[str, Any]]) -> dict[str, dict[Any, list[Launches]]]:
     """Return the launches of each run, by where it was and by the shapes of its inputs."""
-    done = dry_gpu.call(runs, str(bundle), part, invariant)
     found: dict[str, dict[Any, list[Launches]]] = {
         "alone": defaultdict(list),
         "among others": defaultdict(list),
     }
-    for name, shapes in done.value:
-        assert done.log[name].launches
-        found[name.split(",")[0]][shapes].append(done.log[name].launches)
+    for name, shapes in sections:
+        assert log[name].launches
+        found[name.split(",")[0]][shapes].append(log[name].launches)
     return found
 
 
@@ -94,11 +95,11 @@ def test_a_text_meets_the_same_launches_alone_and_among_others(
         bundle = bundles.decoder(name, precision)
     else:
         bundle = bundles.nv_embed(precision)
-    found = launches(dry_gpu, bundle, part, True)
+    done = dry_gpu.call(runs, str(bundle), part)
+    found, plain = (launches(done.log, sections) for sections in done.value)
     alone, among = found["alone"], found["among others"]
     assert alone.keys() <= among.keys()
     for shapes, each in alone.items():
         assert all(run == each[0] for run in each + among[shapes])
     # Without it no text meets the shapes that it meets alone.
-    found = launches(dry_gpu, bundle, part, False)
-    assert not found["alone"].keys() & found["among others"].keys()
+    assert not plain["alone"].keys() & plain["among others"].keys()

@@ -15,6 +15,24 @@ from vcs_export.checkpoint.sources import stage
 from vcs_export.families.default import download, fetch_default
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
+# Their tests share nothing that takes long to make.
+ALONE = {"test_compat", "test_core_reference"}
+# What a fixture of a module makes once for each of its parameters.
+PARAMETERS = {"test_decoders": "oracle", "test_sat": "case"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what is made once for several tests to one process, where pytest-xdist is there."""
+    for item in items:
+        name = item.path.stem
+        if "source" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("the default model"))
+        elif name in PARAMETERS:
+            parameter = getattr(item, "callspec", None) and item.callspec.params.get(PARAMETERS[name])
+            item.add_marker(pytest.mark.xdist_group(f"{name} {parameter}"))
+        elif name not in ALONE:
+            item.add_marker(pytest.mark.xdist_group(name))
+
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:

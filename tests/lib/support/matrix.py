@@ -1,4 +1,4 @@
-"""Tests of every combination, of which `make test` takes a diagonal."""
+"""Tests over several lists of values, of which not every combination shows something new."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import pytest
 
 
 def matrix(names: str, *axes: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrise a test by all combinations of `axes`; all but enough to meet each value once are slow."""
+    """Parametrise a test by each value of the longest axis, and by each combination of the others."""
     lists = [list(axis) for axis in axes]
-    quick = {tuple(i % len(axis) for axis in lists) for i in range(max(map(len, lists)))}
-    return pytest.mark.parametrize(
-        names,
-        [
-            pytest.param(
-                *(axis[i] for axis, i in zip(lists, places, strict=True)),
-                marks=[] if places in quick else [pytest.mark.slow],
-            )
-            for places in product(*(range(len(axis)) for axis in lists))
-        ],
-    )
+    longest = max(range(len(lists)), key=lambda place: len(lists[place]))
+    values = lists.pop(longest)
+    others = list(product(*lists))
+    cases = []
+    for number in range(max(len(values), len(others))):
+        case = list(others[number % len(others)])
+        case.insert(longest, values[number % len(values)])
+        cases.append(tuple(case))
+    return pytest.mark.parametrize(names, cases)
