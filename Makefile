@@ -13,8 +13,9 @@ INSTALL = $(UV) pip install --quiet --constraints $(LOCK) --python
 
 # Markers of the tests that `make test` leaves to `make test-all`; pyproject.toml says what they mean.
 SLOW := slow or ray or browser or toolchain
-# A process that dies ends the run: after it pytest-xdist would wait for ever.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 --complete
+# Two processes. One that dies ends the run: after it pytest-xdist would wait for ever.
+IN_TWO := --numprocesses 2 --dist loadgroup --max-worker-restart 0
+PYTEST := $(BIN)/python -m pytest $(IN_TWO) --complete
 
 .PHONY: help demo test test-all attack lint fix docs parity gpu-dry nox release bench clean
 
@@ -95,7 +96,7 @@ release: .venv-release/ready  ## build, check and try what is published; ARGS=--
 
 parity: .venv-parity/ready  ## compare with the originals, in an environment of its own with PyTorch
 	.venv-parity/bin/vcs-runtime fetch default
-	.venv-parity/bin/python -m pytest tests/parity
+	.venv-parity/bin/python -m pytest $(IN_TWO) tests/parity
 
 # The real CUDA provider, without NVIDIA's packages: stand-ins take their place.
 .venv-gpu/ready: pyproject.toml $(LOCK) .nox/runner/ready
@@ -105,7 +106,7 @@ parity: .venv-parity/ready  ## compare with the originals, in an environment of 
 
 gpu-dry: .venv-gpu/ready  ## what the real CUDA provider makes of every bundle, without a GPU; needs a C compiler
 	.venv-gpu/bin/vcs-runtime fetch default
-	.venv-gpu/bin/python -m pytest tests/gpu
+	.venv-gpu/bin/python -m pytest $(IN_TWO) tests/gpu
 
 nox: .nox/runner/ready  ## other Pythons, newest and lowest versions, the source archive; docs/development/testing.md names all sessions
 	$(INSTALL) .nox/runner --group nox
