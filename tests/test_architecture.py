@@ -133,7 +133,7 @@ BUDGETS = {
     "share of docstrings in the packages": 0.15,
     "lines of benchmarks": 5_030,  # what a GPU measured first: the section `default`, and its tables
     "scripts of benchmarks": 21,
-    "lines of tests": 49_985,  # tests wait for events, and bounds are those of rounding
+    "lines of tests": 50_010,  # tests wait for events, and bounds are those of rounding
     "words of the manual": 28_214,  # what a GPU measured first, and how environments are locked
     "words of pages of benchmarks": 4_380,
     "commands": 39,
