@@ -399,7 +399,7 @@ SCORE_WITHOUT_MEMORY = """
 def test_memory_stays_flat_however_long_the_job_is(
     tiny_bundle: Path, tmp_path: Path, score: str, remembered: int
 ) -> None:
-    # The command remembers the vectors of texts, up to 256 MiB of them, and gives none of that back: here 40 MiB.
+    # The command remembers the vectors of texts, up to 256 MiB of them, and gives none of that back.
     script = f"import resource, sys\n{textwrap.dedent(score)}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 
     def peak_kib(pairs: int) -> int:
