@@ -122,6 +122,7 @@ def test_the_report_holds_every_section_or_those_that_are_asked_for(
     assert pages(tmp_path / "made" / "here" / "all.pdf") == 6
     listed = {name: [entry for entry, _ in document.entries] for name, document in composed.items()}
     assert [entry for name in SECTIONS for entry in listed[name]] == listed["all"]
+    assert len(set(listed["all"])) == len(listed["all"])
     assert {name: len(listed[name]) for name in SECTIONS} == {
         **dict.fromkeys(SECTIONS, 1), "Text Chunks": 2, "Best Match": 2, "NAS Line": 3,
     }  # fmt: skip
