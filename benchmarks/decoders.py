@@ -115,7 +115,7 @@ MODELS = {
 
 def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]) -> None:
     """Random weights in the published names, shapes and files."""
-    from vcs_export.rehearsal.decoder import FAMILIES, decoder_shapes, write_decoder_files, write_dense
+    from support.checkpoints.decoder import FAMILIES, decoder_shapes, write_decoder_files, write_dense
 
     rng = np.random.default_rng(0)
     if published.family == "nv-embed":
@@ -143,9 +143,9 @@ def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]
 
 
 def _nv_embed_files(folder: Path, layers: int | None) -> dict[str, tuple[int, ...]]:
+    from support.checkpoints.tokenizers import mistral_tokenizer
     from vcs_export.checkpoint.decoder import decoder_shapes
     from vcs_export.checkpoint.nv_embed import latent_shapes
-    from vcs_export.rehearsal.tokenizers import mistral_tokenizer
 
     config, latent = settings()
     text = {

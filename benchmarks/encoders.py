@@ -77,9 +77,9 @@ def write(checkpoint: Path, name: str) -> dict[str, float]:
     import torch
     import transformers
 
+    from support.checkpoints.bert import write_modules
+    from support.checkpoints.files import write_json
     from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
-    from vcs_export.rehearsal.bert import write_modules
-    from vcs_export.rehearsal.files import write_json
 
     settings = dict(MODELS[name].config)
     modern = settings["model_type"] == "modernbert"  # all others here have the words of XLM-R
@@ -118,7 +118,7 @@ def export(checkpoint: Path, bundle: Path) -> dict[str, float]:
 
 def text_of(tokens: int) -> str:
     """A text of so many tokens with the special ones: a word with the space before it is a token."""
-    from vcs_export.rehearsal.tokenizers import WORDS
+    from support.checkpoints.tokenizers import WORDS
 
     return "".join(f" {word}" for word in np.random.default_rng(tokens).choice(WORDS[:60], tokens - 2))
 

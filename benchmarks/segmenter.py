@@ -72,8 +72,8 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
     """Random weights under the names of a SaT checkpoint; the classifier spreads the probabilities."""
     from safetensors.numpy import save_file
 
-    from vcs_export.rehearsal.bert import encoder_tensors
-    from vcs_export.rehearsal.files import drawn
+    from support.checkpoints.bert import encoder_tensors
+    from support.checkpoints.files import drawn
 
     rng = np.random.default_rng(1)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from support.checkpoints import decoder as tiny_decoder
 from support.numpy_decoder import embed, token_ids
 from support.snippets import run_snippet
 from vcs_export.checkpoint.decoders import opening
-from vcs_export.rehearsal import decoder as tiny_decoder
 from vcs_runtime import Embedder
 from vcs_runtime.cli import cli
 

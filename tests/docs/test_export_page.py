@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from support.blocks import Page, commands, titled
+from support.blocks import Page, titled
+from support.checkpoints.nv_embed import write_tiny_nv_embed
+from support.checkpoints.sat import write_tiny_sat
 from support.snippets import run_snippet
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_sentence import write_tiny_family
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
-from vcs_export.rehearsal.sat import write_tiny_sat
 
 PAGE = "docs/guide/export.md"
 
@@ -32,19 +32,9 @@ def page(tmp_path: Path) -> Page:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation", "rehearsal"])
+@pytest.mark.parametrize("title", ["encoder", "authors", "decoder", "quantisation"])
 def test_commands(page: Page, title: str) -> None:
     page.run(titled(PAGE, title))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("title", ["encoder", "quantisation"])
-def test_the_same_commands_without_any_files(tmp_path: Path, title: str) -> None:
-    block = titled(PAGE, title)
-    exports = block.body.replace(" --from ", " --rehearse --from ")
-    assert exports != block.body
-    body = "".join(command for command, _ in commands(block._replace(body=exports)))
-    Page(tmp_path / "page").run(block._replace(body=body, language="sh"))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from support.checkpoints.bert import write_tiny_checkpoint
 from support.numpy_bert import load, transform
 from support.rounding import ROUNDOFF
 from support.stories import read_lines, story, write_pairs
@@ -18,7 +19,6 @@ from vcs_experiments.metrics.bertscore import BERTScore, States, TokenStates, be
 from vcs_experiments.metrics.scoring import Job, KnownMetrics
 from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

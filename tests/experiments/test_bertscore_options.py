@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import write_tiny_checkpoint
 from support.experiments import comparison
 from support.numpy_bert import load, transform
 from support.stories import read_lines, story
@@ -28,7 +29,6 @@ from vcs_experiments.metrics.bertscore import (
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError, InputError

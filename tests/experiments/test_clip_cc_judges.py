@@ -15,11 +15,11 @@ import pytest
 from tokenizers import Tokenizer
 
 from support import clip_cc, numpy_decoder, numpy_nv_embed
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.command_line import vcs
 from support.experiments import sentences, write_json
 from support.stories import read_lines, story
 from support.tiny_decoder import write_tiny_decoder
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 
 pytestmark = pytest.mark.slow
 CLIPS = [f"{i:03}" for i in range(1, 5)]

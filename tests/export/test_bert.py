@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import write_tiny_checkpoint
 from support.json_files import change_json
 from vcs_export.checkpoint.encoders import open_encoder
 from vcs_export.checkpoint.transformer import expected_shapes
 from vcs_export.errors import CheckpointError
-from vcs_export.rehearsal.bert import write_tiny_checkpoint
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from support.changed_bundles import contents
+from support.checkpoints.bert import WORDS, write_tiny_checkpoint
 from support.numpy_bert import encode
 from support.tiny_bert import build_tiny_bundle
 from vcs_export.checkpoint.transformer import bare_tokenizer
@@ -23,7 +24,6 @@ from vcs_export.errors import CheckpointError
 from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import ALIGNMENT, GraphBuilder
-from vcs_export.rehearsal.bert import WORDS, write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 

@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from support import stand_in
+from support.checkpoints.bert import tiny_tokenizer, write_tiny_checkpoint
 from support.cuda_kernels import session
 from support.embedders import spec_of, vectors_of
 from support.numpy_bert import encode
@@ -24,7 +25,6 @@ from support.tiny_sat import boundary, build_tiny_sat_bundle
 from support.tiny_sentence import write_sentence_files, write_tiny_family
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE, Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder, Scorer, Segmenter
 from vcs_runtime.bundle.merge import merge

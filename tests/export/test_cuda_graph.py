@@ -11,6 +11,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from support.checkpoints.nv_embed import VOCABULARY, write_tiny_nv_embed
 from support.command_line import vcs
 from support.cuda_kernels import differences
 from support.embedders import spec_of
@@ -20,7 +21,6 @@ from support.numpy_onnx import run
 from support.rounding import ROUNDOFF
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import CUDA_FILE, MODEL_FILE
-from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 from vcs_runtime import BundleError
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle

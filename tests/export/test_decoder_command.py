@@ -12,6 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from support.changed_bundles import contents
+from support.checkpoints.decoder import FAMILIES, write_dense
 from support.command_line import Finished, vcs
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
@@ -20,7 +21,6 @@ from support.tiny_decoder import write_tiny_decoder
 from vcs_export.errors import ExportError
 from vcs_export.families.build import CUDA_FILE, Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.rehearsal.decoder import FAMILIES, write_dense
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import Manifest

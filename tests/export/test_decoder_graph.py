@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
+from support.checkpoints.nv_embed import VOCABULARY, write_tiny_nv_embed
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import MODEL_FILE
 from vcs_export.quantization.nbits import BLOCK, quantise
-from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 
 Inputs = dict[str, NDArray[np.int64]]
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "two cats"]

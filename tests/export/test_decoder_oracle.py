@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.checkpoints.decoder import FAMILIES, PREFIXES, write_dense
 from support.matrix import matrix
 from support.numpy_decoder import Settings, embed, settings, token_ids
 from support.tiny_decoder import SPELLINGS, write_tiny_decoder
-from vcs_export.rehearsal.decoder import FAMILIES, PREFIXES, write_dense
 
 TEXT = (
     "two boys and a dog walk slowly near the river, then собака идёт over the street while 门 opens at 12: "

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.files import write_json
+from support.checkpoints.nv_embed import write_tiny_nv_embed
+from support.checkpoints.tokenizers import gemma_tokenizer, qwen_tokenizer
 from support.command_line import vcs
 from support.json_files import change_json
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_sentence import write_tiny_family
-from vcs_export.rehearsal.files import write_json
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
-from vcs_export.rehearsal.tokenizers import gemma_tokenizer, qwen_tokenizer
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}

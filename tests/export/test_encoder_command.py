@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from support.checkpoints.files import write_json
 from support.command_line import vcs
 from support.embedders import spec_of, vectors_of
 from support.numpy_bert import load, transform
@@ -19,7 +20,6 @@ from support.tiny_tokenizers import xlm_roberta_tokenizer
 from vcs_export.checkpoint.modernbert import modernbert_config
 from vcs_export.checkpoint.recipe import SentenceRecipe, load_recipe
 from vcs_export.errors import CheckpointError
-from vcs_export.rehearsal.files import write_json
 from vcs_runtime.bundle.manifest import Manifest
 from vcs_runtime.bundle.opening import open_bundle
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from support.checkpoints.sat import WORDS
 from support.command_line import vcs
 from support.matrix import matrix
 from support.tiny_sat import boundary
@@ -16,7 +17,6 @@ from vcs_export.checkpoint.settings import read_json
 from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError
-from vcs_export.rehearsal.sat import WORDS
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 from vcs_runtime.errors import InputError

@@ -12,6 +12,8 @@ import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
+from support.checkpoints.files import write_safetensors
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.embedders import spec_of
 from support.numpy_nv_embed import embed
 from support.numpy_onnx import run
@@ -26,8 +28,6 @@ from vcs_export.graph.decoder_model import write_decoder_model
 from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import FLOAT, DataFile, StreamedGraph
 from vcs_export.quantization import fp8
-from vcs_export.rehearsal.files import write_safetensors
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_runtime import Embedder
 from vcs_runtime.cli import cli
 from vcs_runtime.inference.batching import batches

@@ -14,12 +14,12 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from support import numpy_bert
+from support.checkpoints.bert import write_tiny_checkpoint
 from support.tiny_boundary import LINEAR, build_tiny_words, write_updates
 from support.tiny_layouts import build_layout_bundle
 from vcs_export.errors import CheckpointError
 from vcs_export.families.build import SEGMENTER_FILES, Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder, Segmenter
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec

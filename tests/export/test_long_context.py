@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.checkpoints.nv_embed import VOCABULARY, write_tiny_nv_embed
 from support.numpy_nv_embed import embed
 from support.random_decoder import GEMMA, PARTS, random_rows, write_random_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.graph.cpu_layouts import WIDEST
 from vcs_export.graph.decoder_model import write_decoder_model
-from vcs_export.rehearsal.nv_embed import VOCABULARY, write_tiny_nv_embed
 from vcs_runtime import Embedder
 from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
 from vcs_runtime.inference.device import choose_device

@@ -11,6 +11,8 @@ import onnxruntime
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import WORDS
+from support.checkpoints.files import write_safetensors
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
 from support.rounding import SUMS
@@ -21,8 +23,6 @@ from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import CheckpointError
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import WORDS
-from vcs_export.rehearsal.files import write_safetensors
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

@@ -19,6 +19,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from support.changed_bundles import contents
+from support.checkpoints.files import write_safetensors
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.embedders import spec_of
 from support.matrix import matrix
 from support.numpy_nv_embed import embed
@@ -29,8 +31,6 @@ from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build, Quantization
 from vcs_export.families.decoder import build_nv_embed_bundle
-from vcs_export.rehearsal.files import write_safetensors
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleExistsError, named_after
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

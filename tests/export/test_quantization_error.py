@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.embedders import spec_of
 from support.stories import story
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -17,7 +18,6 @@ from vcs_export.checks.quantization_error import (
     rewritten_pairs,
 )
 from vcs_export.errors import ExportError
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_runtime.bundle.manifest import QuantizationErrorStats
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
+from support.checkpoints.sat import WORDS, write_tiny_sat
 from support.json_files import change_json
 from support.tiny_sat import boundary
 from vcs_export.checkpoint.recipe import DEFAULT, EncoderRecipe, SatRecipe, load_recipe
@@ -22,7 +23,6 @@ from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, SatOptions, build_sat_bundle
-from vcs_export.rehearsal.sat import WORDS, write_tiny_sat
 from vcs_export.write import BundleInfo, named_after
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec

@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import VOCABULARY, WORDS, tiny_tokenizer, write_tiny_checkpoint
+from support.checkpoints.files import write_json
 from support.embedders import spec_of, vectors_of
 from support.numpy_bert import encode, load, transform
 from support.tiny_bert import token_ids
@@ -28,8 +30,6 @@ from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.encoder import buckets
 from vcs_export.graph.nodes import Graph
-from vcs_export.rehearsal.bert import VOCABULARY, WORDS, tiny_tokenizer, write_tiny_checkpoint
-from vcs_export.rehearsal.files import write_json
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from support.checkpoints.bert import VOCABULARY
 from support.numpy_bert import gelu, linear, load, norm, transform
 from support.tiny_fast import STEPS, write_fast_training
 from vcs_export.errors import CheckpointError
 from vcs_export.families.static import build_static, fetch_fast, open_token_encoder
-from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.embedder import Embedder

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -16,7 +17,6 @@ from vcs_export.checks.verify import verify_embedder
 from vcs_export.errors import ExportError
 from vcs_export.families.build import Build
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

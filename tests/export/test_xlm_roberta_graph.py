@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from support.changed_bundles import contents
+from support.checkpoints.sat import VOCABULARY
 from support.matrix import matrix
 from support.numpy_bert import Array, linear, load, transform
 from support.rounding import SUMS
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.families.sat import MODEL_FILE, WEIGHTS_FILE
-from vcs_export.rehearsal.sat import VOCABULARY
 
 PAD = 1
 

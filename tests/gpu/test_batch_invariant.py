@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from support.checkpoints.decoder import FAMILIES
 from support.cuda_stand_ins import DryGpu, Kernel, Log, Product, WatchedSession, mark, watch_sessions
 from support.gpu_bundles import GpuBundles, texts_of
-from vcs_export.rehearsal.decoder import FAMILIES
 from vcs_runtime.bundle.opening import open_bundle
 
 ALONE = [9, 26, 64, 65, 240]

@@ -12,11 +12,11 @@ import pytest
 
 from support import stand_in
 from support.changed_bundles import edit
+from support.checkpoints.bert import VOCABULARY
 from support.releases import DECODERS
 from support.stories import story
 from support.tiny_layouts import build_layout_bundle, oracle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_runtime import BundleError, DeviceError, Embedder, Segmenter, TextError
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, import_onnxruntime

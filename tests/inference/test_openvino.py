@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.checkpoints.nv_embed import write_tiny_nv_embed
+from support.checkpoints.sat import tiny_sat_tokenizer
 from support.command_line import vcs
 from support.drawn_texts import drawn_texts
 from support.hub_sat import Substitute
@@ -28,8 +30,6 @@ from support.tiny_bert import build_tiny_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from support.tiny_sat import build_tiny_sat_bundle
 from support.waiting import HANGS_AFTER_S
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
-from vcs_export.rehearsal.sat import tiny_sat_tokenizer
 from vcs_runtime import BundleError, DeviceError, Embedder, MissingExtraError, Scorer, Segmenter
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.device import Device, choose_device

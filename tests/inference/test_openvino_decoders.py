@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.numpy_decoder import embed, token_ids
 from support.numpy_nv_embed import embed as embed_by_nv
 from support.outliers import plant
@@ -19,7 +20,6 @@ from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.bundle.opening import Bundle, open_bundle

@@ -14,13 +14,13 @@ import pytest
 from tokenizers import Tokenizer
 
 from support import numpy_decoder, numpy_nv_embed
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.command_line import vcs
 from support.embedders import vectors_of
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import build_decoder_bundle
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 from vcs_runtime import DeviceError, Embedder
 

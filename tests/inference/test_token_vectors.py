@@ -12,6 +12,7 @@ import onnx_ir as ir
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from support.numpy_bert import load, transform
 from support.rounding import ROUNDOFF
 from support.stories import story
@@ -23,7 +24,6 @@ from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.graph.builder import GraphBuilder
 from vcs_export.graph.pooling import unit_length
-from vcs_export.rehearsal.bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.manifest import EmbedderSpec

@@ -15,12 +15,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from support.checkpoints.tokenizers import WORDS
 from support.tiny_tokenizers import roberta_tokenizer
 from vcs_experiments.metrics.bertscore import BERTScore, TokenStates, read_baseline
 from vcs_experiments.metrics.corpus import Corpus
 from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.tokenizers import WORDS
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.device import choose_device

@@ -16,13 +16,13 @@ with warnings.catch_warnings():
     import sentence_transformers
 
 from support import numpy_decoder
+from support.checkpoints.decoder import FAMILIES
 from support.command_line import vcs
 from support.drawn_texts import drawn_texts
 from support.numpy_onnx import run
 from support.safetensors_files import Array
 from support.tiny_decoder import write_tiny_decoder
 from support.torch_decoder import OWN_MASK, open_model, pooled, states
-from vcs_export.rehearsal.decoder import FAMILIES
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.batching import batches

@@ -16,11 +16,11 @@ import transformers
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from support.checkpoints.bert import VOCABULARY, WORDS
 from support.tiny_sentence import write_sentence_files
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import VOCABULARY, WORDS
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

@@ -25,9 +25,9 @@ with warnings.catch_warnings():
     import wtpsplit
     import wtpsplit_lite
 
+from support.checkpoints.sat import WORDS
 from support.hub_sat import Substitute, write_hub_model
 from support.tiny_sat import build_tiny_sat_bundle
-from vcs_export.rehearsal.sat import WORDS
 from vcs_runtime import Segmenter
 from vcs_runtime.segmentation.segmenter import BoundaryModel
 

@@ -20,14 +20,14 @@ with warnings.catch_warnings():
     import transformers
 
 from support import stand_in
+from support.checkpoints.bert import write_modules
+from support.checkpoints.files import write_json
 from support.drawn_texts import drawn_texts
 from support.rounding import FP32_NOISE, ROUNDOFF
 from support.tiny_tokenizers import modernbert_tokenizer, xlm_roberta_tokenizer
 from vcs_export.checks.verify import verify_embedder
 from vcs_export.families.build import Build, EmbedderOptions
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import write_modules
-from vcs_export.rehearsal.files import write_json
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle

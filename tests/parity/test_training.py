@@ -17,10 +17,10 @@ import pytest
 import torch
 from torch import distributed
 
+from support.checkpoints.bert import tiny_tokenizer
 from support.snippets import run_snippet
 from support.stories import story
 from support.waiting import HANGS_AFTER_S
-from vcs_export.rehearsal.bert import tiny_tokenizer
 from vcs_runtime import Scorer, ScorerConfig, training
 from vcs_runtime.training import TextMetric
 

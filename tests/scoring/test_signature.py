@@ -14,10 +14,10 @@ import pytest
 
 from support import stand_in
 from support.changed_bundles import edit, relist
+from support.checkpoints.bert import VOCABULARY
 from support.engines import run
 from support.stories import story, stripped
 from support.tiny_layouts import build_layout_bundle
-from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_numba import Params
 from vcs_runtime import Embedder, Scorer, Segmenter
 from vcs_runtime.errors import BundleError

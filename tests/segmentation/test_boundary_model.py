@@ -17,13 +17,13 @@ from onnxruntime import InferenceSession
 
 from support import stand_in
 from support.changed_bundles import edit
+from support.checkpoints.sat import tiny_sat_tokenizer
 from support.hub_sat import Substitute, write_hub_model
 from support.rounding import PROBABILITIES
 from support.stories import stripped
 from support.tiny_sat import build_tiny_sat_bundle
 from vcs_export.families.build import Build
 from vcs_export.families.sat import SatOptions, build_sat_bundle
-from vcs_export.rehearsal.sat import tiny_sat_tokenizer
 from vcs_export.write import BundleInfo
 from vcs_runtime import Scorer, Segmenter
 from vcs_runtime.bundle.opening import open_bundle

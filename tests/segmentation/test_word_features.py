@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from support.checkpoints.bert import tiny_tokenizer, write_tiny_checkpoint
 from support.stories import story
 from support.tiny_boundary import build_tiny_words, write_updates
-from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_runtime import Segmenter
 from vcs_runtime.segmentation.boundary_model import word_features
 

@@ -13,10 +13,10 @@ import onnx_ir as ir
 import pytest
 
 from support.changed_bundles import relist
+from support.checkpoints.bert import VOCABULARY
 from support.releases import DECODERS
 from support.tiny_layouts import build_layout_bundle
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
-from vcs_export.rehearsal.bert import VOCABULARY
 from vcs_numba import Words
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import BundleError

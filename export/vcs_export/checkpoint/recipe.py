@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -84,16 +84,6 @@ class PublishedRecipe(_Struct, frozen=True, kw_only=True):
         """What a bundle says about the licence: a notice, or the text under its copyright line."""
         line = f"{self.copyright}\n\n" if self.copyright else ""
         return self.notice.encode() or (self.licence_text and line.encode() + self.licence_text)
-
-    def rehearsed(self) -> Self:
-        """Return the recipe of a made-up checkpoint: of any size and any bytes, and named a rehearsal."""
-        open_to_any: dict[str, Any] = {"config": {}, "latent": {}, "sha256": {}, "licence_text": None}
-        changes = {name: value for name, value in open_to_any.items() if name in self.__struct_fields__}
-        if (causal := getattr(self, "config", {}).get("causal")) is not None:  # which a folder need not say
-            changes["config"] = {"causal": causal}
-        about = {"name": f"rehearsal-{self.name}", "licence": "CC0-1.0", "copyright": "", "notice": ""}
-        about["source"] = f"a rehearsal of {self.source} with random numbers"
-        return msgspec.structs.replace(self, **about, **changes)
 
 
 class EncoderRecipe(PublishedRecipe, frozen=True, kw_only=True):

@@ -89,7 +89,6 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
 @_streamed
 def decoder(
     checkpoint: Path,
-    rehearse: bool,
     output: Path,
     recipe: str | None,
     pooling: str | None,
@@ -113,7 +112,7 @@ def decoder(
     build = _build(checkpoint, output, options)
     causal = ATTENTIONS[attention] if attention else None
     settings = DecoderOptions(pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options)
-    published = read_recipe(recipe, DecoderRecipe, rehearse)
+    published = read_recipe(recipe, DecoderRecipe)
     _log_licence(published)
     with step_bars() as progress:
         build_decoder_bundle(replace(build, progress=progress), settings, published)
@@ -132,7 +131,7 @@ def decoder(
               help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
               "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
 @_streamed
-def nv_embed_v2(checkpoint: Path, rehearse: bool, output: Path, **options: Any) -> None:
+def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
     A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
@@ -145,7 +144,7 @@ def nv_embed_v2(checkpoint: Path, rehearse: bool, output: Path, **options: Any) 
     from vcs_export.families.decoder import build_nv_embed_bundle
 
     build = _build(checkpoint, output, options)
-    recipe = read_recipe(NV_EMBED, NvEmbedRecipe, rehearse)
+    recipe = read_recipe(NV_EMBED, NvEmbedRecipe)
     _log_licence(recipe)
     with step_bars() as progress:
         build_nv_embed_bundle(replace(build, progress=progress), recipe=recipe)
@@ -184,8 +183,7 @@ def _report_error(bundle: Path) -> EmbedderSpec | None:
 def export() -> None:
     """Build a bundle from a model's files.
 
-    Nothing is downloaded, and no PyTorch is needed. `--rehearse` tries a command and all that follows it
-    before the model's files are there.
+    Nothing is downloaded, and no PyTorch is needed.
     This needs `vcs-runtime[export]`.
     """
 
@@ -213,7 +211,6 @@ export.add_command(nv_embed_v2)
 @overwrite
 def sat(
     checkpoint: Path,
-    rehearse: bool,
     output: Path,
     tokenizer: Path | None,
     precision: str,
@@ -237,7 +234,7 @@ def sat(
 
     check_target(output, overwrite, checkpoint, tokenizer, text)
     quantization = Quantization(precision, text_lines(text) if text else ())
-    published = read_recipe(recipe, SatRecipe, rehearse)
+    published = read_recipe(recipe, SatRecipe)
     build = Build(checkpoint, output, named_after(checkpoint, overwrite), quantization)
     build_sat_bundle(build, SatOptions(tokenizer=tokenizer, threshold=threshold), published)
     segmenter = open_bundle(output).manifest.segmenter
@@ -265,7 +262,6 @@ def sat(
 @overwrite
 def encoder(
     checkpoint: Path,
-    rehearse: bool,
     output: Path,
     recipe: str | None,
     optimum_python: Path | None,
@@ -294,7 +290,7 @@ def encoder(
         raise click.UsageError("--recipe and --pooling exclude each other")
     check_target(output, overwrite, checkpoint)
     settings = EmbedderOptions(**options)
-    if published := read_recipe(recipe, SentenceRecipe, rehearse):
+    if published := read_recipe(recipe, SentenceRecipe):
         log(f"the weights of {published.source} are licensed under {published.licence}")
     build = Build(checkpoint, output, named_after(checkpoint, overwrite))
     build_sentence_bundle(build, settings, published, optimum_python=optimum_python)

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 
-def _downloaded(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a folder that is not there, such as a model's published name; a rehearsal reads no files."""
-    if context.params["rehearse"] or (path and is_there(path)):
+def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Refuse a folder that is not there, such as a model's published name."""
+    if is_there(path):
         return path
-    if path is None:
-        raise click.MissingParameter(ctx=context, param=parameter)
     raise click.BadParameter(f"{path}: no such folder{how_to_download(str(path), context.info_name)}")
 
 
@@ -42,27 +40,25 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
 
 
 def checkpoint(command: Command) -> Command:
-    """Add the options that name the model's files, or have a tiny checkpoint made up in their place."""
+    """Add the option that names the model's files, to a command that needs the builders' packages."""
 
     @wraps(command)
-    def run(checkpoint: Path | None, rehearse: bool, **options: Any) -> None:
+    def run(**options: Any) -> None:
         require_builders("export", "exporting")
-        if rehearse:
-            from vcs_export.cli.rehearsing import make_checkpoint
-
-            checkpoint = make_checkpoint(click.get_current_context(), checkpoint, options)
-            log("a rehearsal with random numbers: every step is real, and scores mean nothing")
-        command(checkpoint=checkpoint, rehearse=rehearse, **options)
+        command(**options)
 
     return _source(run)
 
 
-_source = all_of(
-    click.option("--from", "checkpoint", type=PATH, callback=_downloaded, metavar="DIR",
-                 help="Folder of the model's files. [required without --rehearse]"),
-    click.option("--rehearse", is_flag=True, is_eager=True,
-                 help="Export a tiny checkpoint with random numbers in place of the model's files."),
-)  # fmt: skip
+_source = click.option(
+    "--from",
+    "checkpoint",
+    type=PATH,
+    required=True,
+    callback=_downloaded,
+    metavar="DIR",
+    help="Folder of the model's files.",
+)
 output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )
@@ -100,12 +96,11 @@ def require_builders(extra: str, purpose: str) -> None:
         require(module, extra, purpose)
 
 
-def read_recipe(recipe: str | None, kind: type[R], rehearse: bool) -> R | None:
-    """Read a recipe, if one is named; that of a rehearsal fits a made-up checkpoint."""
+def read_recipe(recipe: str | None, kind: type[R]) -> R | None:
+    """Read a recipe, if one is named."""
     from vcs_export.checkpoint.recipe import load_recipe
 
-    published = None if recipe is None else load_recipe(recipe, kind)
-    return published.rehearsed() if published and rehearse else published
+    return None if recipe is None else load_recipe(recipe, kind)
 
 
 def text_lines(path: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from vcs_export.rehearsal.tokenizers import WORDS
+from support.checkpoints.tokenizers import WORDS
 
 _SCRIPTS = (
     "собака идёт через улицу",

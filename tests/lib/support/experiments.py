@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.checkpoints.files import write_json
 from support.stories import story
-from vcs_export.rehearsal.files import write_json
 
 # Case: id, name, and the sentences that the rewrite of a description is made of.
 REWRITES = {

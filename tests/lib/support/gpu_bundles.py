@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from support.checkpoints.nv_embed import tiny_nv_embed_config, write_tiny_nv_embed
+from support.checkpoints.tokenizers import mistral_tokenizer
 from support.tiny_bert import build_tiny_bundle
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -19,8 +21,6 @@ from vcs_export.checkpoint.decoder import Rotation, decoder_config, decoder_shap
 from vcs_export.checkpoint.nv_embed import DECODER_PREFIX, LatentConfig, latent_shapes
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
-from vcs_export.rehearsal.nv_embed import tiny_nv_embed_config, write_tiny_nv_embed
-from vcs_export.rehearsal.tokenizers import mistral_tokenizer
 from vcs_export.write import BundleInfo
 
 LAYERS = 3

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vcs_export.rehearsal.files import write_json
+from support.checkpoints.files import write_json
 
 
 def change_json(path: Path, **values: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.checkpoints.files import write_safetensors
 from support.numpy_decoder import Settings, decode, rotation_frequencies
 from support.safetensors_files import StoredTensors
 from vcs_export.checkpoint.decoder import (
@@ -27,7 +28,6 @@ from vcs_export.checkpoint.safetensors_reader import open_shards
 from vcs_export.graph.decoder_model import DecoderModel
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import FLOAT
-from vcs_export.rehearsal.files import write_safetensors
 
 VOCABULARY = 90
 LLAMA3 = Llama3Scaling(8.0, 1.0, 4.0, 64)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vcs_export.rehearsal.files import STORED_TYPES
+from support.checkpoints.files import STORED_TYPES
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from vcs_export.rehearsal.bert import WORDS
+from support.checkpoints.bert import WORDS
 
 _LONG = [word for word in WORDS if len(word) > 4]
 

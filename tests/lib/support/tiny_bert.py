@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from support.checkpoints.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.families.build import Build
 from vcs_export.families.sentence_encoder import build_sentence_bundle
-from vcs_export.rehearsal.bert import tiny_tokenizer, write_tiny_checkpoint
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import RulesSpec
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vcs_export.rehearsal import decoder
-from vcs_export.rehearsal.files import write_json
+from support.checkpoints import decoder
+from support.checkpoints.files import write_json
 
 SPELLINGS = (4, 5)
 """Releases of transformers whose spelling `config.json` may have."""

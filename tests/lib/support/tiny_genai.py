@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from vcs_export.rehearsal.files import write_json
+from support.checkpoints.files import write_json
 
 HIDDEN, HEADS, CONTEXT = 16, 2, 4096
 SIZE = 8  # pixels of an image's side, as the vision model sees it

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from support.checkpoints.bert import VOCABULARY, tiny_tokenizer
 from vcs_export.graph.builder import GraphBuilder
-from vcs_export.rehearsal.bert import VOCABULARY, tiny_tokenizer
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, POOL_GROUP
 from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from support.checkpoints.bert import VOCABULARY
+from support.checkpoints.files import write_json
 from support.tiny_sentence import write_sentence_files
-from vcs_export.rehearsal.bert import VOCABULARY
-from vcs_export.rehearsal.files import write_json
 
 Array = NDArray[np.float64]
 HIDDEN, LAYERS, HEADS, INNER = 32, 5, 4, 48

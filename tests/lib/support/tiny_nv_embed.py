@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from support.checkpoints.nv_embed import write_tiny_nv_embed
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import TextSettings, build_nv_embed_bundle
-from vcs_export.rehearsal.nv_embed import write_tiny_nv_embed
 from vcs_export.write import BundleInfo
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from support.checkpoints.sat import WORDS, write_tiny_sat
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.sat import SatOptions, build_sat_bundle
-from vcs_export.rehearsal.sat import WORDS, write_tiny_sat
 from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import open_bundle

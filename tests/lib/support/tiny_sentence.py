@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from vcs_export.rehearsal.bert import tiny_tokenizer, write_modules, write_tiny_checkpoint
-from vcs_export.rehearsal.files import write_json
+from support.checkpoints.bert import tiny_tokenizer, write_modules, write_tiny_checkpoint
+from support.checkpoints.files import write_json
 
 # DistilBERT's and MPNet's names of what BERT's checkpoints hold, layer by layer.
 _DISTIL = {

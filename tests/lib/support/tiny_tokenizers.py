@@ -7,7 +7,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
-from vcs_export.rehearsal.tokenizers import FOREIGN, LETTERS, SPACE, WORDS, byte_level, learned
+from support.checkpoints.tokenizers import FOREIGN, LETTERS, SPACE, WORDS, byte_level, learned
 
 
 def modernbert_tokenizer() -> Tokenizer:

@@ -15,8 +15,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the import has to say
     import transformers
 
+from support.checkpoints.decoder import FAMILIES
 from support.safetensors_files import Array, StoredTensors
-from vcs_export.rehearsal.decoder import FAMILIES
 
 # Classes for checkpoints whose own code is not part of transformers.
 _OWN_CODE = {"llama_bidirec": (transformers.LlamaConfig, transformers.LlamaModel)}

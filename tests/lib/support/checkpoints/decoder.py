@@ -10,16 +10,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from vcs_export.rehearsal.bert import write_modules
-from vcs_export.rehearsal.files import Tensors, drawn, write_json, write_safetensors, write_shards
-from vcs_export.rehearsal.tokenizers import gemma_tokenizer, llama_tokenizer, qwen_tokenizer
+from support.checkpoints.bert import write_modules
+from support.checkpoints.files import Tensors, drawn, write_json, write_safetensors, write_shards
+from support.checkpoints.tokenizers import gemma_tokenizer, llama_tokenizer, qwen_tokenizer
 
 POSITIONS = 512
 
@@ -50,9 +49,7 @@ _QUERY = "Instruct: Describe the scene\nQuery: "  # Qwen3 has no space at the en
 
 # The `config.json` of each family with tiny sizes. The window of gte-Qwen2 is not used, and Gemma's
 # `query_pre_attn_scalar` is not the size of a head.
-_CONFIGS: dict[str, dict[str, Any]] = json.loads(
-    files("vcs_export").joinpath("data/decoders.json").read_text("utf-8")
-)
+_CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("decoders.json").read_text("utf-8"))
 
 FAMILIES = {
     "qwen3": Family(

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vcs_export.rehearsal.decoder import decoder_shapes
-from vcs_export.rehearsal.files import Tensors, drawn, write_json, write_shards
-from vcs_export.rehearsal.tokenizers import mistral_tokenizer
+from support.checkpoints.decoder import decoder_shapes
+from support.checkpoints.files import Tensors, drawn, write_json, write_shards
+from support.checkpoints.tokenizers import mistral_tokenizer
 
 VOCABULARY = mistral_tokenizer().get_vocab()
 

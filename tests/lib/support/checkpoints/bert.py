@@ -16,7 +16,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.rehearsal.files import Tensors, drawn, write_json
+from support.checkpoints.files import Tensors, drawn, write_json
 
 WORDS = (
     "a an the and then while with on in at into over under near of to from by is are was he she they it "

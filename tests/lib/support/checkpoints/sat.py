@@ -15,9 +15,9 @@ from tokenizers.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreSequence
 from tokenizers.processors import TemplateProcessing
 
-from vcs_export.rehearsal.bert import encoder_tensors
-from vcs_export.rehearsal.files import Tensors, drawn, write_json
-from vcs_export.rehearsal.tokenizers import PLAIN_WORDS
+from support.checkpoints.bert import encoder_tensors
+from support.checkpoints.files import Tensors, drawn, write_json
+from support.checkpoints.tokenizers import PLAIN_WORDS
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # with XLM-R's ids, 0 to 3
 
