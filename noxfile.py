@@ -48,7 +48,6 @@ LOCK = LOCKS / "main.txt"
 APART = {
     "release": ([], ["release"]),
     "optimum": (["cpu", "export"], ["test", "beside-torch", "optimum"]),
-    "deepeval": (["cpu", "default"], ["test", "deepeval"]),
     "triton": (["cpu", "default", "export"], ["test", "triton"]),
 }
 # Extras that no environment here installs: they bring NVIDIA's libraries.
@@ -235,18 +234,6 @@ def optimum(session: nox.Session) -> None:
     session.run_install("python", "-m", "pip", "install", "--constraint", str(lock), "torch==2.13.0")
     install(session, "cpu,export", "test", "optimum", lock=lock)
     session.run("python", "-m", "pytest", "tests/parity/test_encoders.py", "-k", "optimum", *session.posargs)
-
-
-@nox.session(reuse_venv=True)
-def deepeval(session: nox.Session) -> None:
-    """Run the metric for DeepEval, which wants older versions of what the oracles use.
-
-    DeepEval brings a pytest plugin that would report every run.
-    """
-    install(session, "cpu,default", "deepeval", lock=LOCKS / "deepeval.txt")
-    off = ["-p", "no:deepeval", "-p", "no:asyncio"]
-    session.env["DEEPEVAL_TELEMETRY_OPT_OUT"] = "1"
-    session.run("python", "-m", "pytest", *off, "tests/deepeval", *session.posargs)
 
 
 @nox.session(reuse_venv=True)

@@ -47,11 +47,6 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     ranking.write_text("\n".join(RANKING) + "\n")
     rank = ["--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
             "--ranking", f"{ranking}"]  # fmt: skip
-    # Every third scene is enough for the AUC of many settings.
-    thirds = work / "thirds"
-    (thirds / "comparison").mkdir(parents=True, exist_ok=True)
-    for path in sorted((vcs / "comparison").glob("*.json"))[::3]:
-        shutil.copyfile(path, thirds / "comparison" / path.name)
     vatex = ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl", "--cache", f"{work}/vectors"]
     corruption = ["corruption", "--data", f"{vcs}", "--cache", f"{work}/vectors"]
     authors = ["authors", "--data", f"{vcs}/authors/authors.json", "--cache", f"{work}/vectors",
@@ -67,7 +62,6 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         "corruption-paper": [*corruption, *paper],
         "parameters": ["parameters", "--data", f"{vcs}"],
         "rank": ["rank", *rank],
-        "usefulness": ["usefulness", *rank, "--data", f"{thirds}", "--cache", f"{work}/vectors"],
     }  # fmt: skip
 
 
@@ -219,20 +213,6 @@ def presets() -> Iterable[Row]:
         yield {"head": "preset", "workload": title, "cells": cells}
 
 
-def usefulness() -> Iterable[Row]:
-    for row in results("usefulness")["tables"]["scores"]:
-        size, lct = (
-            "all" if row[name] in (None, "all") else f"{row[name]:g}" for name in ("chunk size", "LCT")
-        )
-        judged = row["not judged"]
-        cells = {
-            "score": row["score"], "chunk size": size, "LCT": lct, "is 0": percent(row["zero"]),
-            "not judged": "" if judged is None else percent(judged, 1), "told apart": f"{row['told apart']}",
-            "Holm": f"{row['with Holm']}", "tau": short(row["Kendall tau-b"], 2), "AUC": short(row["AUC"], 2),
-        }  # fmt: skip
-        yield {"workload": f"{row['score']}, {size}, {lct}", "cells": cells, "head": None}
-
-
 def keep_tables(data: Path) -> None:
     """Keep the cells that the manual shows, for `tables.py`."""
 
@@ -244,7 +224,6 @@ def keep_tables(data: Path) -> None:
     write("vatex", vatex(data / "vatex-eval"), of("vatex"))
     both = [f"{name}{folder}" for folder in ("", "-paper") for name in ("corruption", "authors", "vatex")]
     write("presets", presets(), *map(of, both))
-    write("usefulness", usefulness(), of("usefulness"))
 
 
 def main() -> None:

@@ -16,13 +16,6 @@ from vcs_runtime.comparing.statistics import RESAMPLES, Values, interval
 from vcs_runtime.jobs.bootstrap import SEED
 
 
-def wilcoxon(first: Values, second: Values) -> float:
-    """Compute the two-sided p-value of Wilcoxon's signed-rank test of paired samples `(n,)`; 1 if equal."""
-    from scipy.stats import wilcoxon
-
-    return 1.0 if np.array_equal(first, second) else float(wilcoxon(first, second).pvalue)
-
-
 def kendall(first: Values, second: Values) -> float:
     """Compute Kendall's tau-b of two samples `(n,)`; NaN if one does not vary."""
     from scipy.stats import kendalltau

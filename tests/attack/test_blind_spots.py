@@ -184,7 +184,7 @@ FOREIGN = [
     ("bundle/sub/thesis", EXPORT),
     ("bundle/bundle.json", EXPORT),
     ("r.html", "report FILES/pairs.jsonl -o HERE/r.html ENGINE"),
-    ("r.pdf", "report FILES/scores.jsonl -o HERE/r.pdf"),
+    ("r.pdf", "report FILES/ref.txt FILES/gen.txt -o HERE/r.pdf ENGINE"),
     (".r.html.partial-0123456789abcdef", "report FILES/pairs.jsonl -o HERE/r.html ENGINE"),
     ("p.tar", "bundle pack FILES/bundle -o HERE/p.tar"),
     ("new/thesis", "bundle unpack FILES/packed.tar -o HERE/new"),

@@ -108,8 +108,6 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
         (("embedder", "name"), "a|b", "embedder.name: Expected letters, digits"),
         (("embedder", "more"), 1, "embedder: Object contains unknown field `more`"),
         (("embedder", "layout"), "wide", "embedder.layout: Invalid enum value 'wide'"),
-        (("embedder", "layout"), "masked", "embedder.layout: this decoder was exported for TensorRT, which"),
-        (("engines",), [], "engines are no part of a bundle now: remove the field"),
         (("embedder", "instruction"), None, "embedder.instruction: Expected `str`, got `null`"),
         (
             ("embedder", "mask_instruction"),

@@ -16,10 +16,9 @@ import pytest
 from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
-from vcs_runtime import Options, Scorer, ScorerConfig
+from vcs_runtime import Options, Scorer
 from vcs_runtime.cli.citation import LINKS
 from vcs_runtime.inference import nvidia
-from vcs_runtime.ray import score_file
 
 
 def assert_one_line(done: Finished, code: int, *says: str) -> None:
@@ -237,37 +236,6 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("score", "--with", "hm-cf"), "--with is now --also"),
-        (("experiment", "rank", "--with=hm-cf"), "--with is now --also"),
-        (("score", "p.jsonl", "--failed", "zero"), "--failed is now --on-error"),
-        (("report", "p.jsonl", "--keep", "x"), "--keep is now --keep-column"),
-        (("serve", "--gpu-mem-gb", "2"), "--gpu-mem-gb is now --gpu-memory-gb"),
-        (("triton", "export", "--pair-mem-gb", "2"), "--pair-mem-gb is now --max-pair-gb"),
-        (("explain", "--reference", "r", "--generated", "g"), "--reference is gone: give two text files, or --references FILE"),
-        (("score", "r", "--generated", "g"), "--generated is gone: give two text files, or --predictions FILE"),
-        (("compare", "a", "b", "--json"), "--json is now --format json"),
-        (("score", "p.jsonl", "-v"), "-v comes before the command: vcs-runtime -v"),
-        (("score", "p.jsonl", "--lct-penalty", "excess"), "--lct-penalty is now lct_penalty in --params FILE.toml"),
-        (("explain", "--support", "1"), "--support is now support of [thresholds] in --params FILE.toml"),
-        (("score", "p.jsonl", "--preset", "table-lct0"), "--preset table-lct0 is now --preset default, to which it was equal"),
-    ],
-)  # fmt: skip
-def test_a_former_name_ends_with_one_line_that_names_the_new_one(
-    arguments: tuple[str, ...], says: str
-) -> None:
-    assert vcs(*arguments) == (2, "", f"vcs-runtime: {says}\n")
-
-
-@pytest.mark.parametrize("option", ["--with", "--keep", "--support", "--json", "--reference"])
-def test_an_option_that_a_command_never_had_is_unknown(option: str) -> None:
-    error = vcs("experiment", "parameters", option).stderr.splitlines()[-1]
-    assert error.startswith("Error: No such option")
-    assert option in error
-
-
 PARAMS = """
 lct = 0.25
 lct_penalty = "excess"
@@ -316,17 +284,6 @@ def test_a_file_of_parameters_that_cannot_be_used_is_named_with_the_key(
     done = vcs("score", pairs_file, "--params", path)
     assert_one_line(done, 2, f"{path}: ")
     assert says in done.stderr
-
-
-def test_a_former_keyword_of_python_is_named_with_the_new_one(tiny_bundle: Path) -> None:
-    with pytest.raises(TypeError, match="^memory_mb is now cache_mb$"):
-        Scorer.open(tiny_bundle, memory_mb=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="^gpu_mem_gb is now gpu_memory_gb$"):
-        ScorerConfig(tiny_bundle, gpu_mem_gb=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="^pair_mem_gb is now max_pair_gb$"):
-        replace(ScorerConfig(tiny_bundle), pair_mem_gb=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^failed is now JobFiles\(on_error=...\)$"):
-        score_file(tiny_bundle, None, failed="zero")  # type: ignore[call-arg]
 
 
 def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pairs_file: Path) -> None:

@@ -55,7 +55,7 @@ def test_ids_are_shown_escaped_by_every_command(
     write_pairs(other, rows)
     done.append(vcs("explain", pairs, *engine))
     done.append(vcs("report", pairs, "-o", tmp_path / "r.html", *engine))
-    done.append(vcs("report", scores, "-o", tmp_path / "r.pdf", "--title", ESCAPES))
+    done.append(vcs("report", scores, "-o", tmp_path / "s.html", "--title", ESCAPES))
     done.append(vcs("compare", scores, other, "--name", ESCAPES, "--name", "other"))
     for command in done:
         assert command.code == 1, command
@@ -126,13 +126,16 @@ def test_names_that_are_not_utf_8(engine: tuple[object, ...], tmp_path: Path) ->
     write_pairs(Path(name), rows)
     scores = f"{name[:-6]}-scores.jsonl"
     assert vcs("score", name, "-o", scores, *engine).code == 0
+    texts = [f"{name[:-6]}-{number}.txt" for number in (1, 2)]
+    for number, path in enumerate(texts):
+        Path(path).write_text(story(number))
     other = tmp_path / "other.jsonl"
     shutil.copy(scores, other)
     for arguments in (
         ("report", scores, "-o", tmp_path / "r.html"),
-        ("report", scores, "-o", tmp_path / "r.pdf"),
         ("report", scores, "-o", f"{name}.html", "--title", "a\udcff"),
-        ("report", name, "-o", tmp_path / "r.pdf", "--overwrite", *engine),
+        ("report", name, "-o", tmp_path / "r.html", "--overwrite", *engine),
+        ("report", *texts, "-o", tmp_path / "r.pdf", *engine),
         ("explain", name, *engine),
         ("compare", scores, other),
         ("compare", scores, other, "--format", "latex"),

@@ -40,10 +40,13 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
     disk.mkdir()
     assert vcs("bundle", "pack", tiny_bundle, "-o", packed).code == 0
     pairs.write_text('{"reference": "A man opens a door.", "generated": "A door opens."}\n')
+    texts = (folder / "reference.txt", folder / "generated.txt")
+    for path in texts:
+        path.write_text("A man opens a door. The dog runs.")
     opened = ["--bundle", tiny_bundle, "--device", "cpu"]
     commands = {
         "html": ["report", pairs, "-o", "DISK/r.html", "--overwrite", *opened],
-        "pdf": ["report", pairs, "-o", "DISK/r.pdf", "--overwrite", *opened],
+        "pdf": ["report", *texts, "-o", "DISK/r.pdf", "--overwrite", *opened],
         "pack": ["bundle", "pack", tiny_bundle, "-o", "DISK/b.tar", "--overwrite"],
         "unpack": ["bundle", "unpack", packed, "-o", "DISK/new/b"],
         "make": [

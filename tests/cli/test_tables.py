@@ -61,7 +61,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
 
 
 def experiment(command: str, *arguments: str) -> tuple[str, ...]:
-    workers = () if command in ("usefulness", "parameters") else ("--workers", "1", "--overwrite")
+    workers = () if command == "parameters" else ("--workers", "1", "--overwrite")
     return ("experiment", command, *arguments, "-o", "OUT", "--bundle", "TINY", *workers, *ENGINE)
 
 
@@ -80,7 +80,6 @@ COMMANDS = {
     "bundle info": ("bundle", "info", "TINY"),
     "published": ("experiment", "clip-cc-bench", "--published"),
     "rank": experiment("rank", *MODELS, "--ranking", "DATA/ranking.txt", "--all-pairs"),
-    "usefulness": experiment("usefulness", *MODELS, "--ranking", "DATA/ranking.txt", "--data", "DATA/rewrites"),
     "corruption": experiment("corruption", "--data", "DATA/rewrites"),
     "parameters": experiment("parameters", "--data", "DATA/rewrites"),
     "authors": experiment("authors", "--data", "DATA/authors.json"),

@@ -13,10 +13,7 @@ import pytest
 
 from support.command_line import vcs
 from support.stories import story, stripped, write_pairs
-from vcs_runtime.report.sources import report_scores
-from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.score_table import NAMES
-from vcs_runtime.scoring.verdicts import Thresholds
 
 SIGNATURE = "vcs|def:1.0.0|seg:sentencex@1+tiny-sat@0195|v:1"
 RULES, LEARNED = "sentencex", "tiny-sat"
@@ -109,20 +106,6 @@ def test_a_report_names_them_and_warns(tmp_path: Path) -> None:
     assert warning.startswith(ALIKE)
     assert vcs("report", a, "-o", report, "--overwrite").code == 0
     assert sentences_of(report)[-1] == "All texts were split by rules (sentencex)."
-
-
-def test_the_pdf_of_several_systems_warns_too(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from vcs_runtime.report.flow import drawn_pages
-    from vcs_runtime.report.pdf_overview import overview_document
-
-    files = [scores(tmp_path / "a.jsonl", [RULES]), scores(tmp_path / "b.jsonl", [LEARNED])]
-    systems = report_scores(files, [], None, None, Options(), Thresholds())
-    first, *_ = drawn_pages(overview_document(systems, "two"))
-    texts = first.findobj(lambda artist: hasattr(artist, "get_text"))
-    said = " ".join(text.get_text() for text in texts).replace("\n", " ")
-    assert "a 1 / 0, b 0 / 1." in said
-    assert "The systems were not split alike" in said
 
 
 def test_rank_names_the_segmenters_of_each_model(whole_bundle: Path, tmp_path: Path) -> None:

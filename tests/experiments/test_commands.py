@@ -295,6 +295,25 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: An
             assert row[f"chunk {chunk_size}, LCT 1"] == pytest.approx(means[row["case"]]["VCS_LCT1"])
 
 
+@pytest.mark.slow
+def test_parameters_keep_their_vectors_in_the_cache(experiment: Any, tmp_path: Path) -> None:
+    data = comparison(tmp_path / "data")
+
+    def run(name: str) -> dict[str, bytes]:
+        out = tmp_path / "deep" / name
+        done = experiment("parameters", "--data", data, "--cache", tmp_path / "vectors", out=out)
+        assert done.exit_code == 0, done.output
+        return {path.name: path.read_bytes() for path in out.iterdir()}
+
+    first = run("a")
+    [cache] = (tmp_path / "vectors").glob("*.sqlite")
+    size = cache.stat().st_size
+    assert {"results.json", "results.md"} < first.keys()
+    assert "vectors" not in first
+    assert run("b") == first
+    assert cache.stat().st_size == size
+
+
 @pytest.mark.parametrize(
     ("missing", "extra"), [("scipy", "experiments"), ("nltk", "experiments"), ("matplotlib.figure", "report")]
 )

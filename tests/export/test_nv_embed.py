@@ -435,10 +435,3 @@ def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None
     run = CliRunner().invoke(cli, [*command, "--device", "gpu"])
     assert run.exit_code == 2
     assert "'cuda:N', 'cuda:N:fp32' or 'tensorrt:N', not 'gpu'" in run.stderr
-
-
-def test_former_commands_and_options_name_what_is_left() -> None:
-    run = CliRunner().invoke(cli, ["engine", "check", "default"])
-    assert "`engine check` is gone: `engine build` compares" in str(run.exception)
-    run = CliRunner().invoke(cli, ["export", "nv-embed-v2", "--target", "tensorrt"])
-    assert str(run.exception) == "--target is gone: CUDA runs what is exported, and TensorRT only encoders"

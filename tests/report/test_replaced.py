@@ -22,8 +22,6 @@ from vcs_runtime import Scorer
 from vcs_runtime.report import HtmlReport, Systems, write_pdf
 from vcs_runtime.report.flow import drawn_pages
 from vcs_runtime.report.pdf import pair_document
-from vcs_runtime.report.pdf_overview import overview_document
-from vcs_runtime.report.sheet import length
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
@@ -254,19 +252,3 @@ def test_the_pdf_has_the_table_the_sentence_and_the_key_figures(
     plain = pair_document(explain(RED, BLUE, ()), "t")
     assert "Replaced words" not in dict(plain.entries)
     assert "replaced" not in " ".join(words(page) for page in drawn_pages(plain))
-
-
-def test_columns_of_an_overview_in_pdf_do_not_overlap(explain: Callable[..., Explanation]) -> None:
-    pytest.importorskip("matplotlib")
-    systems, _ = systems_of(explain)
-    seen = 0
-    for page in drawn_pages(overview_document(systems, "t")):
-        for artist in page.findobj(lambda artist: hasattr(artist, "cells")):
-            lines: dict[float, list[tuple[float, str]]] = {}
-            for x, y, text in artist.cells:
-                lines.setdefault(y, []).append((x, text))
-            for cells in lines.values():
-                seen += LABELS["substitution"] in [text for _, text in cells]
-                for (x, text), (following, _) in zip(sorted(cells), sorted(cells)[1:], strict=False):
-                    assert x + length(text, artist.font.get_size()) < following
-    assert seen >= 3

@@ -179,7 +179,9 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     assert (tmp_path / "s.html").read_text().count('id="block-') == 4
     other = vcs("report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
     assert "scored with lct:0, this run with lct:1: give the same options" in other.stderr
-    assert vcs("report", scores, "-o", tmp_path / "s.pdf").code == 1
-    assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
+    refused = vcs("report", scores, "-o", tmp_path / "s.pdf")
+    assert refused.code == 2
+    assert refused.stderr.endswith("a PDF shows one pair, given as text files: write this report as .html\n")
+    assert not (tmp_path / "s.pdf").exists()
     assert vcs("report", scores, "-o", tmp_path / "s.txt").code == 2
     assert vcs("report", pairs_file, pairs_file, "-o", tmp_path / "s.html").code == 2

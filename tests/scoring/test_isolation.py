@@ -70,9 +70,8 @@ def test_scoring_and_training_need_neither_a_network_nor_pytorch(tiny_bundle: Pa
         ("vcs_runtime.compat", "matplotlib torch onnxruntime"),
         (
             "vcs_runtime vcs_runtime.cli vcs_runtime.training vcs_runtime.integrations",
-            "torch transformers optimum onnx pyarrow torchmetrics evaluate deepeval datasets vcs_export "
-            "vcs_experiments vcs_visil vcs_runtime.integrations.torchmetrics vcs_runtime.integrations.evaluate "
-            "vcs_runtime.integrations.deepeval",
+            "torch transformers optimum onnx pyarrow torchmetrics evaluate datasets vcs_export "
+            "vcs_experiments vcs_visil vcs_runtime.integrations.torchmetrics vcs_runtime.integrations.evaluate",
         ),
     ],
 )

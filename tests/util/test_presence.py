@@ -72,9 +72,6 @@ def test_what_cannot_be_seen_is_no_answer(
         "experiment rank --predictions HIDDEN --references PAIRS --bundle BUNDLE -o OUT",
         "experiment corruption --data HIDDEN --bundle BUNDLE -o OUT",
         "experiment authors --data HIDDEN --bundle BUNDLE -o OUT",
-        pytest.param(
-            "experiment usefulness --references PAIRS --predictions HIDDEN -o OUT", marks=needs("scipy")
-        ),
         pytest.param("experiment clip-cc-bench HIDDEN -o OUT --judge a=BUNDLE", marks=needs("scipy")),
         "visil import QUESTIONS --videos HIDDEN --drop-missing -o OUT",
         "visil import QUESTIONS --subtitles HIDDEN --drop-missing -o OUT",

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from support import fake_server as fake
-from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import score, visil
@@ -268,9 +267,6 @@ def test_a_model_is_named_by_kind_and_place(folder: Path, tmp_path: Path) -> Non
         done = score(source, tmp_path / "o.jsonl", *model)
         assert done.exit_code == 2
         assert says in done.stderr
-    for former, named in (("vllm", "vllm:URL"), ("recorded", "recorded:FILE")):
-        done = vcs("visil", "score", source, "-o", tmp_path / "o.jsonl", f"--{former}", "x")
-        assert (done.code, done.stderr) == (2, f"vcs-runtime: --{former} is now --model {named}\n")
     assert list(tmp_path.iterdir()) == []
 
 

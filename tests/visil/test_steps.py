@@ -15,7 +15,6 @@ import pytest
 
 import vcs_runtime
 from support import fake_server as fake
-from support.command_line import vcs
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import Scripted, write
@@ -25,7 +24,6 @@ from vcs_visil.asking import VisilOptions
 from vcs_visil.frames import VideoFile
 from vcs_visil.jobs.items import Item
 from vcs_visil.jobs.scores import score_videos
-from vcs_visil.jobs.steps import STEPS
 from vcs_visil.models.servers import VLLM, Stepping
 from vcs_visil.prompts import builtin
 
@@ -208,15 +206,6 @@ def test_options_of_another_step_are_refused(
     assert refused.exit_code == 2
     assert says in refused.stderr
     assert not (tmp_path / "o.jsonl").exists()
-
-
-def test_commands_of_before_name_the_new_one() -> None:
-    for name in STEPS:
-        refused = vcs("visil", name, "in.jsonl", "-o", "out.jsonl")
-        assert (refused.code, refused.stderr) == (
-            2,
-            f"vcs-runtime: `visil {name}` is now `visil write {name}`\n",
-        )
 
 
 class BreaksAfterThree(Writing):

@@ -229,7 +229,7 @@ def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
 
     With any model VCS is 0 for most neighbours, and the cosines of a text and itself are 1. So versions leave
     out every fifth word, and lose or gain chunks: they order precisions as real pairs do
-    (docs/development/decisions.md). Neighbours that have fewer than three chunks are joined.
+    (the script `quantization_changes` at 07564bf). Neighbours that have fewer than three chunks are joined.
     """
     words = list(_joined(texts))
     pairs = []

@@ -6,18 +6,10 @@ import click
 
 from vcs_export.cli.options import device_name, log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.errors import VcsError
 from vcs_runtime.util.extras import require
 
 
-class _Engine(click.Group):
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in ("check", "list", "trust"):  # until 0.2
-            raise VcsError(f"`engine {cmd_name}` is gone: `engine build` compares with CUDA what it builds")
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_Engine)
+@click.group
 def engine() -> None:
     """Build TensorRT engines of a bundle."""
 

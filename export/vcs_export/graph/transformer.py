@@ -1,7 +1,7 @@
 """The layers that BERT, XLM-RoBERTa and similar encoders share: embeddings, attention, feed-forward.
 
 Only standard operators of opset 17 are used. ONNX Runtime's optimiser recognises their pattern and turns it
-into fused kernels on the CPU (docs/development/decisions.md has the measurements); other runtimes read the
+into fused kernels on the CPU (the script `graph_forms` at 07564bf); other runtimes read the
 pattern as it is.
 """
 

@@ -14,7 +14,6 @@ from vcs_experiments import authors as authors_study
 from vcs_experiments import corruption as corruption_study
 from vcs_experiments import parameters as parameters_study
 from vcs_experiments import rank as rank_study
-from vcs_experiments import usefulness as usefulness_study
 from vcs_experiments import vatex as vatex_study
 from vcs_experiments.cli.beside import Beside, beside
 from vcs_experiments.cli.clip_cc_bench import clip_cc_bench
@@ -353,41 +352,6 @@ def parameters(
     with open_scorer(config) as scorer:
         results = parameters_study.run(cases, published, scorer, problems, chunk_sizes=chunk_sizes,
                                        lcts=lcts, threshold=threshold, log=warn)  # fmt: skip
-    finish(results, output)
-
-
-@experiment.command(cls=SectionedCommand)
-@_references
-@_predictions
-@_ranking
-@_data(required=False, metavar="DIR", help="Data folder, as for `corruption`, for the AUC.")
-@_chunk_sizes(1, 3)
-@_lcts(0.0, 1.0)
-@_output
-@scorer_options
-def usefulness(
-    source: Path, predictions: Path, ranking: Path | None, data: Path | None, chunk_sizes: tuple[int, ...],
-    lcts: tuple[float, ...], output: Path, config: ScorerConfig,
-) -> None:  # fmt: skip
-    """Find which scores can order your models.
-
-    A table says how often each score is 0, and how many pairs of models it tells apart.
-
-    \b
-    Example:
-      vcs-runtime experiment usefulness --references refs.json --predictions models -o results
-    """
-    require("scipy", "experiments", "this experiment")
-    problems = Problems(warn)
-    references = read_descriptions(source, problems)
-    models = rank_study.read_models(predictions, references, problems)
-    other_ranking = rank_study.read_ranking(ranking, models, problems) if ranking else ()
-    labelled = usefulness_study.read_labelled(data, problems) if data else ()
-    check_output(output, source, predictions, ranking)
-    output.mkdir(parents=True, exist_ok=True)
-    with open_scorer(config) as scorer:
-        results = usefulness_study.run(references, models, labelled, scorer, problems,
-                                       ranking=other_ranking, chunk_sizes=chunk_sizes, lcts=lcts)  # fmt: skip
     finish(results, output)
 
 

@@ -19,6 +19,7 @@ from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
+    SectionedCommand,
     bundle,
     check_resume,
     device,
@@ -37,12 +38,12 @@ from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.progress import progress_bar
-from vcs_visil.cli.model import ModelCommand, ModelOptions, writer_options
+from vcs_visil.cli.model import ModelOptions, writer_options
 
 _RECORD = "corruptions.json"
 
 
-@click.command("make-corruptions", cls=ModelCommand)
+@click.command("make-corruptions", cls=SectionedCommand)
 @click.option("--references", "source", type=PATH, required=True, metavar="FILE",
               help="File of reference texts by id, such as JSON {id: text}.")  # fmt: skip
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")

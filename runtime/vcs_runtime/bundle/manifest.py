@@ -41,14 +41,6 @@ _PATTERNS = {
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
 }
-# What `export ... --target tensorrt` and `engine build` of earlier versions wrote.
-_FORMER = {
-    "Invalid enum value 'masked'":
-        "this decoder was exported for TensorRT, which runs encoders alone now: export it again, for CUDA",
-    "Object contains unknown field `engines`":
-        "engines are no part of a bundle now: remove the field `engines`, and build them again",
-}  # fmt: skip
-
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -313,7 +305,7 @@ def _explain(error: ValueError) -> str:
     """Put the place first in an error of msgspec, which says "Expected `int` - at `$.files[0].size`"."""
     message, _, place = str(error).partition(" - at `$")
     named = {f"`str` matching regex {pattern!r}": words for pattern, words in _PATTERNS.items()}
-    for said, words in (named | _FORMER).items():
+    for said, words in named.items():
         message = message.replace(said, words)
     text = f"{place.strip('.`')}: {message}" if place else message
     # The file may come from an attacker: its line breaks and control characters stay out of logs.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import click
 
@@ -58,29 +58,6 @@ class NumberRange(Number, click.FloatRange):
     """A range of finite numbers. click's own range takes NaN: no comparison with it is true."""
 
 
-# Options of earlier versions: an option that the command must have for the advice to hold, and the advice.
-# Until 0.2.
-_FORMER: Final = {
-    "--with": ("--also", "is now --also"),
-    "--failed": ("--on-error", "is now --on-error"),
-    "--keep": ("--keep-column", "is now --keep-column"),
-    "--gpu-mem-gb": ("--gpu-memory-gb", "is now --gpu-memory-gb"),
-    "--pair-mem-gb": ("--max-pair-gb", "is now --max-pair-gb"),
-    "--json": ("--format", "is now --format json"),
-    "--target": ("--calibration", "is gone: CUDA runs what is exported, and TensorRT only encoders"),
-    "--verbose": ("--max-pair-gb", "comes before the command: vcs-runtime --verbose"),
-    "-v": ("--max-pair-gb", "comes before the command: vcs-runtime -v"),
-    "--reference": ("--predictions", "is gone: give two text files, or --references FILE"),
-    "--generated": ("--predictions", "is gone: give two text files, or --predictions FILE"),
-    **{
-        f"--{field.name.replace('_', '-')}": ("--params", f"is now {field.name} in --params FILE.toml")
-        for field in fields(Params) if field.name != "lct"
-    },
-    **{
-        f"--{field.name}": ("--params", f"is now {field.name} of [thresholds] in --params FILE.toml")
-        for field in fields(Thresholds)
-    },
-}  # fmt: skip
 #: The key of a context's `meta` that makes help list all options.
 ALL_OPTIONS: Final = f"{__name__}.all"
 
@@ -95,10 +72,8 @@ def _help_all(context: click.Context, parameter: click.Parameter, asked: bool) -
 class SectionedCommand(click.Command):
     """A command whose help lists its options under the headings that `together` gave them.
 
-    Advanced options are listed by --help-all only. `former` names options of earlier versions.
+    Advanced options are listed by --help-all only.
     """
-
-    former: ClassVar[Mapping[str, tuple[str, str]]] = _FORMER
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options, with --help-all among them."""
@@ -106,16 +81,6 @@ class SectionedCommand(click.Command):
             ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_help_all
         )
         return [*super().get_params(ctx), help_all]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an option of an earlier version ends with the name of the new one."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            needed, advice = self.former.get(error.option_name, ("", ""))
-            if any(needed in option.opts for option in self.params):
-                raise VcsError(f"{error.option_name} {advice}") from None
-            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, one list for each heading."""
@@ -357,13 +322,6 @@ _PARAM_NAMES = [parameter.name for parameter in fields(Params)]
 _THRESHOLD_NAMES = [threshold.name for threshold in fields(Thresholds)]
 
 
-class _Preset(click.Choice):  # type: ignore[type-arg]
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "table-lct0":  # until 0.2
-            raise VcsError("--preset table-lct0 is now --preset default, to which it was equal")
-        return super().convert(value, param, ctx)
-
-
 def _options(
     preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool, clean: str | None,
     also: tuple[str, ...], params: FileParams,
@@ -382,7 +340,7 @@ further = click.option("--also", type=click.Choice(FURTHER), multiple=True, meta
                        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
                        "fine similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
 _SCORING = (together(
-    click.option("--preset", type=_Preset(list(PRESETS)), default="default", show_default=True,
+    click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
                  help="Chunk size and LCT of the reference package, the papers, or a table of theirs."),
     click.option("--chunk-size", type=click.IntRange(min=1), metavar="K",
                  help="Number of sentences joined to one chunk. [default: the preset's, 1]"),

@@ -1,4 +1,4 @@
-"""`vcs-runtime report`: one pair or many as one HTML file or a PDF."""
+"""`vcs-runtime report`: one pair or many as one HTML file, or one pair as a PDF."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import SUFFIXES, files_of
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
-from vcs_runtime.report.pdf_overview import write_overview
 from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.report.wording import date_of
@@ -54,7 +53,7 @@ from vcs_runtime.util.progress import progress_bar
 @click.command(cls=SectionedCommand)
 @click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]")
 @click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
-              help="Report to write: a .html or .pdf file.")  # fmt: skip
+              help="Report to write: a .html file, or for one pair a .pdf file.")  # fmt: skip
 @overwrite
 @click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
               help="Pairs that were scored, a file with the name of each of SCORES; adds pages.")  # fmt: skip
@@ -96,14 +95,14 @@ def report(
     options: Options,
     config: ScorerConfig,
 ) -> None:
-    """Write an HTML or PDF report about pairs or scores.
+    """Write an HTML report about pairs or scores, or a PDF about one pair.
 
     The source is a file of pairs of any format, one or several score files (one for each system), or
     plain texts: the references of one pair, and last its generated text. --references and --predictions
     stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
-    PDF holds every view of one pair, or the overview of many, on A4 pages. It needs `vcs-runtime[report]`.
+    PDF holds every view of one pair on A4 pages, and needs `vcs-runtime[report]`.
     Pairs are listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
     by `vcs-runtime compare`.
 
@@ -123,8 +122,10 @@ def report(
     _check_systems(sources, of_scores, names, baseline)
     if texts and (matched or not of_scores):
         raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
-    if (texts or (of_scores and matched)) and in_pdf:
-        raise click.UsageError("the texts add pages to HTML; a PDF of several pairs holds the overview alone")
+    if in_pdf and not one:
+        raise click.UsageError("a PDF shows one pair, given as text files: write this report as .html")
+    if in_pdf:
+        require_matplotlib()
     by_name = systems_of(texts, as_scored(source, sources[0], texts[0])) if texts else {}
     if matched or not (of_scores or one):
         by_name = systems_of(() if matched else sources, source)
@@ -151,7 +152,7 @@ def report(
             click.echo(output)
             return
         comparisons = _compared(sources, names, baseline, family, ignore_signatures)
-        html = None if in_pdf else stack.enter_context(HtmlReport(output, title or ""))
+        html = stack.enter_context(HtmlReport(output, title or ""))
         if of_scores:
             advance = stack.enter_context(progress_bar(2 * pages, "explaining", enabled=bool(found)))
             systems = report_scores(
@@ -166,10 +167,7 @@ def report(
             systems = report_pairs(scorer, input_pairs(pairs), html, name, options, thresholds, advance)
         systems.comparisons, systems.incomparable = comparisons
         systems.dated = _dated(sources, found, of_scores) if dated is None else dated
-        if html:
-            html.finish(systems)
-        else:
-            write_overview(systems, title or systems.title, output)
+        html.finish(systems)
     for failed in systems.failed:
         warn(f"{failed.pair}: {failed.reason}")
     click.echo(output)
@@ -188,12 +186,10 @@ def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[P
 
 
 def _in_pdf(output: Path) -> bool:
-    """Whether the report is a PDF, for which there is a library."""
+    """Whether the report is a PDF."""
     suffix = output.suffix.lower()
     if suffix not in (".html", ".pdf"):
         raise click.UsageError("--output must end in .html or .pdf")
-    if suffix == ".pdf":
-        require_matplotlib()
     return suffix == ".pdf"
 
 

@@ -34,7 +34,6 @@ from vcs_runtime.inference.token_vectors import (
 from vcs_runtime.inference.tokenizer import Sequences, TextTokenizer, load_tokenizer
 from vcs_runtime.text.cleaning import check_string, check_texts
 from vcs_runtime.util.progress import report_part
-from vcs_runtime.util.renamed import refusing_former_keywords
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
@@ -86,7 +85,6 @@ class Embedder:
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others, self.spec.precision)
 
     @classmethod
-    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",

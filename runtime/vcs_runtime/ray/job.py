@@ -29,12 +29,10 @@ from vcs_runtime.ray.dataset import ScoreBatch, pool_config, through_actors
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.scoring.result import Result
-from vcs_runtime.util.renamed import refusing_former_keywords
 
 _ATTEMPTS = 3  # actors that may die of one shard
 
 
-@refusing_former_keywords
 def score_file(
     source: Path | PairSource,
     files: JobFiles | Path | None,

@@ -48,11 +48,11 @@ def pair_document(
 ) -> Document:  # fmt: skip
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
-        heading(title, _about(e, names), dated, e.result.signature), sentences("", [e.conclusion], mark=""),
-        views.key_figures(e), sentences("", [e.sentences["vcs"]], mark=""),
+        heading(title, _about(e, names), dated, e.result.signature), sentences([e.conclusion], mark=""),
+        views.key_figures(e), sentences([e.sentences["vcs"]], mark=""),
     ]  # fmt: skip
     if note := _replaced(e):
-        front.append(sentences("", [note], mark=""))
+        front.append(sentences([note], mark=""))
     return compose(title, front, all_parts(e) if body is None else body)
 
 
@@ -68,7 +68,7 @@ def all_parts(e: Explanation) -> list[Part]:
     listed += [table(e, name) for table in tables for name in ("generated", "reference")]
     shown = [table for table in listed if table.rows]
     verdicts = len(shown) - 4  # what says most to a reader stands before how it was computed
-    why = [views.costs(e), sentences("", _reasons(e))]
+    why = [views.costs(e), sentences(_reasons(e))]
     return [*shown[:verdicts], *why, *parts, *shown[verdicts:], pair_tables.configuration(e)]
 
 
@@ -91,8 +91,8 @@ def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -
     return View("", "", middle + 0.13 * len(small), draw)
 
 
-def sentences(title: str, texts: Sequence[str], mark: str = "•") -> View:
-    """Return a part that lists sentences, each with a mark before it."""
+def sentences(texts: Sequence[str], mark: str = "•") -> View:
+    """Return a part without a title that lists sentences, each with a mark before it."""
     indent = 0.15 * bool(mark)
     lines = [("" if i else mark, line) for text in texts for i, line in enumerate(wrap(text, WIDTH - indent))]
 
@@ -101,7 +101,7 @@ def sentences(title: str, texts: Sequence[str], mark: str = "•") -> View:
         area.write((0, y, mark) for y, (mark, _) in zip(baselines, lines, strict=True))
         area.write((indent, y, line) for y, (_, line) in zip(baselines, lines, strict=True))
 
-    return View(title, "", PITCH * len(lines), draw)
+    return View("", "", PITCH * len(lines), draw)
 
 
 def _about(e: Explanation, names: tuple[str, str]) -> list[str]:

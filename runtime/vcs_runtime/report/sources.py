@@ -48,16 +48,16 @@ def report_pair(
 
 
 def report_pairs(
-    scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport | None, name: str, options: Options,
+    scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport, name: str, options: Options,
     thresholds: Thresholds, advance: Advance = lambda count: None,
 ) -> Systems:  # fmt: skip
-    """Explain every pair, and add a page for each to `report`, if there is one."""
+    """Explain every pair, and add a page for each to `report`."""
     systems = Systems()
     systems.begin(name, scorer.signature_for(options))
     for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
         explanation = evidence and explain(result, evidence, options.params, thresholds)
         page = None
-        if report and explanation:
+        if explanation:
             page = report.add(explanation, str(pair.name), system=name, pair=pair)
         systems.add(pair.name, {**result.to_dict(), **pair.kept}, page, _verdicts(explanation))
         advance(1)
@@ -66,7 +66,7 @@ def report_pairs(
 
 def report_scores(
     files: Sequence[Path], pairs: Sequence[Path | PairSource], scorer: Scorer | None,
-    report: HtmlReport | None, options: Options, thresholds: Thresholds, *,
+    report: HtmlReport, options: Options, thresholds: Thresholds, *,
     names: Sequence[str] = (), pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
 ) -> Systems:  # fmt: skip
     """Read score files, one for each system, and add pages for their worst and best pairs.
@@ -82,7 +82,7 @@ def report_scores(
     for number, (name, path) in enumerate(zip(names, files, strict=True)):
         added: dict[Any, tuple[int, set[str]]] = {}
         _, first = next(read_scores(path))
-        if scorer and report:
+        if scorer:
             own, differs = options_of(path, options, scorer)
             if differs:
                 raise InputError(differs)

@@ -19,7 +19,6 @@ from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.text.markup import CLEANINGS
 from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.util.process import threads_or_cores
-from vcs_runtime.util.renamed import refusing_former_keywords
 
 AGGREGATES = ("max", "mean")
 HM_CF, SUBSTITUTION = "hm-cf", "substitution"
@@ -151,8 +150,6 @@ class ScorerConfig:
         checked_number("max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0)
         checked_count("cache_mb", self.cache_mb, least=0)
         threads_or_cores(self.threads)
-        if self.segmenter == "consistent":  # until 0.2
-            raise ValueError("segmenter: 'consistent' is gone: 'learned' splits all texts alike")
         if self.embedder is not None:
             checked_identity(self.embedder, "embedder", "embed")
         if not isinstance(self.segmenter, str | os.PathLike | Bundle):
@@ -177,9 +174,6 @@ class ScorerConfig:
             segmenter=_absolute(self.segmenter, *CHOICES, *NAMED),
             words=_absolute(self.words, "default", FAST),
         )
-
-
-setattr(ScorerConfig, "__init__", refusing_former_keywords(ScorerConfig.__init__))  # noqa: B010
 
 
 def _absolute(path: Any, *words: str) -> Any:

@@ -23,7 +23,6 @@ from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import ScoringSegmenter, TextSegmenter
 from vcs_runtime.util.progress import finished_units, progress_bar, units_in_work
-from vcs_runtime.util.renamed import refusing_former_keywords
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
@@ -58,7 +57,6 @@ class Scorer:
         """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
 
     @classmethod
-    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",

@@ -24,7 +24,6 @@ from vcs_runtime.inference.tensorrt import choose_for, engine_name
 from vcs_runtime.segmentation.boundary_model import BoundaryModel, FloatArray, cut
 from vcs_runtime.text.cleaning import check_texts
 from vcs_runtime.util.numbers import digits
-from vcs_runtime.util.renamed import refusing_former_keywords
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
@@ -160,7 +159,6 @@ class Segmenter:
         self.identity = self._named()
 
     @classmethod
-    @refusing_former_keywords
     def open(
         cls,
         bundle: str | os.PathLike[str] | Bundle = "default",

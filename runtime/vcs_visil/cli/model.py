@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand, combined, together, usage_errors
+from vcs_runtime.cli.options import PATH, NumberRange, combined, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 from vcs_visil.asking import GENERATE, METHODS
@@ -153,15 +153,6 @@ output_option = click.option(
 )
 items_argument = click.argument("items", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
-class ModelCommand(SectionedCommand):
-    """A command that asks a model. Until 0.2 an option of an earlier version ends with the new one."""
-
-    former: ClassVar[Mapping[str, tuple[str, str]]] = {
-        **SectionedCommand.former,
-        **{f"--{kind}": ("--model", f"is now --model {kind}:{place}") for kind, place in _PLACES.items()},
-    }
 
 
 @contextmanager

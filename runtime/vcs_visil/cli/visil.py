@@ -13,19 +13,19 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
     NumberRange,
+    SectionedCommand,
     check_resume,
     max_read_mb,
     overwrite,
     resume,
     usage_errors,
 )
-from vcs_runtime.errors import InputError, VcsError
+from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.output import OutputFile
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.printable import printable
 from vcs_visil.asking import VisilOptions
 from vcs_visil.cli.model import (
-    ModelCommand,
     ModelOptions,
     exit_with,
     frames_option,
@@ -61,7 +61,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-@click.command(cls=ModelCommand)
+@click.command(cls=SectionedCommand)
 @click.argument("what", type=click.Choice(list(STEPS)), metavar="WHAT")
 @items_argument
 @output_option
@@ -125,18 +125,7 @@ def write(
     exit_with(run_step(step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn))
 
 
-class _Visil(click.Group):
-    """The commands. Those of before 0.2 that became one are refused with its name."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in STEPS:
-            raise VcsError(f"`visil {args[0]}` is now `visil write {args[0]}`")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Visil)
+@click.group
 def visil() -> None:
     """Score how much information a summary of a video loses.
 
@@ -146,7 +135,7 @@ def visil() -> None:
     """
 
 
-@visil.command(cls=ModelCommand)
+@visil.command(cls=SectionedCommand)
 @items_argument
 @output_option
 @scorer_model_options
@@ -204,7 +193,7 @@ def score(
     exit_with(done.failed)
 
 
-@visil.command(cls=ModelCommand)
+@visil.command(cls=SectionedCommand)
 @scorer_model_options
 @click.option("--no-images", is_flag=True, help="Skip the check of images, for a model that receives none.")
 @tolerance_option
