@@ -461,11 +461,12 @@ def test_an_unexpected_exception_is_one_line_and_exit_code_3(
     assert "Traceback" in done.stderr
 
 
-def test_a_missing_extra_is_exit_code_2(
-    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    done = vcs("report", pairs_file, "-o", tmp_path / "r.pdf")
+    reference, generated = tmp_path / "reference.txt", tmp_path / "generated.txt"
+    reference.write_text("A dog runs. A cat sits.")
+    generated.write_text("A dog runs.")
+    done = vcs("report", reference, generated, "-o", tmp_path / "r.pdf")
     assert_one_line(done, 2, "drawing figures needs matplotlib", "install `vcs-runtime[report]`")
 
 

@@ -95,7 +95,7 @@ def report(
     options: Options,
     config: ScorerConfig,
 ) -> None:
-    """Write an HTML report about pairs or scores, or a PDF about one pair.
+    """Write an HTML report of pairs or scores, or a PDF of one pair.
 
     The source is a file of pairs of any format, one or several score files (one for each system), or
     plain texts: the references of one pair, and last its generated text. --references and --predictions
