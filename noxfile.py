@@ -93,7 +93,6 @@ NUMBERS = [
     "tests/export/test_decoder_cuda_graph.py",
     "tests/export/test_decoder_graph.py",
     "tests/export/test_decoder_parts.py",
-    "tests/export/test_fp8.py",
     "tests/export/test_learned_segmenter.py",
     "tests/export/test_long_context.py",
     "tests/export/test_modernbert.py",
