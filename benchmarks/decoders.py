@@ -232,7 +232,7 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     published = MODELS[work["model"]]
     stored = work["stored"] or published.stored
     # Two texts for the quantisation error: those of the demo take a small model two minutes.
-    texts = TEXTS if work["mode"] in ("int8", "int4") else ()
+    texts = TEXTS if work["mode"] == "int8" else ()
     precision = _PRECISIONS[stored] if work["mode"] in ("linked", "copied") else work["mode"]
     weights = "copy" if work["mode"] == "copied" else "link"
     quantization = Quantization(precision, texts=texts, most_change=1)

@@ -19,8 +19,7 @@ minutes that each has, and the GPU's clock, power and temperature before and aft
     varlen      1.2  the same of the graph for CUDA alone
     residual     .1  sums by the fused kernel and by Cast and Add
     score       1.2  pairs a second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
-    precisions  1.2  bf16, int8 and fp8 beside fp16 (first layers): speed, and error with planted outliers; fp8 also
-                     with 16k and 64k tokens in a run
+    precisions  1.2  bf16 and int8 beside fp16 (first layers): speed, and error with planted outliers
     peers        .8  the original in PyTorch without padding, as it is and compiled
     training     .4  steps of a small training without and with the metric beside them
     memory       .9  without and with a limit; released and opened again, also beside a PyTorch that holds 60 GB

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 
 from vcs_export.errors import ExportError
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.inference import nvidia, session
+from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import choose_device, import_onnxruntime
 from vcs_runtime.inference.onnx_session import provider_options
 
@@ -125,7 +124,7 @@ def machine(work: Work) -> Iterator[Row]:
 
     yield {"what": "torch", "version": torch.__version__}
     count = 64 if work.tiny else 8192
-    for name in ("fp16", "bf16", "fp8") if work.on_gpu else ("fp16", "bf16"):
+    for name in ("fp16", "bf16"):
         rate = 2 * count**3 / work.seconds(_product(work, count, name)) * _PRODUCTS / 1e12
         yield {"what": f"matrix product {name}", "TFLOP/s": rate}
     run, rounds, started = _product(work, count, "fp16"), 0, time.perf_counter()
@@ -143,16 +142,12 @@ def _product(work: Work, count: int, name: str) -> Callable[[int], None]:
     """Return a run of some products of square matrices; random ones, since zeros are faster."""
     import torch
 
-    kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}[name]
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[name]
     a, b = (torch.randn(count, count, device=work.torch_device).to(kind) for _ in range(2))
-    one = torch.ones((), device=work.torch_device)
 
     def run(_: int) -> None:
         for _ in range(_PRODUCTS):
-            if name == "fp8":
-                torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.float16)
-            else:
-                a @ b
+            a @ b
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
@@ -288,10 +283,6 @@ def precisions(work: Work) -> Iterator[Row]:
                     error = error_of(embedder.embed(work.some()), exact)
                     yield {"what": f"{what}: error", "beside": beside, **error}
                     yield from _shapes(work, what, embedder, size)
-                for times in (1, 4) if precision == "fp8" and graph.manifest.embedder.cuda else ():
-                    with mock.patch.object(session, "_FP8_TIMES", times), work.embedder(graph) as embedder:
-                        row = next(_shapes(work, what, embedder, size))
-                        yield {**row, "what": f"{row['what']}, {times * 16}k tokens a run"}
             except DeviceError as why:
                 yield {"what": what, "not measured": str(why)[:500]}
             except Exception as failure:  # a graph that does not run on this GPU says nothing of the others

@@ -69,7 +69,7 @@ class Work:
         self._beside: dict[str, subprocess.Popen[bytes]] = {}
         self.precision = "fp16" if self.on_gpu else "fp32"
         """Precision of the whole model: the checkpoint's own, or what a CPU computes in."""
-        self.others = ("bf16", "int8", "fp8") if self.on_gpu else ("int8", "fp8")
+        self.others = ("bf16", "int8") if self.on_gpu else ("int8",)
         """Precisions that are compared with it on the first layers."""
 
     @property

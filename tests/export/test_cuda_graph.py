@@ -37,10 +37,8 @@ SHAPES: list[dict[str, Any]] = [
 def bundle_of(folder: Path, precision: str, **shape: Any) -> tuple[Path, Path]:
     checkpoint = write_tiny_nv_embed(folder / "checkpoint", dtype="F16", **shape)
     options: dict[str, Any] = {}
-    if precision.startswith(("int", "fp8")):
+    if precision == "int8":
         options = {"texts": TEXTS, "least_cosine": -1, "most_change": 1}
-    if precision == "fp8":
-        options["calibration"] = ["the dog runs into the garden", "two cats and a man"]
     bundle = build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint, precision=precision, **options)
     return checkpoint, bundle
 
@@ -76,7 +74,7 @@ def test_without_rounding_both_graphs_compute_one_function(
     np.testing.assert_allclose(cuda, want, rtol=0, atol=1e-3)
 
 
-@matrix("precision, shape, skip", ["fp16", "int8", "fp8"], SHAPES[::2], [0, 3])
+@matrix("precision, shape, skip", ["fp16", "int8"], SHAPES[::2], [0, 3])
 def test_onnx_runtimes_kernels_compute_what_the_interpreter_does(
     tmp_path: Path, precision: str, shape: dict[str, Any], skip: int
 ) -> None:
@@ -84,7 +82,7 @@ def test_onnx_runtimes_kernels_compute_what_the_interpreter_does(
     theirs, ours = differences(bundle / CUDA_FILE, sequences(), "varlen", skip)
     # ONNX Runtime rounds as often as the interpreter, or less often where it merges operators.
     assert theirs < 1.5 * ours
-    assert ours < (ROUNDOFF["fp8"] if precision == "fp8" else 10 * ROUNDOFF["fp16"])
+    assert ours < 10 * ROUNDOFF["fp16"]
 
 
 @pytest.mark.parametrize("skip", [0, 3])
@@ -100,15 +98,13 @@ def test_in_bf16_attention_keeps_its_places_and_the_function_stays(tmp_path: Pat
     )
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 5e-3), ("int8", 5e-3), ("int4", 5e-3)])
-def test_with_rounding_the_graph_for_cuda_is_as_near_as_the_other(
-    tmp_path: Path, precision: str, tolerance: float
-) -> None:
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_with_rounding_the_graph_for_cuda_is_as_near_as_the_other(tmp_path: Path, precision: str) -> None:
     _, bundle = bundle_of(tmp_path, precision)
     want = compute(bundle, MODEL_FILE, "packed", 0, exact=True)
     cuda = compute(bundle, CUDA_FILE, "varlen", 0, exact=False)
     assert cuda.dtype == np.float32
-    np.testing.assert_allclose(cuda, want, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(cuda, want, rtol=0, atol=5e-3)
     assert np.abs(cuda - want).max() > 1e-6
 
 

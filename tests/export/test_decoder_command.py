@@ -142,13 +142,9 @@ def test_numbers_that_fp16_does_not_hold_make_fp32_the_default(tmp_path: Path) -
     folder = write_tiny_decoder(tmp_path / "gemma", "kalm-gemma3")
     assert export(folder, tmp_path / "bundle").code == 0
     assert spec_of(tmp_path / "bundle").precision == "fp32"
-    for precision in ("fp16", "fp8"):
-        run = export(folder, tmp_path / "other", "--precision", precision)
-        assert run.code == 2
-        assert (
-            f"precision {precision}: the numbers of this model do not fit into float16: use bf16"
-            in run.stderr
-        )
+    run = export(folder, tmp_path / "other", "--precision", "fp16")
+    assert run.code == 2
+    assert "precision fp16: the numbers of this model do not fit into float16: use bf16" in run.stderr
     # With CUDA the products of int8 are in half precision, which is bfloat16 here.
     assert export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9").code == 0
     graph = ir.load(tmp_path / "int8" / CUDA_FILE).graph
@@ -358,7 +354,7 @@ def test_options_that_do_not_fit_are_refused(
         )
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "int4"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
     qwen3: Path, tmp_path: Path, precision: str
 ) -> None:

@@ -83,7 +83,6 @@ def test_onnx_runtimes_kernels_compute_each_part_as_the_interpreter_does(
         ("nothing", "fp16", "varlen"),
         ("biases", "int8", "varlen"),
         ("causal", "fp16", "packed"),
-        ("causal", "fp8", "packed"),
         ("windows", "int8", "packed"),
         ("nothing", "bf16", "packed"),
         ("Gemma", "bf16", "packed"),

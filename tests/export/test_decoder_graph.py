@@ -143,26 +143,24 @@ def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str) -
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("int8", 0.05), ("int4", 0.4)])
-def test_quantised_weights_stay_near(tmp_path: Path, precision: str, tolerance: float) -> None:
+def test_quantised_weights_stay_near(tmp_path: Path) -> None:
     # A width that blocks do not divide, so that the last one of each row is filled up.
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", hidden=160, intermediate=200)
-    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision=precision, texts=TEXTS)
+    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision="int8", texts=TEXTS)
     batch = rows(5, 30, 6)
     opened = session(bundle)
     got = run(opened, inputs(batch, [0] * 5))
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
-    assert 1e-6 < worst < tolerance
+    assert 1e-6 < worst < 0.05
     alone = np.concatenate([run(opened, inputs([row], [0])) for row in batch])
     # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by a level.
-    np.testing.assert_allclose(got, alone, rtol=0, atol=tolerance / 50)
+    np.testing.assert_allclose(got, alone, rtol=0, atol=0.001)
 
 
-@pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.005), (4, 0.08)])
-def test_stored_levels_are_what_onnx_runtime_multiplies_with(bits: int, tolerance: float) -> None:
+def test_stored_levels_are_what_onnx_runtime_multiplies_with() -> None:
     weight = np.random.default_rng(7).standard_normal((24, 200)).astype(np.float32)
     weight[3], weight[4, :BLOCK] = 0, np.abs(weight[4, :BLOCK])
-    [(stored, scale)] = quantise([weight], bits)
+    [(stored, scale)] = quantise([weight])
     x = ir.Value(name="x", shape=ir.Shape((None, 200)), type=ir.TensorType(ir.DataType.FLOAT))
     y = ir.Value(name="y", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape((None, 24)))
     constants = [
@@ -172,14 +170,14 @@ def test_stored_levels_are_what_onnx_runtime_multiplies_with(bits: int, toleranc
         )
         for name, array in (("levels", stored), ("scales", scale))
     ]  # fmt: skip
-    settings = {"N": 24, "K": 200, "bits": bits, "block_size": BLOCK}
+    settings = {"N": 24, "K": 200, "bits": 8, "block_size": BLOCK}
     node = ir.node("MatMulNBits", [x, *constants], settings, domain="com.microsoft", outputs=[y])
     graph = ir.Graph(
         [x], [y], nodes=[node], initializers=constants, opset_imports={"": 23, "com.microsoft": 1}, name="g"
     )
     opened = ort.InferenceSession(ir.to_proto(ir.Model(graph, ir_version=11)).SerializeToString())
     used = opened.run(None, {"x": np.eye(200, dtype=np.float32)})[0].T
-    assert np.abs(used - weight).max() <= tolerance * np.abs(weight).max()
+    assert np.abs(used - weight).max() <= 0.005 * np.abs(weight).max()
     assert not used[3].any()
     # The number furthest from zero is kept but for the rounding of its scale, which every device has as it is.
     assert np.array_equal(scale, scale.astype(np.float16))

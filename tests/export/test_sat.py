@@ -147,7 +147,7 @@ def test_tensors_that_do_not_fit_are_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "int4"}, "precision must be one of fp32, fp16, int8, not 'int4'"),
+        ({"precision": "bf16"}, "precision must be one of fp32, fp16, int8, not 'bf16'"),
         ({"threshold": 0.0}, "threshold must be between 0 and 1"),
         ({"stride": 511}, "stride must be 1 to 510 tokens, not 511"),
         ({"stride": 0}, "stride must be 1 to 510 tokens, not 0"),

@@ -76,7 +76,7 @@ def default_bundle() -> Path:
 
 
 KINDS = [
-    *("varlen fp16", "varlen int8", "varlen fp8", "packed bf16", "padded", "SaT fp16"),
+    *("varlen fp16", "varlen int8", "packed bf16", "padded", "SaT fp16"),
     *("qwen3 fp16", "embedding-gemma bf16", "nemotron fp16"),
 ]
 

@@ -30,7 +30,7 @@ def test_every_section_measures_on_a_gpu(dry_gpu: DryGpu, tmp_path: Path) -> Non
     measured = {row["what"] for row in rows if row.get("tokens/s", 0) > 0 or row.get("pairs/s", 0) > 0}
     assert measured >= {
         "packed, 27x600", "varlen, one pair", "packed, bf16, 2 layers, 630x26", "varlen, int8, 2 layers, block",
-        "varlen, fp8, 2 layers, 27x600, 16k tokens a run", "varlen, fp8, 2 layers, 27x600, 64k tokens a run", "6 pairs, references cached", "the default model, one process", "varlen, alone and among others",
+        "6 pairs, references cached", "the default model, one process", "varlen, alone and among others",
     }  # fmt: skip
     arenas = {row["what"]: row for row in rows if row["section"] == "memory"}
     assert arenas["no limit"]["peak GB"] > 0

@@ -274,7 +274,6 @@ def test_the_arena_gives_back_now_and_then_what_it_does_not_use(
 def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Machine) -> None:
     cuda = choose_device("cuda:0")
     assert Budget(cuda, 4096).tokens == 16384
-    assert Budget(cuda, 4096, layout="varlen", precision="fp8").tokens == 65536
     machine.free = 1 << 30
     budget = Budget(cuda, 4096)
     assert 512 < budget.tokens < 2000

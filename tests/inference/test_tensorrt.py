@@ -165,35 +165,13 @@ def test_both_parts_of_a_bundle_get_engines(
 def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> None:
     machine.libraries -= {"cublas", "nvinfer"}
     report = json.loads(run("doctor", "--json").output)
-    assert report["GPU 0"] == "NVIDIA H200, sm90, 151 GB, FP8"
+    assert report["GPU 0"] == "NVIDIA H200, sm90, 151 GB"
     assert report["libcudart.so.13"] == "13.0"
     assert report["libcuda.so.1"] == "CUDA 13.0"
     assert report["libcublas.so.13"] == "missing (nvidia-cublas)"
     assert "libnvinfer.so.10 (tensorrt-cu13>=10,<11" in report["TensorRT"]
     assert any("CUDA provider of ONNX Runtime lacks libcublas.so.13" in line for line in report["problems"])
     assert not any("nvinfer" in line for line in report["problems"])
-
-
-@pytest.fixture
-def fp8(bundle: Path) -> Path:
-    """A bundle that says it is in FP8; what it computes does not matter here."""
-    edit(bundle, lambda data: data["embedder"].update(precision="fp8"))
-    return bundle
-
-
-@pytest.mark.parametrize("architecture", [(8, 0), (8, 6), (7, 5)])
-def test_fp8_is_refused_on_a_gpu_that_has_none(
-    fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]
-) -> None:
-    machine.architecture = architecture
-    needs = r"in FP8, which needs a GPU of compute capability 8\.9 or later .* is sm(80|86|75): .*fp16"
-    with pytest.raises(DeviceError, match=f"cuda:0: .*{needs}"):
-        Embedder.open(fp8, "cuda:0")
-    assert not machine.sessions
-    with Embedder.open(fp8, "auto") as embedder:  # alone may fall back, and says so
-        assert embedder.device.provider_name == "ort-cpu"
-        assert "auto: " in embedder.device.reason
-        assert "in FP8" in embedder.device.reason
 
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
@@ -204,10 +182,3 @@ def test_bf16_is_refused_on_a_cpu(bundle: Path, device: str) -> None:
         match=f"^{device}: .* is in bf16, .* on a GPU only: use a GPU or openvino, .*--precision fp16",
     ):
         Embedder.open(bundle, device)
-
-
-@pytest.mark.parametrize("architecture", [(8, 9), (9, 0), (10, 0), (12, 0)])
-def test_fp8_runs_from_ada_on(fp8: Path, machine: stand_in.Machine, architecture: tuple[int, int]) -> None:
-    machine.architecture = architecture
-    with Embedder.open(fp8, "cuda:0") as embedder:
-        assert embedder.embed(TEXTS[:2]).shape[0] == 2

@@ -101,7 +101,7 @@ def test_tables_of_each_float_type_inside_a_graph_are_read(
     np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("precision", ["fp16", pytest.param("int4", marks=DECODERS)])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("int8", marks=DECODERS)])
 def test_exported_decoders_have_word_vectors_as_only_their_matrices_are_quantised(
     tmp_path: Path, precision: str
 ) -> None:

@@ -1,13 +1,9 @@
-"""The quantisation error of models, measured by running them beside unquantised ones.
-
-For formats with fixed ranges, the ranges of what goes into an embedder's matrices are measured first.
-"""
+"""The quantisation error of models, measured by running them beside unquantised ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vcs_export.errors import ExportError
-from vcs_export.quantization import fp8
-from vcs_export.quantization.fp8 import Range, Ranges
 from vcs_runtime.bundle.manifest import (
     SCHEMA,
     EmbedderSpec,
@@ -26,7 +20,6 @@ from vcs_runtime.bundle.manifest import (
 )
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import DeviceError
-from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import batches
 from vcs_runtime.inference.device import choose_device, describe, split_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
@@ -36,11 +29,9 @@ from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 # A CPU widens half-precision weights once a run, so few runs of many tokens are faster.
 _TOKENS_A_RUN = 2048
-LEAST_COSINES = {"int8": 0.99, "fp8": 0.99}
-"""The lowest mean cosine to unquantised vectors with which a bundle is built, by precision.
-
-int4 is experimental and has no such limit: its vectors may turn, as long as scores stay (`MOST_CHANGES`)."""
-MOST_CHANGES = {"int8": 0.01, "fp8": 0.01, "int4": 0.05}
+LEAST_COSINES = {"int8": 0.99}
+"""The lowest mean cosine to unquantised vectors with which a bundle is built, by precision."""
+MOST_CHANGES = {"int8": 0.01}
 """The largest mean change of VCS with which a bundle is built, by precision."""
 # Further limits, as multiples of that one. The margin is a sum of two scores, and VCS is mostly less. A
 # match that changes makes NAS jump, so a few pairs move far even where the mean is small.
@@ -49,32 +40,6 @@ _PERCENTILE = 5.0
 
 Segmenter = tuple[Path, LearnedSegmenterSpec]
 """A learned segmenter: the folder that its paths start from, and how it is run."""
-
-
-def calibration_texts() -> list[str]:
-    """Return the lines of `data/calibration.txt`, on which ranges are measured unless a user brings texts."""
-    return files("vcs_export").joinpath("data/calibration.txt").read_text("utf-8").splitlines()
-
-
-def calibrate(
-    exact: Path, names: Sequence[str], tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str],
-    device: str = "cpu",
-) -> Ranges:  # fmt: skip
-    """Measure the ranges of the inputs of the matrices `names`, for formats with fixed ranges.
-
-    `exact` is an unquantised graph that was written with `watch` for these names. Raises ExportError if an
-    input is not finite.
-    """
-    largest, total, count = np.zeros(len(names), np.float64), np.zeros(len(names), np.float64), 0
-    rows = tokens(tokenizer, spec, texts)
-    for batch, (_, most, mean) in outputs(exact, spec.layout, rows, device):
-        size = sum(len(rows[row]) for row in batch)
-        largest = np.maximum(largest, most)  # NaN stays NaN
-        total, count = total + size * mean.astype(np.float64), count + size
-    if not (np.isfinite(largest).all() and np.isfinite(total).all()):
-        raise ExportError("calibration: a text gives NaN or infinity in the unquantised model")
-    ranges = map(Range, largest.tolist(), (total / count).tolist())
-    return dict(zip(names, ranges, strict=True))
 
 
 def check_quantization_error(
@@ -297,10 +262,6 @@ class Measuring:
         if split_device(device)[0] == "tensorrt":
             raise ExportError(f"device must be auto, cpu or cuda:N, not {device}")
         chosen = choose_device(device)
-        if chosen.is_gpu and precision == fp8.PRECISION and not (gpu := nvidia.gpu(chosen.index)).has_fp8:
-            if device != "auto":
-                raise DeviceError(f"{device}: {gpu.name} does not multiply in FP8: --device cpu")
-            chosen = replace(choose_device("cpu"), reason=f"auto: {gpu.name} does not multiply in FP8")
         self._fallback = device == "auto" and chosen.is_gpu
         self._device = f"cuda:{chosen.index}" if chosen.is_gpu else "cpu"
         self._precision, self._report = precision, report

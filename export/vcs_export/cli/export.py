@@ -29,24 +29,21 @@ if TYPE_CHECKING:
     from vcs_export.checkpoint.recipe import PublishedRecipe
     from vcs_export.families.build import Build
 
-_PRECISIONS = ("fp16", "bf16", "fp32", "fp8", "int8", "int4")
+_PRECISIONS = ("fp16", "bf16", "fp32", "int8")
 # Those of every model whose weights are streamed.
 _streamed = all_of(
     click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
                  help="How unchanged weights enter the bundle: hard links to the model's files, or copies."),
     click.option("--text", type=PATH, metavar="FILE",
-                 help="Texts, one a line, on which the error of int8, int4 and fp8 is measured. "
+                 help="Texts, one a line, on which the error of int8 is measured. "
                  "[default: the demo's]"),
-    click.option("--calibration", type=PATH, metavar="FILE",
-                 help="Texts, one a line, on which the ranges of fp8 are measured. "
-                 "[default: built-in texts]"),
     click.option("--least-cosine", type=NumberRange(-1, 1), metavar="X",
-                 help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99; none for int4]"),
+                 help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99]"),
     click.option("--most-change", type=NumberRange(0, 1), metavar="X",
                  help="Largest accepted mean change of VCS by quantisation; 1 accepts any. "
-                 "[default: 0.01; 0.05 for int4]"),
+                 "[default: 0.01]"),
     click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
-                 help="Where the error and fp8's ranges are measured: auto, cpu, or cuda:N."),
+                 help="Where the error is measured: auto, cpu, or cuda:N."),
     click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones."),
     overwrite,
 )  # fmt: skip
@@ -57,13 +54,12 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
     from vcs_export.families.build import Build, Quantization
     from vcs_export.write import check_target, named_after
 
-    text, calibration, overwrite = (options.pop(name) for name in ("text", "calibration", "overwrite"))
-    check_target(output, overwrite, checkpoint, text, calibration)
+    text, overwrite = options.pop("text"), options.pop("overwrite")
+    check_target(output, overwrite, checkpoint, text)
     measured = {name: options.pop(name) for name in ("least_cosine", "most_change", "device")}
     quantization = Quantization(
         options.pop("precision"),
         texts=text_lines(text) if text else (),
-        calibration=text_lines(calibration) if calibration else (),
         **measured,
     )
     streamed = {name: options.pop(name) for name in ("weights", "own_weights")}
@@ -75,9 +71,8 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
 @output
 @embedder_options
 @click.option("--precision", type=click.Choice(_PRECISIONS),
-              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
-              "one of compute capability 8.9; int4 is experimental. [default: fp16; fp32 for Gemma 3]"
-              )  # fmt: skip
+              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU. "
+              "[default: fp16; fp32 for Gemma 3]")  # fmt: skip
 @click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="truncate_text", show_default=True,
               help="Treatment of longer texts: mean over windows, cut, or error.")  # fmt: skip
 @click.option("--pooling", type=click.Choice(["mean", "last"]),
@@ -128,8 +123,8 @@ def decoder(
 @checkpoint
 @output
 @click.option("--precision", type=click.Choice(_PRECISIONS), default="fp16", show_default=True,
-              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU, and fp8 "
-              "one of compute capability 8.9; int4 is experimental.")  # fmt: skip
+              help="Precision of matrices; norms, sums and pooling are float32. "
+              "bf16 needs a GPU.")  # fmt: skip
 @_streamed
 def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     """Build an embedder from the files of NV-Embed-v2.

@@ -44,7 +44,6 @@ class Quantization:
 
     precision: str | None = None  # None: the family's default
     texts: Sequence[str] = ()  # on which the error is measured; without any, the demo's
-    calibration: Sequence[str] = ()  # on which fp8's ranges are measured; without any, built-in ones
     least_cosine: float | None = None  # None: the precision's own limit, as for the next
     most_change: float | None = None
     device: str = "auto"

@@ -7,7 +7,7 @@ NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,8 +20,6 @@ from vcs_export.checkpoint.sentence_folder import SentenceFolder, sentence_token
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, checked_tokenizer
 from vcs_export.checks.quantization_error import (
     Measuring,
-    calibrate,
-    calibration_texts,
     check_quantization_error,
     demo_texts,
     embedder_quantization_error,
@@ -38,7 +36,6 @@ from vcs_export.families.build import (
     check_choice,
 )
 from vcs_export.graph.decoder_model import (
-    QUANTISED,
     DecoderModel,
     Written,
     cuda_layout,
@@ -47,7 +44,7 @@ from vcs_export.graph.decoder_model import (
 )
 from vcs_export.graph.nv_embed import nv_embed_model
 from vcs_export.graph.streamed import COMPUTE
-from vcs_export.quantization import fp8
+from vcs_export.quantization import nbits
 from vcs_export.write import BundleWriter, hash_files
 from vcs_runtime.bundle.integrity import link, unlink
 from vcs_runtime.bundle.manifest import (
@@ -103,7 +100,7 @@ def build_streamed_bundle(
             instruction=text.instruction, mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
         )  # fmt: skip
-        if precision in QUANTISED:
+        if precision == nbits.PRECISION:
             written, error = _write_quantised(build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda)
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
@@ -129,17 +126,8 @@ def _write_quantised(
     """Write the quantised graph and measure its error against an unquantised one."""
     quantization, precision, model = build.quantization, spec.precision, bundle.file(MODEL_FILE)
     measuring = Measuring(quantization.device, precision, build.report)
-    is_fp8 = precision == fp8.PRECISION
-    with _unquantised(opened, bundle, watch=is_fp8) as (exact, watched):
-        ranges = None
-        if is_fp8:
-            texts = quantization.calibration or calibration_texts()
-            ranges = measuring.run(
-                partial(calibrate, exact, watched, bundle.folder / TOKENIZER_FILE, spec, texts)
-            )
-        written = write_decoder_model(
-            opened, model, precision, False, build.progress, cuda=cuda, ranges=ranges
-        )
+    with _unquantised(opened, bundle) as exact:
+        written = write_decoder_model(opened, model, precision, False, build.progress, cuda=cuda)
         texts = quantization.texts or demo_texts()
         error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
     check_quantization_error(error, precision, quantization.least_cosine, quantization.most_change)
@@ -163,24 +151,22 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
 
 
 @contextmanager
-def _unquantised(
-    opened: DecoderModel, bundle: BundleWriter, watch: bool
-) -> Iterator[tuple[Path, Sequence[str]]]:
-    """Yield the path of a graph without quantisation, which is there for now, and its watched weights."""
+def _unquantised(opened: DecoderModel, bundle: BundleWriter) -> Iterator[Path]:
+    """Yield the path of a graph without quantisation, which is there for now."""
     # float16 has more digits than bfloat16, and takes half the space of float32.
     narrow = COMPUTE["fp32"] not in opened.types and opened.config.fp16
     precision = "fp16" if narrow else "fp32"
     # In the unfinished bundle, since what a killed process leaves of that is removed one day.
     with tempfile.TemporaryDirectory(prefix=".exact-", dir=bundle.folder) as work:
         exact = Path(work, "model.onnx")
-        written = write_decoder_model(opened, exact, precision, link=True, watch=watch)
+        written = write_decoder_model(opened, exact, precision, link=True)
         try:
             for name, real in written.links.items():
                 link(real, exact.with_name(name))
         except OSError:  # another file system: the tensors must be copied
             exact = Path(work, "copy.onnx")
-            written = write_decoder_model(opened, exact, precision, link=False, watch=watch)
-        yield exact, written.watched
+            written = write_decoder_model(opened, exact, precision, link=False)
+        yield exact
         for name in written.links:
             unlink(exact.with_name(name))
 

@@ -7,7 +7,7 @@ numbers. Weights are used in the checkpoint's own `(out, in)` layout, so that no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,7 @@ from vcs_export.graph.cpu_layouts import CpuPacked
 from vcs_export.graph.cuda_layouts import CudaPacked, Varlen
 from vcs_export.graph.pooling import unit_length
 from vcs_export.graph.streamed import COMPUTE, CUDA_COMPUTE, FLOAT, DataFile, StreamedGraph
-from vcs_export.quantization import fp8
-from vcs_export.quantization.nbits import BITS
+from vcs_export.quantization import nbits
 from vcs_export.write import Progress, silent
 from vcs_runtime.bundle.manifest import CudaLayout
 
@@ -101,8 +100,6 @@ def layer_norm(
 
 
 PRECISIONS = tuple(COMPUTE)
-QUANTISED = (*BITS, fp8.PRECISION)
-"""Precisions whose quantisation error is measured."""
 OUTPUT = "embedding"
 _OPSET = 24
 
@@ -134,7 +131,6 @@ class Written:
 
     links: Mapping[str, Path]  # files of the checkpoint, by name
     sha256: str  # of the data file beside the graphs
-    watched: Sequence[str] = ()  # weights whose inputs' ranges are further outputs, in their order
 
 
 def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
@@ -148,14 +144,19 @@ def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
 
 
 def write_decoder_model(
-    opened: DecoderModel, model: Path, precision: str, link: bool, progress: Progress = silent, *,
-    cuda: Path | None = None, ranges: fp8.Ranges | None = None, watch: bool = False,
-) -> Written:  # fmt: skip
+    opened: DecoderModel,
+    model: Path,
+    precision: str,
+    link: bool,
+    progress: Progress = silent,
+    *,
+    cuda: Path | None = None,
+) -> Written:
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
     With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph, for CUDA,
     refers to the same files; it has its own operators and input layout, and may need few further tensors.
-    For fp8, `ranges` are those of each weight's inputs. Raises CheckpointError or OSError.
+    Raises CheckpointError or OSError.
 
     The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is meaningless for a
     text of which no token is pooled; callers refuse such texts.
@@ -169,24 +170,23 @@ def write_decoder_model(
         progress("writing", done, total)
 
     # If matrices are converted, the tensors left to share are not worth a link to whole files.
-    link = link and precision not in QUANTISED and opened.types == {COMPUTE[precision]}
+    link = link and precision != nbits.PRECISION and opened.types == {COMPUTE[precision]}
 
     def write(graph: StreamedGraph, layout: type[Layout], path: Path) -> None:
         inputs = layout(graph, opened.config)
         hidden = decoder(inputs, opened.tensors, opened.prefix, opened.only_last)
         graph.save(opened.head(inputs, hidden), OUTPUT, ("batch", opened.dimension), path)
 
-    scales = fp8.Scales(ranges) if ranges is not None else None
     with DataFile(model.with_name(f"{model.name}.data")) as data:
-        graph = StreamedGraph(_OPSET, precision, data, link, used, scales=scales, watch=watch)
+        graph = StreamedGraph(_OPSET, precision, data, link, used)
         write(graph, CpuPacked, model)
         links = dict(graph.links)
         if cuda is not None and (inputs := cuda_layout(opened.config, precision)):
             kind = _cuda_compute(opened.config, precision)
-            second = StreamedGraph(_OPSET, precision, data, link, scales=scales, cuda=kind)
+            second = StreamedGraph(_OPSET, precision, data, link, cuda=kind)
             write(second, Varlen if inputs == "varlen" else CudaPacked, cuda)
             links |= second.links
-    return Written(links, data.sha256, tuple(graph.watched))
+    return Written(links, data.sha256)
 
 
 def _cuda_compute(config: DecoderConfig, precision: str) -> ir.DataType:

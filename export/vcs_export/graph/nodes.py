@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +86,20 @@ class Graph:
         return self._constant(f"scalar_{value!r}", np.array(value, self._float))
 
     def _write(
-        self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path,
-        weights: Sequence[ir.Value], more: Mapping[str, ir.Value] | None = None,
-    ) -> None:  # fmt: skip
-        """Write the graph with its float32 output `name`, and further float32 vectors `more` as outputs."""
-        outputs = {name: (output, shape)} | {key: (value, (None,)) for key, value in (more or {}).items()}
-        for key, (value, sizes) in outputs.items():
-            value.name, value.shape, value.type = key, ir.Shape(sizes), ir.TensorType(ir.DataType.FLOAT)
+        self,
+        output: ir.Value,
+        name: str,
+        shape: Sequence[str | int],
+        model: Path,
+        weights: Sequence[ir.Value],
+    ) -> None:
+        """Write the graph with its float32 output `name`."""
+        output.name = name
+        output.shape = ir.Shape(shape)
+        output.type = ir.TensorType(ir.DataType.FLOAT)
         graph = ir.Graph(
             self._inputs,
-            [value for value, _ in outputs.values()],
+            [output],
             nodes=self._nodes,
             initializers=[*self._constants.values(), *weights],
             opset_imports={"": self.opset}
@@ -105,16 +109,6 @@ class Graph:
         version = _IR_VERSIONS[self.opset]
         proto = ir.to_proto(ir.Model(graph, ir_version=version, producer_name=_PRODUCER))
         model.write_bytes(proto.SerializeToString(deterministic=True))
-
-    def largest(self, x: ir.Value, axis: int) -> ir.Value:
-        """Return the largest number along an axis, which stays. ReduceMax would need cuDNN on CUDA."""
-        name = f"TopK_{len(self._nodes)}"
-        values, places = (ir.Value(name=f"{name}_{output}") for output in ("out", "places"))
-        attributes = {"axis": axis}
-        self._nodes.append(
-            ir.node("TopK", [x, self.ints(1)], attributes, outputs=[values, places], name=name)
-        )
-        return values
 
     def _node(
         self, domain: str, kind: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]

@@ -21,21 +21,18 @@ from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.errors import CheckpointError
 from vcs_export.graph.builder import ALIGNMENT
 from vcs_export.graph.nodes import Graph
-from vcs_export.quantization import fp8
-from vcs_export.quantization.nbits import BITS, BLOCK, packed_shape, quantise
+from vcs_export.quantization.nbits import BITS, BLOCK, PRECISION, packed_shape, quantise
 
 FLOAT = ir.DataType.FLOAT
 COMPUTE = {
     "fp32": FLOAT,
     "fp16": ir.DataType.FLOAT16,
     "bf16": ir.DataType.BFLOAT16,
-    "int8": FLOAT,
-    "int4": FLOAT,
-    fp8.PRECISION: ir.DataType.FLOAT16,
+    PRECISION: FLOAT,
 }
 """The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
 
-CUDA_COMPUTE = COMPUTE | dict.fromkeys(BITS, ir.DataType.FLOAT16)
+CUDA_COMPUTE = COMPUTE | {PRECISION: ir.DataType.FLOAT16}
 """The same for CUDA, where MatMulNBits with float32 inputs is about ten times as slow as with fp16 ones.
 
 In between it widens the weights to the type of its inputs, and a GPU's matrix units multiply halves.
@@ -104,8 +101,7 @@ class StreamedGraph(Graph):
     """A graph over the tensors of a checkpoint.
 
     With `link`, tensors that are used as they are stay in the checkpoint's files, which `links` names. `cuda`
-    is the type in which a graph for CUDA alone multiplies matrices. With `watch`, the ranges of matrices'
-    inputs are further outputs: `largest` and `mean`, float32 `(n,)`, in the order of `watched`.
+    is the type in which a graph for CUDA alone multiplies matrices.
     """
 
     def __init__(
@@ -116,23 +112,16 @@ class StreamedGraph(Graph):
         link: bool,
         progress: Callable[[int], None] = lambda count: None,
         *,
-        scales: fp8.Scales | None = None,
         cuda: ir.DataType | None = None,
-        watch: bool = False,
     ) -> None:
         super().__init__(opset)
         self.compute = COMPUTE[precision] if cuda is None else cuda
         self.links: dict[str, Path] = {}
-        self._bits = BITS.get(precision, 0)
+        self._quantised = precision == PRECISION
         self._data = data
         self._link = link
         self.used = progress
         self._values: dict[str, ir.Value] = {}
-        self._scales = scales if precision == fp8.PRECISION else None
-        self._for_cuda = cuda is not None
-        self._rounded: dict[ir.Value, ir.Value] = {}
-        self._watch = watch
-        self.watched: dict[str, ir.Value] = {}
 
     def cast(self, x: ir.Value, kind: ir.DataType, of: ir.DataType) -> ir.Value:
         """Convert x from the type `of` to the type `kind`."""
@@ -173,96 +162,26 @@ class StreamedGraph(Graph):
         self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
     ) -> ir.Value:
         """Add `x W^T + b` for x `(n, in)`, W `(out, in)`, b `(out,)`; if `exact`, in float32."""
-        if self._bits and not exact:
+        if self._quantised and not exact:
             product = self._nbits(x, weight)
             return self.op("Add", product, self.stored(bias, self.compute)) if bias else product
         kind = FLOAT if exact else self.compute
-        if self._watch and not exact:
-            self.watched[weight.name] = x
-        # cuBLASLt multiplies fp8 only in rows of 16 bytes, and would fail in the first run.
-        aligned = not any(size % 16 for size in weight.shape)
-        if self._scales is not None and not exact and aligned and self._scales.fits(weight.name):
-            if self._for_cuda:
-                product = self._fp8_product(x, weight, self._scales)
-                return self.op("Add", product, self.stored(bias, kind)) if bias else product
-            x, matrix = self._fp8_widened(x, weight, self._scales)
-        else:
-            matrix = self.stored(weight, kind)
+        matrix = self.stored(weight, kind)
         return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
 
     def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
         """Write the graph with its float32 output, which is called `name`. Raises OSError."""
-        more = self._ranges_outputs() if self.watched else None
-        self._write(output, name, shape, model, list(self._values.values()), more)
-
-    def _ranges_outputs(self) -> dict[str, ir.Value]:
-        """Return the largest and the mean absolute input of each watched weight."""
-        found: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
-        for x in self.watched.values():
-            if x not in found:
-                found[x] = self._range(self.op("Abs", self.exact(x)))
-        columns = zip(*(found[x] for x in self.watched.values()), strict=True)
-        return {
-            name: self.op("Reshape", self.op("Concat", *values, axis=0), self.ints(-1))
-            for name, values in zip(("largest", "mean"), columns, strict=True)
-        }
-
-    def _range(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Return the largest number and the mean of x `(rows, width)`, each `(1, 1)`."""
-        largest = mean = x
-        for axis in (1, 0):
-            largest = self.largest(largest, axis)
-            mean = self.op("ReduceMean", mean, self.ints(axis), keepdims=1)
-        return largest, mean
-
-    def _fp8_product(self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales) -> ir.Value:
-        """Multiply in fp8; sums are float32."""
-        rounded, stored, *factors = self._fp8_factors(x, weight, scales)
-        numbers = (self._constant(f"factor_{scale!r}", np.array(scale, np.float32)) for scale in factors)
-        return self.microsoft_op(
-            "GemmFloat8", rounded, stored, None, *numbers, transB=1, dtype=int(self.compute)
-        )
-
-    def _fp8_widened(
-        self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales
-    ) -> tuple[ir.Value, ir.Value]:
-        """Return x and the matrix with the same numbers as in fp8, in the type of other products."""
-        rounded, stored, of_inputs, of_matrix = self._fp8_factors(x, weight, scales)
-        return (
-            self.op("DequantizeLinear", rounded, *self._fp8_constants(of_inputs)),
-            self.op("DequantizeLinear", stored, *self._fp8_constants(of_matrix)),
-        )
-
-    def _fp8_factors(
-        self, x: ir.Value, weight: StoredTensor, scales: fp8.Scales
-    ) -> tuple[ir.Value, ir.Value, float, float]:
-        """Return x and the matrix in fp8, and their scales. x is rounded once for all its matrices."""
-        of_inputs = scales.of_inputs(weight.name)
-        of_matrix = scales.of_matrix(weight.name, weight.blocks())
-        if x not in self._rounded:
-            self._rounded[x] = self.op("QuantizeLinear", x, *self._fp8_constants(of_inputs))
-        levels = fp8.quantise(weight.blocks(), of_matrix)
-        self.used(weight.nbytes)
-        stored = self._append(f"{weight.name}.fp8", levels, fp8.TYPE, weight.shape)
-        return self._rounded[x], stored, of_inputs, of_matrix
-
-    def _fp8_constants(self, scale: float) -> tuple[ir.Value, ir.Value]:
-        """Return a scale, and the zero point, which names the type."""
-        kind = self.compute.numpy()
-        return (
-            self._constant(f"scale_{scale!r}", np.array(scale, kind)),
-            self._constant("fp8_zero", np.zeros((), fp8.TYPE.numpy())),
-        )
+        self._write(output, name, shape, model, list(self._values.values()))
 
     def _nbits(self, x: ir.Value, weight: StoredTensor) -> ir.Value:
         scales: list[NDArray[np.float32]] = []
 
         def packed() -> Iterable[NDArray[np.uint8]]:
-            for stored, scale in quantise(weight.blocks(), self._bits):
+            for stored, scale in quantise(weight.blocks()):
                 scales.append(scale)
                 yield stored
 
-        shape = packed_shape(weight.shape, self._bits)
+        shape = packed_shape(weight.shape)
         self.used(weight.nbytes)
         levels = self._append(f"{weight.name}.levels", packed(), ir.DataType.UINT8, shape)
         # Without levels to write, another graph of this file has written them, and scales in its own type.
@@ -276,7 +195,7 @@ class StreamedGraph(Graph):
             scale,
             N=weight.shape[0],
             K=weight.shape[1],
-            bits=self._bits,
+            bits=BITS,
             block_size=BLOCK,
             accuracy_level=_INT8_INPUTS,
         )

@@ -1,1 +1,1 @@
-"""Quantisation of weights: int8, 8 and 4 bits in blocks, fp8."""
+"""Quantisation of weights: int8 by ONNX Runtime's tool, and 8 bits in blocks."""

@@ -1,8 +1,8 @@
-"""Quantisation of weights to 8 or 4 bits, with a scale for each block of a row.
+"""Quantisation of weights to 8 bits, with a scale for each block of a row.
 
 Activations are not quantised. The layout is that of ONNX Runtime's MatMulNBits. A row of the weight, `(out,
-in)`, is cut into blocks along its inputs. Each number is stored unsigned around `2^(bits - 1)`, and two 4-bit
-numbers share a byte, the first in its lower half. A test multiplies with it in ONNX Runtime.
+in)`, is cut into blocks along its inputs. Each number is stored unsigned around 128. A test multiplies with
+it in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BITS = {"int8": 8, "int4": 4}
+PRECISION = "int8"
+BITS = 8
 BLOCK = 128
 """How many numbers share a scale."""
 
 
-def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, int, int]:
+def packed_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the shape of the stored bytes `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
-    return shape[0], -(-shape[1] // BLOCK), BLOCK * bits // 8
+    return shape[0], -(-shape[1] // BLOCK), BLOCK
 
 
 def quantise(
-    blocks: Iterable[NDArray[Any]], bits: int
+    blocks: Iterable[NDArray[Any]],
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
     """Quantise the rows of a weight.
 
-    A number is `scale * (stored - 2^(bits - 1))`. The scale has the sign of the block's number furthest from
-    zero, so that all `2^bits` levels are used, though zero is not in their middle. Scales are rounded to half
-    precision, in which a GPU takes them: a bundle's weights are the same on every device.
+    A number is `scale * (stored - 128)`. The scale has the sign of the block's number furthest from zero, so
+    that all 256 levels are used, though zero is not in their middle. Scales are rounded to half precision, in
+    which a GPU takes them: a bundle's weights are the same on every device.
     """
-    half = 1 << (bits - 1)
+    half = 1 << (BITS - 1)
     for block in blocks:
         rows = block.astype(np.float32, copy=False)
         if missing := -rows.shape[1] % BLOCK:
@@ -45,7 +46,4 @@ def quantise(
         steps = rows / np.where(scale == 0, np.float32(1), scale)
         np.rint(steps, out=steps)
         np.clip(steps, -half, half - 1, out=steps)
-        stored = (steps + half).astype(np.uint8)
-        if bits == 4:
-            stored = stored[:, :, 0::2] | (stored[:, :, 1::2] << np.uint8(4))
-        yield stored, scale[:, :, 0]
+        yield (steps + half).astype(np.uint8), scale[:, :, 0]

@@ -36,14 +36,19 @@ _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._+-]*"
 _PATH = rf"^(?!bundle\.json{_END}){_SEGMENT}(/{_SEGMENT})*{_END}"
 _SHA256 = f"^[0-9a-f]{{64}}{_END}"
 _NAME = f"^[A-Za-z0-9._-]+{_END}"  # it stands in the signature, between its separators
+# Earlier versions exported decoders in these two.
+_PRECISION = rf"^(?!(fp8|int4){_END})[A-Za-z0-9._-]+{_END}"
 _PATTERNS = {
     _PATH: "a plain relative path",
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
+    _PRECISION: "a precision of letters, digits, '.', '_' and '-', and neither fp8 nor int4, which this "
+    "version no longer runs: export the model again, in fp16 or int8",
 }
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
 Name = Annotated[str, Meta(pattern=_NAME)]
+Precision = Annotated[str, Meta(pattern=_PRECISION)]
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SpecialTokens = Annotated[tuple[TokenId, ...], Meta(max_length=16)]
 Weights = Annotated[
@@ -102,7 +107,7 @@ class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     layout: Annotated[CudaLayout, Meta(description="Inputs of this graph, as for an embedder's other one.")]
     precision: Annotated[
-        Name | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
+        Precision | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
     ] = None
 
 
@@ -131,7 +136,9 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
             "(truncate), or refused (error)."
         ),
     ]
-    precision: Annotated[Name, Meta(description="Of weights and arithmetic, as the signature prints it.")]
+    precision: Annotated[
+        Precision, Meta(description="Of weights and arithmetic, as the signature prints it.")
+    ]
     layout: Annotated[
         InputLayout,
         Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
@@ -191,7 +198,9 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
     threshold: Annotated[
         float, Meta(gt=0, lt=1, description="A segment ends after a character whose probability is above it.")
     ]
-    precision: Annotated[Name, Meta(description="Of weights and arithmetic, as the signature prints it.")]
+    precision: Annotated[
+        Precision, Meta(description="Of weights and arithmetic, as the signature prints it.")
+    ]
     agreement: Annotated[
         Share | None, Meta(description="For a quantised model: F1 of its segment ends against fp32.")
     ] = None

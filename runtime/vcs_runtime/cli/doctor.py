@@ -175,8 +175,7 @@ def _examine_gpu(report: _Report) -> None:
     onnxruntime = import_onnxruntime()
     try:
         gpu = nvidia.gpu(0)
-        fp8 = "FP8" if gpu.has_fp8 else "no FP8 (from sm89 on)"
-        facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB, {fp8}"
+        facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB"
         if unfit := nvidia.unfit(onnxruntime, 0):
             problems.append(f"cuda:0: {unfit}")
     except DeviceError as error:

@@ -266,7 +266,7 @@ def _texts(sequences: Sequence[TokenIds], rows: Sequence[int], fillers: Sequence
 def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
     """Return the length of what makes the numbers of texts of one length, and of their tokens, even.
 
-    With AVX-512, kernels of ONNX Runtime for weights of 8 and 4 bits take rows in pairs, and round the odd
+    With AVX-512, kernels of ONNX Runtime for weights of 8 bits take rows in pairs, and round the odd
     one otherwise. Those for halves have another kernel for a single row. A packed graph has a row for each
     token, and in the last layer may have one for each text.
 

@@ -82,7 +82,7 @@ class Embedder:
                 f"which are not those of a {self._layout} graph"
             )
         weights = bundle.weights_size(self.spec) if device.is_gpu else 0
-        self._budget = Budget(device, self.spec.dimension, weights, self._layout, others, self.spec.precision)
+        self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
 
     @classmethod
     def open(

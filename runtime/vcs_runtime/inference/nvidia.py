@@ -20,7 +20,6 @@ from typing import Any
 from vcs_runtime.errors import DeviceError
 
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
-_FIRST_WITH_FP8 = 89
 _FORKED = 3  # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it
 _FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
@@ -50,11 +49,6 @@ class Gpu:
     name: str
     architecture: str
     memory: int
-
-    @property
-    def has_fp8(self) -> bool:
-        """Whether it multiplies in FP8: from compute capability 8.9 on."""
-        return int(self.architecture.removeprefix("sm")) >= _FIRST_WITH_FP8
 
 
 def cuda_major(ort: Any) -> int:

@@ -51,14 +51,12 @@ def _operators() -> Any:
 
 
 def _quantised_product(node: Any) -> Any:
-    """Convert `x W^T` with 4 or 8 bits a weight and a scale for each block of a row."""
+    """Convert `x W^T` with 8 bits a weight and a scale for each block of a row."""
     op = _operators()
     bits, block, rows, columns = (node.get_attribute(name) for name in ("bits", "block_size", "N", "K"))
-    if node.get_input_size() != 3 or bits not in (4, 8):
+    if node.get_input_size() != 3 or bits != 8:
         raise ValueError("MatMulNBits has another form than vcs-runtime writes")
     x, levels, scales = (node.get_input(i) for i in range(3))
-    if bits == 4:
-        levels = _four_bits(levels, rows, block)
     numbers = op.subtract(op.convert(levels, "f32"), op.constant(np.float32(1 << (bits - 1))))
     scales = op.reshape(scales, op.constant(np.array([rows, -1, 1])), False)
     weight = op.reshape(op.multiply(numbers, scales), op.constant(np.array([rows, -1])), False)
@@ -66,14 +64,6 @@ def _quantised_product(node: Any) -> Any:
         start, stop, step, axis = (op.constant(np.array([number])) for number in (0, columns, 1, 1))
         weight = op.slice(weight, start, stop, step, axis)
     return op.matmul(x, weight, False, True).outputs()
-
-
-def _four_bits(levels: Any, rows: int, block: int) -> Any:
-    """Return the same bytes as numbers of 4 bits, `(rows, blocks, block)`."""
-    openvino = import_module("openvino")
-    stored = levels.get_node().data
-    shape = [rows, stored.size * 2 // (rows * block), block]
-    return openvino.op.Constant(openvino.Tensor(stored, shape, openvino.Type.u4), True).output(0)
 
 
 def _product(node: Any) -> Any:

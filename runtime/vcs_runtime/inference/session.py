@@ -41,8 +41,6 @@ _BYTES_PER_WIDTH = 120
 _VARLEN_BYTES_PER_WIDTH = 48
 _SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
 _FEWEST_TOKENS = 512
-# Each product in FP8 waits for the GPU and takes memory, as often in a run of many tokens as in one of few.
-_FP8_TIMES = 4
 # Runs without a failure after which a budget that was halved is doubled again.
 _RUNS_TO_RECOVER = 64
 
@@ -189,14 +187,16 @@ class Budget:
     """
 
     def __init__(
-        self, device: Device, width: int, weights: int = 0, layout: str = "padded",
-        others: Sequence[Device] = (), precision: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        device: Device,
+        width: int,
+        weights: int = 0,
+        layout: str = "padded",
+        others: Sequence[Device] = (),
+    ) -> None:
         self._device = device
         self._others = others
         self._most = TOKEN_BUDGET[device.provider_name]
-        if precision == "fp8" and device.provider_name == "ort-cuda":
-            self._most *= _FP8_TIMES
         self._bytes = width * (_VARLEN_BYTES_PER_WIDTH if layout == "varlen" else _BYTES_PER_WIDTH)
         self._weights = weights
         self._missing = 0  # bytes of weights that are still to be loaded

@@ -89,13 +89,8 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
         )
     if spec.layout == "packed" and device.provider_name == "ort-tensorrt":
         return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:{device.index}"
-    if spec.precision == "fp8" and not (gpu := nvidia.gpu(device.index)).has_fp8:
-        return (
-            f"{spec.name} is in FP8, which needs a GPU of compute capability 8.9 or later (Ada, Hopper, "
-            f"Blackwell), and {gpu.name} is {gpu.architecture}: export it with `--precision fp16`"
-        )
-    # Its other graph would take ten times as long as fp16 does; in FP8, the time and the memory of fp16.
-    if not spec.cuda and spec.layout == "packed" and spec.precision in ("int8", "int4", "fp8"):
+    # Its other graph would take ten times as long as fp16 does.
+    if not spec.cuda and spec.layout == "packed" and spec.precision == "int8":
         return f"{spec.name} is in {spec.precision} and has no graph for CUDA: export it again"
     return ""
 
@@ -176,7 +171,7 @@ def open_part(
     if device.engines:
         return EngineSession(device, what)
     # A learned segmenter in half precision is small: its weights may be kept in both precisions.
-    half = part == "embedder" and spec.precision in ("fp16", "fp8")
+    half = part == "embedder" and spec.precision == "fp16"
     return Session(bundle.path(spec.model), device, threads, half=half, what=what)
 
 

@@ -1,6 +1,6 @@
 """Graphs for CUDA, run by ONNX Runtime's own kernels for CPUs.
 
-A CPU lacks three of their operators, which are spelt out here. So the writer of the graphs, the interpreter in NumPy and
+A CPU lacks two of their operators, which are spelt out here. So the writer of the graphs, the interpreter in NumPy and
 ONNX Runtime are three opinions on what an operator means.
 """
 
@@ -56,17 +56,6 @@ FUNCTIONS = [
         sums = Attention <q_num_heads: int = @num_heads, kv_num_heads: int = @num_heads, scale: float = @scale> (q, k, v, same)
         flat = Squeeze (sums, first)
         out = Cast <to = 10> (flat)
-    }""",
-    """
-    <opset_import: ["": 24], domain: "spelt">
-    GemmFloat8 <transB, dtype> (a, b, bias, scale_a, scale_b) => (out)
-    {
-        left = Cast <to = 1> (a)
-        right = Cast <to = 1> (b)
-        product = Gemm <transB: int = @transB> (left, right)
-        scaled = Mul (product, scale_a)
-        both = Mul (scaled, scale_b)
-        out = Cast <to: int = @dtype> (both)
     }""",
 ]  # fmt: skip
 

@@ -206,30 +206,10 @@ class Operators:
         self, x: Array, levels: Array, scales: Array, N: int, K: int, bits: int, block_size: int, **_: Any
     ) -> Array:
         """Weights are widened to the type of x, in which level and scale are multiplied."""
-        if bits == 4:
-            levels = np.stack([levels & 15, levels >> 4], axis=-1).reshape(N, -1, block_size)
+        assert bits == 8
         steps = levels.astype(scales.dtype) - scales.dtype.type(1 << (bits - 1))
         weight = self.rounded(steps * scales[:, :, None], scales.dtype).reshape(N, -1)[:, :K]
         return self.Gemm(x, weight, transB=1)
-
-    # FP8: a number is rounded to it in either way of computing
-
-    def QuantizeLinear(self, x: Array, scale: Array, zero: Array) -> Array:
-        """Larger numbers than the largest one become that one."""
-        largest = float(ml_dtypes.finfo(zero.dtype).max)
-        return np.clip(self._wide(x) / self._wide(scale), -largest, largest).astype(zero.dtype)
-
-    def DequantizeLinear(self, x: Array, scale: Array, zero: Array) -> Array:
-        return self.rounded(x.astype(np.float32) * self._wide(scale), scale.dtype)
-
-    def GemmFloat8(
-        self, x: Array, y: Array, bias: None, x_scale: Array, y_scale: Array, transB: int, dtype: int
-    ) -> Array:
-        """Sums are float32 here; Hopper's are narrower (the script `fp8_error` at 07564bf)."""
-        assert transB
-        assert x.dtype == y.dtype == ml_dtypes.float8_e4m3fn
-        product = self._wide(x.astype(np.float32)) @ self._wide(y.astype(np.float32)).T
-        return self.rounded(product * (x_scale * y_scale), _FLOATS[dtype])
 
     # Attention
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ROUNDOFF = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4}
+ROUNDOFF = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """The largest relative error of one rounding.
 
 A result that is rounded n times one after another, in whichever order a processor adds, has n times as much at most.
