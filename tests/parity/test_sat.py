@@ -175,7 +175,7 @@ def test_splits_equal_those_of_the_onnx_oracles(case: Case) -> None:
 
 
 def test_the_oracles_split_by_the_probabilities_that_they_give(case: Case) -> None:
-    """What `Case.split` takes for granted."""
+    """A case computes splits from probabilities, in place of asking the oracle twice."""
     for name, oracle in case.oracles.items():
         for text in tokenised(case.hub, TEXTS)[::40]:
             assert case.split(name, text, 0.25) == split(oracle, text, 0.25)
