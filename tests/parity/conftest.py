@@ -15,6 +15,10 @@ from vcs_export.checkpoint.sources import stage
 from vcs_export.families.default import download, fetch_default
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
+# PyTorch's threads wait for each other by turning in a loop. On two cores that takes more time than they save, and with two
+# processes of tests five times as much. PyTorch reads this when it is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Their tests share nothing that takes long to make.
 ALONE = {"test_compat", "test_core_reference"}
 # What a fixture of a module makes once for each of its parameters.
