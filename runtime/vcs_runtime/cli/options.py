@@ -67,7 +67,7 @@ _FORMER: Final = {
     "--gpu-mem-gb": ("--gpu-memory-gb", "is now --gpu-memory-gb"),
     "--pair-mem-gb": ("--max-pair-gb", "is now --max-pair-gb"),
     "--json": ("--format", "is now --format json"),
-    "--target": ("--calibration", "is gone: CUDA runs what is exported, and TensorRT only encoders"),
+    "--target": ("--most-change", "is gone: CUDA runs what is exported, and TensorRT only encoders"),
     "--verbose": ("--max-pair-gb", "comes before the command: vcs-runtime --verbose"),
     "-v": ("--max-pair-gb", "comes before the command: vcs-runtime -v"),
     "--reference": ("--predictions", "is gone: give two text files, or --references FILE"),
