@@ -178,7 +178,7 @@ class Work:
             mock.patch.object(nv_embed, "fold", folded),
         ):
             info = write.BundleInfo("random", "CC0-1.0", "random numbers")
-            quantization = Quantization(precision, few, few, least_cosine=-1, most_change=1)
+            quantization = Quantization(precision, few, least_cosine=-1, most_change=1)
             build_nv_embed_bundle(
                 Build(checkpoint, path, info, quantization, rules=RulesSpec("sentencex", "en")),
                 TextSettings(max_tokens=4 * self.size.document if self.tiny else 4096),
