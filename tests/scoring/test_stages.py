@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
@@ -226,11 +227,16 @@ def test_an_interrupt_ends_the_threads_between_two_runs_of_a_block(
     machine.runs.clear()
 
     told = threading.Event()
+    ended: list[ThreadPoolExecutor] = []
     end = stages_module.ThreadPoolExecutor.shutdown
 
-    def shutdown(*arguments: Any, **options: Any) -> None:
-        told.set()
-        end(*arguments, **options)
+    def shutdown(pool: ThreadPoolExecutor, *arguments: Any, **options: Any) -> None:
+        # The thread that reads ahead is told first, then the one that runs the model.
+        if pool._thread_name_prefix == "vcs-stage":
+            ended.append(pool)
+        if len(ended) == 2:
+            told.set()
+        end(pool, *arguments, **options)
 
     monkeypatch.setattr(stages_module.ThreadPoolExecutor, "shutdown", shutdown)
 
