@@ -169,9 +169,8 @@ class Work:
             self._folded = self._folded or fold(*arguments)  # the same for every bundle
             return self._folded
 
-        few = self.of_lengths(
-            [20] * 4
-        )  # ranges and error of a quantised bundle are measured on a CPU: not here
+        # The error of a quantised bundle is measured on a CPU, not here.
+        few = self.of_lengths([20] * 4)
         with (
             mock.patch.object(write, "hash_files", unhashed),
             mock.patch.object(write, "_sync"),

@@ -54,7 +54,7 @@ LIBRARIES = {
     "libcudnn.so.9": r"cudnn[A-Z]\w+",
     "libcuda.so.1": r"cu[A-Z]\w+",
 }
-TYPES = {0: "fp32", 2: "fp16", 3: "int8", 10: "int32", 14: "bf16", 28: "e4m3", 29: "e5m2"}
+TYPES = {0: "fp32", 2: "fp16", 3: "int8", 10: "int32", 14: "bf16"}
 COMPUTE = {64: "fp16", 68: "fp32", 70: "int32", 74: "fp16 in fp32", 75: "bf16 in fp32", 77: "tf32"}
 _PLACEMENT = "session.record_ep_graph_assignment_info"
 _COPIES = {1: "to the GPU", 2: "from the GPU", 3: "within the GPU"}
