@@ -20,7 +20,8 @@ def for_an_index(readme: str, repository: str | None, version: str) -> str:
     readme
         Markdown, with links that are relative to the root of the repository.
     repository
-        The address of the repository on GitHub. None: links become their text, and images what they show.
+        The address of the repository on GitHub. None: links become their text, and images what they
+        show.
     version
         The version, whose tag holds the files.
 
@@ -36,7 +37,9 @@ def for_an_index(readme: str, repository: str | None, version: str) -> str:
         kind, target = ("raw" if link["image"] else "blob"), link["target"]
         if target.startswith("#"):  # an index gives headings no names
             target = f"README.md{target}"
-        return f"{link['image']}[{link['text']}]({repository.rstrip('/')}/{kind}/v{version}/{target})"
+        return (
+            f"{link['image']}[{link['text']}]({repository.rstrip('/')}/{kind}/v{version}/{target})"
+        )
 
     parts = FENCE.split(readme)  # code stands at odd places
     return "".join(part if i % 2 else LINK.sub(absolute, part) for i, part in enumerate(parts))

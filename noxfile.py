@@ -1,12 +1,12 @@
 """Sessions of `make nox`: tests in environments of their own, each in a folder of .nox.
 
 Sessions that run without a name test versions: every Python, the newest and the lowest versions of
-dependencies, the source archive, old ONNX Runtimes. A Python that this machine lacks is skipped. If tests
-fail with versions that the lock does not have, the session names them.
+dependencies, the source archive, old ONNX Runtimes. A Python that this machine lacks is skipped. If
+tests fail with versions that the lock does not have, the session names them.
 
-The other sessions run by name, as in `make nox ARGS="-s spark"`. `processors` runs the tests that compare
-numbers as other processors would, `lock` writes the versions of tests/locks, and each of the others needs a
-library that is large, or that holds back what the oracles use.
+The other sessions run by name, as in `make nox ARGS="-s spark"`. `processors` runs the tests that
+compare numbers as other processors would, `lock` writes the versions of tests/locks, and each of
+the others needs a library that is large, or that holds back what the oracles use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ GROUPS = PROJECT["dependency-groups"]
 # What a user may install; the extras of tests that need more are skipped.
 EXTRAS = "cpu,default,export,parquet,xlsx,experiments,report,serve,kit"
 QUICK = "not (slow or ray or browser or toolchain)"
-# What the lower bounds decide about: texts, bundles, models, files, the command line, and building bundles.
+# What the lower bounds decide about: texts, bundles, models, files, the command line, and building
+# bundles.
 LOWEST = [
     "tests/core",
     "tests/text",
@@ -44,7 +45,8 @@ ONNXRUNTIMES = ["1.21.0", "1.22.1", "1.23.0", "1.23.1", "1.24.4", "1.25.0"]
 
 LOCKS = Path("tests/locks").absolute()
 LOCK = LOCKS / "main.txt"
-# Environments whose versions do not fit those of the others, with their extras and groups. Each has a lock.
+# Environments whose versions do not fit those of the others, with their extras and groups. Each has
+# a lock.
 APART = {
     "release": ([], ["release"]),
     "optimum": (["cpu", "export"], ["test", "beside-torch", "optimum"]),
@@ -53,8 +55,9 @@ APART = {
 # Extras that no environment here installs: they bring NVIDIA's libraries.
 NVIDIA = {"gpu", "tensorrt"}
 
-# Other processors, as libraries can be made to see them. OpenBLAS is NumPy's and SciPy's, oneDNN OpenVINO's.
-# Numba takes the features of this machine unless they are named, too; "" means those of the named processor.
+# Other processors, as libraries can be made to see them. OpenBLAS is NumPy's and SciPy's, oneDNN
+# OpenVINO's. Numba takes the features of this machine unless they are named, too; "" means those of
+# the named processor.
 PROCESSORS = {
     "sse4": {
         "OPENBLAS_CORETYPE": "Prescott",
@@ -116,9 +119,9 @@ NUMBERS = [
     "tests/training",
     "tests/words/test_vectors.py",
 ]
-# Processors that Debian's qemu-user emulates, by its name and LLVM's. It is 20 to 50 times slower than this
-# machine, so only tests of graphs run there, which compile no kernel of Numba. No variable restricts ONNX
-# Runtime, but it takes other code there, too.
+# Processors that Debian's qemu-user emulates, by its name and LLVM's. It is 20 to 50 times slower
+# than this machine, so only tests of graphs run there, which compile no kernel of Numba. No
+# variable restricts ONNX Runtime, but it takes other code there, too.
 EMULATED = {"Haswell": "haswell", "EPYC": "znver1"}
 EMULATED_NUMBERS = [
     "tests/export/test_bert_graph.py",
@@ -171,10 +174,20 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def archive(session: nox.Session) -> None:
-    """Run the quick tests of the source archive with what scoring needs; those of extras are skipped."""
+    """Run the quick tests of the source archive with the base install, without extras."""
     folder = Path(session.create_tmp()).absolute()
     session.install("--constraints", str(LOCKS / "release.txt"), "build")
-    session.run("python", "-m", "build", "--installer", "uv", "--sdist", "--outdir", str(folder), silent=True)
+    session.run(
+        "python",
+        "-m",
+        "build",
+        "--installer",
+        "uv",
+        "--sdist",
+        "--outdir",
+        str(folder),
+        silent=True,
+    )
     [packed] = folder.glob("*.tar.gz")
     with tarfile.open(packed) as source:
         source.extractall(folder, filter="data")
@@ -192,7 +205,9 @@ def releases(session: nox.Session, onnxruntime: str) -> None:
     """Run every form of a graph with an ONNX Runtime that suffices, and see the others refused."""
     locked = LOCK.read_text("utf-8").splitlines(keepends=True)
     others = Path(session.create_tmp()).absolute() / "lock.txt"
-    others.write_text("".join(line for line in locked if not line.startswith("onnxruntime==")), "utf-8")
+    others.write_text(
+        "".join(line for line in locked if not line.startswith("onnxruntime==")), "utf-8"
+    )
     wanted = ["-e", ".[default,export]", f"onnxruntime=={onnxruntime}", *group("test")]
     session.install("--constraints", str(others), *wanted)
     run_tests(session, *(session.posargs or ["tests/inference/test_releases.py"]))
@@ -201,7 +216,7 @@ def releases(session: nox.Session, onnxruntime: str) -> None:
 @nox.session(python=PYTHONS[0], reuse_venv=True)
 @nox.parametrize("processor", [*PROCESSORS, *EMULATED], ids=[*PROCESSORS, *EMULATED])
 def processors(session: nox.Session, processor: str) -> None:
-    """Run the tests that compare numbers as on another processor; `-s "processors(avx2)"` runs one."""
+    """Run the tests that compare numbers as on another processor, such as `processors(avx2)`."""
     install(session, EXTRAS + ",openvino", "test")
     session.run("vcs-runtime", "fetch", "default")
     # Each processor has its compiled alignment core.
@@ -214,7 +229,10 @@ def processors(session: nox.Session, processor: str) -> None:
 
 
 def emulate(session: nox.Session, processor: str) -> None:
-    """Run tests under qemu-user. The alignment core is compiled outside, because that is slow there."""
+    """Run tests under qemu-user.
+
+    The alignment core is compiled outside, because that is slow there.
+    """
     if shutil.which("qemu-x86_64") is None:
         session.skip("qemu-x86_64 is not installed: it is in Debian's package qemu-user")
     session.env.update(NUMBA_CPU_NAME=EMULATED[processor], NUMBA_CPU_FEATURES="")
@@ -230,17 +248,21 @@ def optimum(session: nox.Session) -> None:
     """Export an encoder by optimum, which wants an older transformers than the oracles."""
     lock = LOCKS / "optimum.txt"
     session.install("--constraints", str(LOCK), "pip")
-    session.run_install("python", "-m", "pip", "install", "--constraint", str(lock), "torch==2.13.0")
+    session.run_install(
+        "python", "-m", "pip", "install", "--constraint", str(lock), "torch==2.13.0"
+    )
     install(session, "cpu,export", "test", "optimum", lock=lock)
-    session.run("python", "-m", "pytest", "tests/parity/test_encoders.py", "-k", "optimum", *session.posargs)
+    session.run(
+        "python", "-m", "pytest", "tests/parity/test_encoders.py", "-k", "optimum", *session.posargs
+    )
 
 
 @nox.session(reuse_venv=True)
 def triton(session: nox.Session) -> None:
     """Ask a real Triton server, out of a wheel that lags behind.
 
-    Only what starts the server is taken from the wheel, without its dependencies, but its Python backend is
-    from before NumPy 2.
+    Only what starts the server is taken from the wheel, without its dependencies, but its Python
+    backend is from before NumPy 2.
     """
     install(session, "cpu,default,export", "test", "triton", lock=LOCKS / "triton.txt")
     session.install("--no-deps", "nvidia-pytriton==0.7.0")
@@ -258,7 +280,7 @@ def spark(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=True)
 def llama(session: nox.Session) -> None:
-    """Run ViSIL with a real llama.cpp server, which is built first: a quarter of an hour on two cores."""
+    """Run ViSIL with a real llama.cpp server, built first in a quarter of an hour on two cores."""
     session.env["CMAKE_ARGS"] = "-DLLAVA_BUILD=OFF"
     install(session, "cpu,default", "llama", "test")
     session.run("python", "-m", "pytest", "tests/llama", *session.posargs)
@@ -268,7 +290,8 @@ def llama(session: nox.Session) -> None:
 def lock(session: nox.Session) -> None:
     """Write tests/locks: the newest versions that fit together, for every Python and system.
 
-    `-- --upgrade-package NAME` renews one package, and `-- --no-upgrade` adds what is new in pyproject.toml.
+    `-- --upgrade-package NAME` renews one package, and `-- --no-upgrade` adds what is new in
+    pyproject.toml.
     """
     extras = [extra for extra in PROJECT["project"]["optional-dependencies"] if extra not in NVIDIA]
     groups = [name for name in GROUPS if name not in APART]
@@ -287,6 +310,9 @@ def lock(session: nox.Session) -> None:
             "--quiet",
             f"--output-file={LOCKS / name}.txt",
             *(session.posargs or ["--upgrade"]),
-            env={"UV_BUILD_CONSTRAINT": None, "UV_CUSTOM_COMPILE_COMMAND": 'make nox ARGS="-s lock"'},
+            env={
+                "UV_BUILD_CONSTRAINT": None,
+                "UV_CUSTOM_COMPILE_COMMAND": 'make nox ARGS="-s lock"',
+            },
             external=True,
         )

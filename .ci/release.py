@@ -1,7 +1,7 @@
 """Build what is published, check it, and tag it: `make release`, docs/development/releasing.md.
 
-Both archives are built from the committed files alone, in a new folder, and end up in `dist`. Nothing is
-uploaded: pushing the tag does that (`.github/workflows/publish.yml`).
+Both archives are built from the committed files alone, in a new folder, and end up in `dist`.
+Nothing is uploaded: pushing the tag does that (`.github/workflows/publish.yml`).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def facts(root: Path, *, tagging: bool = False, today: str | None = None) -> tup
     root
         The project.
     tagging
-        Whether the release is about to be published: then the address of the repository must be known, and no
-        change may be waiting for a later release.
+        Whether the release is about to be published: then the address of the repository must be
+        known, and no change may be waiting for a later release.
     today
         The date that the release must have, as in "2026-01-31". None: any.
 
@@ -85,7 +85,9 @@ def facts(root: Path, *, tagging: bool = False, today: str | None = None) -> tup
     if (cited := _one(r"^version: (\S+)$", citation)) != version:
         problems.append(f"CITATION.cff: version is {cited}, not {version}")
     if (released := _one(r'^date-released: "(.+)"$', citation)) != date:
-        problems.append(f"CITATION.cff: date-released is {released}, CHANGELOG.md says {date or 'nothing'}")
+        problems.append(
+            f"CITATION.cff: date-released is {released}, CHANGELOG.md says {date or 'nothing'}"
+        )
     if today and date != today:
         problems.append(f"CHANGELOG.md: {version} is dated {date or 'nothing'}, today is {today}")
     repository = address(root)
@@ -99,7 +101,7 @@ def facts(root: Path, *, tagging: bool = False, today: str | None = None) -> tup
 
 
 def address(root: Path) -> str | None:
-    """Return the repository's address, which its owner enters into `pyproject.toml`; None if missing."""
+    """Return the repository's address in `pyproject.toml`, or None if no owner has entered one."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     repository: str | None = project.get("urls", {}).get("Repository")
     return repository
@@ -111,7 +113,7 @@ def _one(pattern: str, path: Path) -> str:
 
 
 def wheel_names(tracked: Iterable[str], version: str) -> set[str]:
-    """Return the names in a wheel, no more and no fewer: those of the committed files that belong there."""
+    """Return the names that a wheel must have: exactly the committed files that belong there."""
     names = {
         place + path.removeprefix(folder)
         for path in tracked
@@ -129,14 +131,18 @@ def check_wheel(wheel: Path, tracked: Iterable[str], version: str) -> None:
     _check(wheel, contents, wheel_names(tracked, version))
     about = contents[f"vcs_runtime-{version}.dist-info/METADATA"].decode()
     if links := relative_links(about):
-        raise Refused(f"{wheel.name}: a package index cannot follow {', '.join(links)} in the README")
+        raise Refused(
+            f"{wheel.name}: a package index cannot follow {', '.join(links)} in the README"
+        )
 
 
 def relative_links(text: str) -> list[str]:
     """Return where links and images of Markdown lead that are not absolute; code is left out."""
     prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.M | re.S)
     found = re.findall(
-        r"\]\(\s*([^)\s]*)|^\[[^\]]+\]:\s*(\S+)|\b(?:href|src)\s*=\s*[\"']?([^\s\"'>]+)", prose, re.M
+        r"\]\(\s*([^)\s]*)|^\[[^\]]+\]:\s*(\S+)|\b(?:href|src)\s*=\s*[\"']?([^\s\"'>]+)",
+        prose,
+        re.M,
     )
     return [link for link in map("".join, found) if not re.match(r"https?://|mailto:", link)]
 
@@ -191,8 +197,10 @@ def build(folder: Path, tracked: Sequence[str], version: str) -> list[Path]:
     check_source(sdist, tracked, version)
     if wheel.read_bytes() != (again / wheel.name).read_bytes():
         raise Refused("the wheels from the source archive and from the committed files differ")
-    print(f"checked: names, contents and sizes; {len(wheel_names(tracked, version))} files in the wheel, "
-          f"{len(tracked) + 1} in the source archive, which builds the same wheel")  # fmt: skip
+    print(
+        f"checked: names, contents and sizes; {len(wheel_names(tracked, version))} files in the"
+        f" wheel, {len(tracked) + 1} in the source archive, which builds the same wheel"
+    )
     return [wheel, sdist]
 
 
@@ -205,20 +213,30 @@ def try_wheel(wheel: Path, folder: Path, version: str) -> None:
     if not printed.endswith(f" {version}"):
         raise Refused(f"the wheel says {printed!r}, not {version}")
     print(f"installed: {printed}")
-    home = "from vcs_runtime.bundle.paths import default_bundle_path as path; print(path().is_dir())"
+    home = (
+        "from vcs_runtime.bundle.paths import default_bundle_path as path; print(path().is_dir())"
+    )
     if run(programs / "python", "-c", home, cwd=folder).strip() != "True":
         print("not scored: `vcs-runtime fetch default` has not been run on this machine")
         return
-    (folder / "pair.jsonl").write_text('{"reference": "A man opens the door.", "generated": "He opens it."}')
+    (folder / "pair.jsonl").write_text(
+        '{"reference": "A man opens the door.", "generated": "He opens it."}'
+    )
     table = run(programs / "vcs-runtime", "score", "pair.jsonl", "--json", cwd=folder)
     print(f"scored: {json.loads(table)['scored']} pair with the default bundle")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a release; end with exit code 1 and the reasons if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--tag", action="store_true", help="tag the commit; the release must be of today")
-    parser.add_argument("--for-tag", metavar="NAME", help="refuse any version but the one of this tag")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--tag", action="store_true", help="tag the commit; the release must be of today"
+    )
+    parser.add_argument(
+        "--for-tag", metavar="NAME", help="refuse any version but the one of this tag"
+    )
     given = parser.parse_args(arguments)
     try:
         release(tag=given.tag, for_tag=given.for_tag)
@@ -256,7 +274,9 @@ def release(*, tag: bool, for_tag: str | None) -> None:
         run("git", "tag", "--annotate", name, "--message", f"vcs-runtime {version}", cwd=ROOT)
         print(f"tagged: {name}; `git push origin {name}` publishes it")
     elif not address(ROOT):
-        print('not ready to publish: pyproject.toml, [project.urls] has no Repository = "https://..."')
+        print(
+            'not ready to publish: pyproject.toml, [project.urls] has no Repository = "https://..."'
+        )
 
 
 if __name__ == "__main__":

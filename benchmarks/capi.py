@@ -1,18 +1,22 @@
-"""The C API: what a call costs beside Python, what several threads gain, and whether its memory is sound.
+"""The C API: what a call costs beside Python, what several threads gain, and whether its memory is
+sound.
 
     python benchmarks/capi.py calls PAIRS.jsonl [--rounds 40] [--threads 8] [--pairs 200]
     python benchmarks/capi.py memory [--rounds 100] [--keep]
     python benchmarks/capi.py sanitizers | valgrind [--rounds 100] [--keep]
 
-`calls` times both sides in one process and in turns, on pairs whose vectors are known, so that the difference shows the way
-into Python and back. The C side is timed in C, in a thread that Python has not started. Then the example `score_threads.c`
-scores new texts: `--pairs` for each thread, made of the first sentences of the file's texts.
+`calls` times both sides in one process and in turns, on pairs whose vectors are known, so that the
+difference shows the way into Python and back. The C side is timed in C, in a thread that Python has
+not started. Then the example `score_threads.c` scores new texts: `--pairs` for each thread, made of
+the first sentences of the file's texts.
 
-The other parts build the library and the hosts of `tests/capi` (`probe.c`, `misuse.c`). `memory` opens a bundle, scores and
-closes it, `--rounds` times: resident memory, with the default and a tiny bundle. `sanitizers` does the same with
-AddressSanitizer and UndefinedBehaviorSanitizer in library and hosts, then every misuse that has a status, a score in many
-threads, and a process that ends with all open; `valgrind` does so under valgrind, where a few rounds take a quarter of an hour.
-An error is a message of the tool that names the library, a host, or one of their calls. The exit code is 1 if there is one.
+The other parts build the library and the hosts of `tests/capi` (`probe.c`, `misuse.c`). `memory`
+opens a bundle, scores and closes it, `--rounds` times: resident memory, with the default and a tiny
+bundle. `sanitizers` does the same with AddressSanitizer and UndefinedBehaviorSanitizer in library
+and hosts, then every misuse that has a status, a score in many threads, and a process that ends
+with all open; `valgrind` does so under valgrind, where a few rounds take a quarter of an hour. An
+error is a message of the tool that names the library, a host, or one of their calls. The exit code
+is 1 if there is one.
 
 All need the `capi` extra and a C compiler, and the last three Python's shared library.
 """
@@ -46,16 +50,24 @@ from vcs_runtime.capi import build as building
 ROOT = Path(__file__).parents[1]
 HOSTS = ROOT / "tests/capi"
 SANITIZERS = "-fsanitize=address,undefined -fno-omit-frame-pointer -g"
-# Python keeps what it has allocated until the process ends, so leaks cannot be told from that: `memory` shows them.
+# Python keeps what it has allocated until the process ends, so leaks cannot be told from that:
+# `memory` shows them.
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:halt_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 # Python's own allocator hides wrong accesses to its blocks; the loader reads strings by the word.
-VALGRIND = ["valgrind", "--error-exitcode=0", "--num-callers=30", "--quiet", "--smc-check=all-non-file"]
+VALGRIND = [
+    "valgrind",
+    "--error-exitcode=0",
+    "--num-callers=30",
+    "--quiet",
+    "--smc-check=all-non-file",
+]
 OURS = re.compile(r"libvcs_runtime|probe|misuse|vcs_\w+")
 MESSAGE = re.compile(
-    r"ERROR: AddressSanitizer.*|.*runtime error: .*|==\d+== (?:Invalid|Conditional|Use of|Syscall|Jump).*"
+    r"ERROR: AddressSanitizer.*|.*runtime error: .*|==\d+== (?:Invalid|Conditional|Use"
+    r" of|Syscall|Jump).*"
 )
 
 
@@ -70,9 +82,15 @@ class Hosts:
             building.build(folder)
             for name in ("probe", "misuse"):
                 building.compile_c(
-                    [HOSTS / f"{name}.c"], folder / name, "-std=c11", "-pthread", f"-I{folder}", f"-L{folder}",
-                    "-lvcs_runtime", f"-Wl,-rpath,{folder}",
-                )  # fmt: skip
+                    [HOSTS / f"{name}.c"],
+                    folder / name,
+                    "-std=c11",
+                    "-pthread",
+                    f"-I{folder}",
+                    f"-L{folder}",
+                    "-lvcs_runtime",
+                    f"-Wl,-rpath,{folder}",
+                )
         finally:
             os.environ["CC"] = compiler
 
@@ -82,9 +100,13 @@ class Hosts:
         """Run a host, below a tool."""
         command = [*(before or []), str(self.folder / host), *map(str, arguments)]
         return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False,
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
             env=os.environ | environment,
-        )  # fmt: skip
+        )
 
 
 def cases(bundle: Path, damaged: Path, rounds: int) -> dict[str, tuple[object, ...]]:
@@ -102,7 +124,9 @@ def errors_of(done: subprocess.CompletedProcess[str]) -> tuple[list[str], list[s
     ours, others = [], []
     for block in re.split(r"\n==\d+== \n", done.stderr):
         if found := MESSAGE.search(block):
-            (ours if OURS.search(block) or "Sanitizer" in block else others).append(found[0].strip())
+            (ours if OURS.search(block) or "Sanitizer" in block else others).append(
+                found[0].strip()
+            )
     if done.returncode:
         ours.append(f"exit code {done.returncode}: {(done.stdout + done.stderr)[-400:]}")
     return ours, others
@@ -138,17 +162,25 @@ def memory(hosts: Hosts, tiny: Path, rounds: int) -> list[dict[str, Any]]:
             sys.exit(done.stdout + done.stderr)
         mb = [int(line) / 1024 for line in done.stdout.split()]
         heads = {
-            "1st round": mb[0], "10th": mb[9], "middle": mb[len(mb) // 2], "last": mb[-1], "largest": max(mb)
-        }  # fmt: skip
+            "1st round": mb[0],
+            "10th": mb[9],
+            "middle": mb[len(mb) // 2],
+            "last": mb[-1],
+            "largest": max(mb),
+        }
         cells = {head: f"{value:.0f} MB" for head, value in heads.items()}
         row = {"head": "bundle", "workload": f"{name}, {times} rounds", "cells": cells}
         print(row["workload"], cells)
-        rows.append(row | ({"signatures": {"ours default:cpu": signature}} if bundle == "default" else {}))
+        rows.append(
+            row | ({"signatures": {"ours default:cpu": signature}} if bundle == "default" else {})
+        )
     return rows
 
 
 def checked(
-    tool: str, run: Callable[..., subprocess.CompletedProcess[str]], named: dict[str, tuple[object, ...]]
+    tool: str,
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    named: dict[str, tuple[object, ...]],
 ) -> tuple[list[dict[str, Any]], bool]:
     """Run each case below a tool; return rows, and whether anything was found."""
     rows, found = [], False
@@ -169,11 +201,18 @@ class Loop(ctypes.Structure):
     """The struct `loop` of capi_loop.c."""
 
     _fields_ = (
-        ("scorer", c_void_p), ("reference", c_char_p), ("generated", c_char_p),
-        ("reference_len", c_size_t), ("generated_len", c_size_t), ("similarity", c_void_p),
-        ("n_ref", c_size_t), ("n_gen", c_size_t), ("calls", c_size_t),
-        ("result", capi.vcs_result), ("seconds", c_double),
-    )  # fmt: skip
+        ("scorer", c_void_p),
+        ("reference", c_char_p),
+        ("generated", c_char_p),
+        ("reference_len", c_size_t),
+        ("generated_len", c_size_t),
+        ("similarity", c_void_p),
+        ("n_ref", c_size_t),
+        ("n_gen", c_size_t),
+        ("calls", c_size_t),
+        ("result", capi.vcs_result),
+        ("seconds", c_double),
+    )
 
 
 def shortened(pair: tuple[str, str]) -> tuple[str, ...]:
@@ -197,9 +236,16 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> None:
     library = capi.load(folder / building.LIBRARY)
     source = Path(__file__).with_name("capi_loop.c")
     building.compile_c(
-        [source], folder / "loop.so", "-shared", "-fPIC", "-pthread", f"-I{folder}", f"-L{folder}", "-lvcs_runtime",
+        [source],
+        folder / "loop.so",
+        "-shared",
+        "-fPIC",
+        "-pthread",
+        f"-I{folder}",
+        f"-L{folder}",
+        "-lvcs_runtime",
         f"-Wl,-rpath,{folder}",
-    )  # fmt: skip
+    )
     helper = ctypes.CDLL(str(folder / "loop.so"))
     model, scorer, params = c_void_p(), c_void_p(), capi.vcs_params()
     assert library.vcs_model_open(b"default", b"cpu", byref(model)) == 0
@@ -213,13 +259,18 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> None:
         print(f"{name:42}{python:12.1f}{c:12.1f}{c - python:+12.1f}", flush=True)
 
     with Scorer.open("default", "cpu") as python:
-        for name, some in (("two sentences", [*map(shortened, pairs)]), ("whole descriptions", pairs)):
+        for name, some in (
+            ("two sentences", [*map(shortened, pairs)]),
+            ("whole descriptions", pairs),
+        ):
             times = []
             for round_ in range(rounds + 1):
                 for reference, generated in some:
                     left, right = reference.encode(), generated.encode()
                     loop = Loop(scorer, left, right, len(left), len(right), None, 0, 0, 5)
-                    first = timed_in_python(lambda pair=(reference, generated): python.score(*pair), 5)
+                    first = timed_in_python(
+                        lambda pair=(reference, generated): python.score(*pair), 5
+                    )
                     second = timed_in_c(helper, loop)
                     assert python.score(reference, generated).scores == Scores(
                         *(getattr(loop.result, name) for name in Scores._fields)
@@ -233,7 +284,10 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> None:
         add(
             f"vcs_align_f64, {size} x {size}",
             [
-                (timed_in_python(lambda m=matrix: score_similarity(m, 0.9), 100), timed_in_c(helper, loop))
+                (
+                    timed_in_python(lambda m=matrix: score_similarity(m, 0.9), 100),
+                    timed_in_c(helper, loop),
+                )
                 for _ in range(rounds)
             ],
         )
@@ -244,12 +298,19 @@ def overhead(folder: Path, pairs: list[tuple[str, str]], rounds: int) -> None:
 def throughput(folder: Path, pairs: list[tuple[str, str]], threads: int) -> dict[str, object]:
     program, file = folder / "score_threads", folder / "pairs.tsv"
     building.compile_c(
-        [building.source("examples") / "score_threads.c"], program, "-pthread", f"-I{folder}", f"-L{folder}",
-        "-lvcs_runtime", f"-Wl,-rpath,{folder}",
-    )  # fmt: skip
+        [building.source("examples") / "score_threads.c"],
+        program,
+        "-pthread",
+        f"-I{folder}",
+        f"-L{folder}",
+        "-lvcs_runtime",
+        f"-Wl,-rpath,{folder}",
+    )
     lines = ("\t".join(" ".join(text.split()) for text in pair) for pair in pairs)
     file.write_text("\n".join(lines) + "\n", "utf-8")
-    done = subprocess.run([program, file, str(threads)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, file, str(threads)], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     result: dict[str, object] = json.loads(done.stdout)

@@ -3,8 +3,8 @@
     vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default -o BOARD
     python benchmarks/clip_cc.py CHECKOUT BOARD
 
-CHECKOUT is a checkout of github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench. BOARD is the output of
-that command with one judge.
+CHECKOUT is a checkout of github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench. BOARD is the output
+of that command with one judge.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from vcs_experiments.datasets.clip_cc import read_published
 from vcs_experiments.leaderboard import leaderboard
 
 #: Our names of the cells, by those of the benchmark's leaderboard.json.
-CELLS = {"slug": "system", "display": "name", "borda": "borda", "mean_hm_cf": "mean_hm_cf",
-         "mean_coarse": "mean_coarse", "mean_fine": "mean_fine", "rank": "rank"}  # fmt: skip
+CELLS = {
+    "slug": "system",
+    "display": "name",
+    "borda": "borda",
+    "mean_hm_cf": "mean_hm_cf",
+    "mean_coarse": "mean_coarse",
+    "mean_fine": "mean_fine",
+    "rank": "rank",
+}
 
 
 def equal_cells(checkout: Path) -> str:
-    """Count the cells of the published table that are equal, for both sources of its judges' means."""
+    """Count the cells of the published table that are equal, for both sources of its judges'
+    means."""
     theirs = json.loads((checkout / "results/leaderboard/leaderboard.json").read_text())["rows"]
     counts = []
     for folder in (None, checkout):
@@ -42,33 +50,45 @@ def equal_cells(checkout: Path) -> str:
 
 
 def among_published() -> list[str]:
-    """Give Kendall's tau of each two published judges, and of each with the ranking by the other four."""
+    """Give Kendall's tau of each two published judges, and of each with the ranking by the other
+    four."""
     published, _, _ = read_published(None)
-    means = {judge: {system: m.hm_cf for system, m in own.items()} for judge, own in published.items()}
+    means = {
+        judge: {system: m.hm_cf for system, m in own.items()} for judge, own in published.items()
+    }
     lines = ["published judge | " + " | ".join((*means, "ranking by the others"))]
     taus = []
     for judge, own in means.items():
         systems = list(own)
         cells = []
         for other in means:
-            tau = kendalltau([own[s] for s in systems], [means[other][s] for s in systems]).statistic
+            tau = kendalltau(
+                [own[s] for s in systems], [means[other][s] for s in systems]
+            ).statistic
             taus += [tau] if other < judge else []
             cells.append("" if other == judge else f"{tau:.2f}")
         others = leaderboard({other: published[other] for other in means if other != judge}, {})
-        tau = kendalltau([own[place.system] for place in others], [-place.rank for place in others]).statistic
+        tau = kendalltau(
+            [own[place.system] for place in others], [-place.rank for place in others]
+        ).statistic
         lines.append(f"{judge} | " + " | ".join((*cells, f"{tau:.2f}")))
-    return [*lines, f"of two published judges: {min(taus):.2f} to {max(taus):.2f}, mean {np.mean(taus):.2f}"]
+    return [
+        *lines,
+        f"of two published judges: {min(taus):.2f} to {max(taus):.2f}, mean {np.mean(taus):.2f}",
+    ]
 
 
 def agreement(board: Path) -> list[str]:
-    """Give Kendall's tau with each published judge and with their ranking, by score; with its interval."""
+    """Give Kendall's tau with each published judge and with their ranking, by score; with its
+    interval."""
     rows = _tables(board)["published"]
     others = list(dict.fromkeys(row["published judge"] for row in rows))
     lines = ["score | " + " | ".join(others)]
     for score in dict.fromkeys(row["score"] for row in rows):
         own = {row["published judge"]: row for row in rows if row["score"] == score}
         cells = (
-            f"{own[o]['Kendall tau-b']:.2f} [{own[o]['low']:.2f}, {own[o]['high']:.2f}] rho {own[o]['Spearman rho']:.2f}"
+            f"{own[o]['Kendall tau-b']:.2f} [{own[o]['low']:.2f}, {own[o]['high']:.2f}] rho"
+            f" {own[o]['Spearman rho']:.2f}"
             for o in others
         )
         lines.append(f"{score} | " + " | ".join(cells))
@@ -93,7 +113,9 @@ def places(board: Path) -> str:
 
 
 def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
-    tables: dict[str, list[dict[str, Any]]] = json.loads((board / "results.json").read_text())["tables"]
+    tables: dict[str, list[dict[str, Any]]] = json.loads((board / "results.json").read_text())[
+        "tables"
+    ]
     return tables
 
 

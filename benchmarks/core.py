@@ -3,12 +3,14 @@
     python benchmarks/core.py parity [--live 500]
     python benchmarks/core.py speed [--seconds 2] [--sizes 20x20 200x150 2000x1500] [--keep]
 
-`parity` gives the largest difference of any score in the recorded cases (`tests/core/golden.npz`), for which the base install
-is enough. `--live` compares as many more drawn cases, intermediate results included, with the reference package itself.
+`parity` gives the largest difference of any score in the recorded cases (`tests/core/golden.npz`),
+for which the base install is enough. `--live` compares as many more drawn cases, intermediate
+results included, with the reference package itself.
 
-`speed` needs the `parity` extra. Each figure is the median of repeated timings; both sides are timed in turns, so that a busy
-machine slows both. The reference gets its matrix through stub embedders: it multiplies by an identity, which costs it a few
-percent at most. Its torch runs on one thread, where it is fastest at small sizes.
+`speed` needs the `parity` extra. Each figure is the median of repeated timings; both sides are
+timed in turns, so that a busy machine slows both. The reference gets its matrix through stub
+embedders: it multiplies by an identity, which costs it a few percent at most. Its torch runs on one
+thread, where it is fastest at small sizes.
 """
 
 from __future__ import annotations
@@ -53,21 +55,27 @@ def live(count: int) -> float:
     for seed in range(10**6, 10**6 + count):
         case = drawn_case(seed)
         theirs = reference_result(
-            matrix(case), case.gas, lct=case.lct,
-            context_cutoff=case.context_cutoff, context_window=case.context_window,
-        )  # fmt: skip
+            matrix(case),
+            case.gas,
+            lct=case.lct,
+            context_cutoff=case.context_cutoff,
+            context_window=case.context_window,
+        )
         alignment = vcs_numba.align(matrix(case), params(case))
         for name, value in alignment.scores(theirs["GAS"]).to_reference_dict().items():
             largest = max(largest, abs(value - theirs[name]))
         ours, reference = flat_alignment(alignment), flat_reference(theirs)
         for key, numbers in reference.items():
             if np.size(numbers):
-                largest = max(largest, float(np.nanmax(np.abs(np.subtract(ours[key], numbers, dtype=float)))))
+                largest = max(
+                    largest, float(np.nanmax(np.abs(np.subtract(ours[key], numbers, dtype=float))))
+                )
     return largest
 
 
 def similarity_matrix(kind: str, n_ref: int, n_gen: int) -> np.ndarray[Any, Any]:
-    """near: matches near the diagonal, as real texts have; random: uniform; far: every match far from its place."""
+    """near: matches near the diagonal, as real texts have; random: uniform; far: every match far
+    from its place."""
     draw = np.random.default_rng(n_ref + n_gen)
     if kind == "random":
         return draw.random((n_ref, n_gen))
@@ -133,7 +141,8 @@ def speed(sizes: list[str], seconds: float, pairs: int) -> list[dict[str, Any]]:
         sides = {"reference": {"seconds": reference}, "vcs_numba": {"seconds": ours}}
         rows.append({"workload": f"{call}, {kind}", "call": call, "kind": kind, "sides": sides})
         print(
-            f"{call:42} {kind:7} {1e6 * reference:12.1f} us {1e6 * ours:10.1f} us {reference / ours:6.0f}",
+            f"{call:42} {kind:7} {1e6 * reference:12.1f} us {1e6 * ours:10.1f} us"
+            f" {reference / ours:6.0f}",
             flush=True,
         )
 
@@ -144,7 +153,9 @@ def speed(sizes: list[str], seconds: float, pairs: int) -> list[dict[str, Any]]:
             times = timed(
                 {
                     "reference": reference_call(similarity),
-                    "ours": lambda similarity=similarity: vcs_numba.score_similarity(similarity, 0.9),  # type: ignore[misc]
+                    "ours": lambda similarity=similarity: vcs_numba.score_similarity(
+                        similarity, 0.9
+                    ),  # type: ignore[misc]
                 },
                 seconds,
             )
@@ -152,14 +163,17 @@ def speed(sizes: list[str], seconds: float, pairs: int) -> list[dict[str, Any]]:
     for kind in KINDS:
         draw = np.random.default_rng(0)
         similarities = [
-            similarity_matrix(kind, 20, 20) + draw.uniform(-0.02, 0.02, (20, 20)) for _ in range(pairs)
+            similarity_matrix(kind, 20, 20) + draw.uniform(-0.02, 0.02, (20, 20))
+            for _ in range(pairs)
         ]
         gas = np.full(pairs, 0.9)
         references = [reference_call(similarity) for similarity in similarities[:50]]
         times = timed(
             {
                 "reference": lambda references=references: [call() for call in references],  # type: ignore[misc]
-                "ours": lambda similarities=similarities, gas=gas: vcs_numba.score_batch(similarities, gas),  # type: ignore[misc]
+                "ours": lambda similarities=similarities, gas=gas: vcs_numba.score_batch(
+                    similarities, gas
+                ),  # type: ignore[misc]
             },
             seconds,
         )
@@ -178,7 +192,9 @@ def main() -> None:
     parser.add_argument(
         "--live", type=int, default=0, help="drawn cases that the reference package computes now"
     )
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each line of the table, about")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="time for each line of the table, about"
+    )
     parser.add_argument("--sizes", nargs="+", default=["20x20", "200x150", "2000x1500"])
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of 20 x 20 in the batch")
     arguments = parser.parse_args()

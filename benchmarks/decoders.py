@@ -1,11 +1,13 @@
-"""Decoders at full size: what exporting, loading and one text cost, and whether the vectors are right.
+"""Decoders at full size: what exporting, loading and one text cost, and whether the vectors are
+right.
 
     python benchmarks/decoders.py [MODEL ...] [--folder DIR] [--modes linked fp32 int8] [--text-tokens 128]
                                   [--layers N] [--vocabulary N] [--stored F32] [--no-numpy]
                                   [--devices cpu openvino] [--threads N]
 
-No weights are needed: a checkpoint with random ones is written in the published shapes, types and names, with a small
-tokenizer of the same kind; neither speed nor memory depends on the values. Then, each in a process of its own:
+No weights are needed: a checkpoint with random ones is written in the published shapes, types and
+names, with a small tokenizer of the same kind; neither speed nor memory depends on the values.
+Then, each in a process of its own:
 
     export      seconds, peak resident memory, and new disk, for each of `--modes`: the precision of matrices, or
                 `linked` and `copied` for the checkpoint's own. Hashing, which reads every byte, is counted apart
@@ -21,9 +23,10 @@ tokenizer of the same kind; neither speed nor memory depends on the values. Then
 
 ONNX Runtime has no kernels for bf16 on a CPU, so such a bundle needs `--devices openvino`.
 
-`--layers` and `--vocabulary` make a model smaller: `--layers 2 --vocabulary 1000 --stored F32 --modes fp32` compares
-layers of full width, for Gemma one of each kind. At full size 8 B numbers need 40 GB of disk in `--folder` (default:
-the temporary folder) and 20 GB of memory, and take about 20 minutes on two cores, most of it forward passes.
+`--layers` and `--vocabulary` make a model smaller: `--layers 2 --vocabulary 1000 --stored F32
+--modes fp32` compares layers of full width, for Gemma one of each kind. At full size 8 B numbers
+need 40 GB of disk in `--folder` (default: the temporary folder) and 20 GB of memory, and take about
+20 minutes on two cores, most of it forward passes.
 """
 
 from __future__ import annotations
@@ -49,7 +52,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
 SHARD_BYTES = 5_000_000_000  # as the published files: none is larger
 _BLOCK = (1 << 24) + 1
 _PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
-TEXTS = ["A man opens the door.", "the red dog runs near the river while two women smile at the camera"]
+TEXTS = [
+    "A man opens the door.",
+    "the red dog runs near the river while two women smile at the camera",
+]
 NV_EMBED = "nv-embed-v2"
 _WORDS = ("a", "the", "man", "dog", "red", "two", "river", "camera")
 INSTRUCTION = "Instruct: Describe \nQuery: "  # of NV-Embed, which does not pool it
@@ -57,7 +63,8 @@ INSTRUCTION = "Instruct: Describe \nQuery: "  # of NV-Embed, which does not pool
 
 @dataclass(frozen=True)
 class Published:
-    """A published model: its family, its settings other than the tiny one's, its type, its Dense layers."""
+    """A published model: its family, its settings other than the tiny one's, its type, its Dense
+    layers."""
 
     family: str
     config: Mapping[str, Any]
@@ -70,9 +77,14 @@ def _sizes(
     hidden: int, layers: int, heads: int, groups: int, size: int, inner: int, words: int
 ) -> dict[str, int]:
     return {
-        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "num_key_value_heads": groups, "head_dim": size, "intermediate_size": inner, "vocab_size": words,
-    }  # fmt: skip
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "head_dim": size,
+        "intermediate_size": inner,
+        "vocab_size": words,
+    }
 
 
 _QWEN = {"max_position_embeddings": 40960, "rope_theta": 1e6}
@@ -84,20 +96,31 @@ _GEMMA = {
     "rope_theta": 1e6,
 }
 _LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "rope_type": "llama3"}
-_NEMOTRON = {"max_position_embeddings": 131072, "rope_theta": 5e5,
-             "rope_scaling": _LLAMA3 | {"original_max_position_embeddings": 8192}}  # fmt: skip
+_NEMOTRON = {
+    "max_position_embeddings": 131072,
+    "rope_theta": 5e5,
+    "rope_scaling": _LLAMA3 | {"original_max_position_embeddings": 8192},
+}
 _KALM = _GEMMA | {"max_position_embeddings": 131072, "sliding_window": 1024}
 MODELS = {
     "qwen3-embedding-0.6b": Published("qwen3", _sizes(1024, 28, 16, 8, 128, 3072, 151669) | _QWEN),
     "qwen3-embedding-4b": Published("qwen3", _sizes(2560, 36, 32, 8, 128, 9728, 151665) | _QWEN),
     "qwen3-embedding-8b": Published("qwen3", _sizes(4096, 36, 32, 8, 128, 12288, 151665) | _QWEN),
     "gte-qwen2-1.5b-instruct": Published(
-        "gte-qwen2", _sizes(1536, 28, 12, 2, 128, 8960, 151646) | _GTE, "F32", options={"causal": True}
+        "gte-qwen2",
+        _sizes(1536, 28, 12, 2, 128, 8960, 151646) | _GTE,
+        "F32",
+        options={"causal": True},
     ),
     "gte-qwen2-7b-instruct": Published(
-        "gte-qwen2", _sizes(3584, 28, 28, 4, 128, 18944, 151646) | _GTE, "F32", options={"causal": False}
+        "gte-qwen2",
+        _sizes(3584, 28, 28, 4, 128, 18944, 151646) | _GTE,
+        "F32",
+        options={"causal": False},
     ),
-    "llama-embed-nemotron-8b": Published("nemotron", _sizes(4096, 32, 32, 8, 128, 14336, 128256) | _NEMOTRON),
+    "llama-embed-nemotron-8b": Published(
+        "nemotron", _sizes(4096, 32, 32, 8, 128, 14336, 128256) | _NEMOTRON
+    ),
     "kalm-embedding-gemma3-12b-2511": Published(
         "kalm-gemma3", _sizes(3840, 48, 16, 8, 256, 15360, 262208) | _KALM
     ),
@@ -105,7 +128,10 @@ MODELS = {
         "embedding-gemma",
         _sizes(768, 24, 3, 1, 256, 1152, 262144)
         | _GEMMA
-        | {"max_position_embeddings": 2048, "sliding_window": 512},
+        | {
+            "max_position_embeddings": 2048,
+            "sliding_window": 512,
+        },
         "F32",
         dense=(3072, 768),
     ),
@@ -115,7 +141,12 @@ MODELS = {
 
 def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]) -> None:
     """Random weights in the published names, shapes and files."""
-    from support.checkpoints.decoder import FAMILIES, decoder_shapes, write_decoder_files, write_dense
+    from support.checkpoints.decoder import (
+        FAMILIES,
+        decoder_shapes,
+        write_decoder_files,
+        write_dense,
+    )
 
     rng = np.random.default_rng(0)
     if published.family == "nv-embed":
@@ -135,7 +166,9 @@ def write_checkpoint(folder: Path, published: Published, work: Mapping[str, Any]
         config["num_hidden_layers"] = work["layers"]
         if "layer_types" in config:
             config["layer_types"] = config["layer_types"][-work["layers"] :]
-    write_decoder_files(folder, published.family, config, _padded(kind.tokenizer(), config["vocab_size"]))
+    write_decoder_files(
+        folder, published.family, config, _padded(kind.tokenizer(), config["vocab_size"])
+    )
     write_dense(folder, config["hidden_size"], published.dense, published.stored)
     prefix = "model." if kind.whole else ""
     shapes = {f"{prefix}{name}": shape for name, shape in decoder_shapes(config).items()}
@@ -150,9 +183,18 @@ def _nv_embed_files(folder: Path, layers: int | None) -> dict[str, tuple[int, ..
     config, latent = settings()
     text = {
         name: getattr(config, name)
-        for name in ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
-                     "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta")
-    }  # fmt: skip
+        for name in (
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "intermediate_size",
+            "vocab_size",
+            "max_position_embeddings",
+            "rms_norm_eps",
+            "rope_theta",
+        )
+    }
     text |= {"model_type": "bidir_mistral", "bos_token_id": 1, "eos_token_id": 2}
     text |= {"num_hidden_layers": layers or config.num_hidden_layers}
     (folder / "config.json").write_text(json.dumps({"model_type": "nvembed", "text_config": text}))
@@ -163,7 +205,8 @@ def _nv_embed_files(folder: Path, layers: int | None) -> dict[str, tuple[int, ..
 
 
 def _padded(tokenizer: Any, size: int) -> Any:
-    """The tokenizer with as many pieces as the model has words; those that it did not have are in no text."""
+    """The tokenizer with as many pieces as the model has words; those that it did not have are in
+    no text."""
     from tokenizers import Tokenizer
 
     data = json.loads(tokenizer.to_str())
@@ -186,7 +229,11 @@ def _write_tensors(
     blocks: dict[tuple[float, bool], Any] = {}
     places = {}
     for i, shard in enumerate(shards, 1):
-        file = "model.safetensors" if len(shards) == 1 else f"model-{i:05}-of-{len(shards):05}.safetensors"
+        file = (
+            "model.safetensors"
+            if len(shards) == 1
+            else f"model-{i:05}-of-{len(shards):05}.safetensors"
+        )
         places |= dict.fromkeys(shard, file)
         with (folder / file).open("wb") as out:
             out.write(safetensors_start(shard, stored))
@@ -197,7 +244,8 @@ def _write_tensors(
                     drawn = block * np.float32(spread) + np.float32(is_norm)
                     blocks[spread, is_norm] = _as_stored(drawn, stored)
                 values = blocks[spread, is_norm]
-                left, start = math.prod(shape), int(rng.integers(_BLOCK))  # no two tensors are alike
+                # No two tensors are alike.
+                left, start = math.prod(shape), int(rng.integers(_BLOCK))
                 while left:
                     part = values[start : start + left]
                     out.write(part.data)
@@ -218,7 +266,11 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     from vcs_export.checkpoint.recipe import NV_EMBED as RECIPE
     from vcs_export.checkpoint.recipe import NvEmbedRecipe, load_recipe
     from vcs_export.families.build import Build, Quantization
-    from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle, build_nv_embed_bundle
+    from vcs_export.families.decoder import (
+        DecoderOptions,
+        build_decoder_bundle,
+        build_nv_embed_bundle,
+    )
     from vcs_export.write import BundleInfo, named_after
 
     started = time.perf_counter()
@@ -237,9 +289,19 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
     weights = "copy" if work["mode"] == "copied" else "link"
     quantization = Quantization(precision, texts=texts, most_change=1)
     of_nv_embed = published.family == "nv-embed"
-    info = named_after(checkpoint) if of_nv_embed else BundleInfo(work["model"], "CC0-1.0", "random numbers")
+    info = (
+        named_after(checkpoint)
+        if of_nv_embed
+        else BundleInfo(work["model"], "CC0-1.0", "random numbers")
+    )
     build = Build(
-        checkpoint, bundle, info, quantization, weights=weights, own_weights=of_nv_embed, progress=progress
+        checkpoint,
+        bundle,
+        info,
+        quantization,
+        weights=weights,
+        own_weights=of_nv_embed,
+        progress=progress,
     )
     if of_nv_embed:
         build_nv_embed_bundle(build, recipe=load_recipe(RECIPE, NvEmbedRecipe))
@@ -254,7 +316,8 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
 
 
 def run(work: Mapping[str, Any], bundle: Path, vectors: Path) -> dict[str, Any]:
-    """Seconds of loading, of one text and of eight, the second time; leaves vectors of two texts in `vectors`."""
+    """Seconds of loading, of one text and of eight, the second time; leaves vectors of two texts in
+    `vectors`."""
     from vcs_runtime.inference.embedder import Embedder
 
     clock = time.process_time if work["threads"] == 1 else time.perf_counter
@@ -275,9 +338,13 @@ def run(work: Mapping[str, Any], bundle: Path, vectors: Path) -> dict[str, Any]:
         same = np.array_equal(found[0], embedder.embed(texts[:1])[0])
         own = status_mb("RssAnon")
     return {
-        "load": loaded, "text": seconds[0], "texts": seconds[1], "same": bool(same), "peak": peak_mb(),
+        "load": loaded,
+        "text": seconds[0],
+        "texts": seconds[1],
+        "same": bool(same),
+        "peak": peak_mb(),
         "own": own,
-    }  # fmt: skip
+    }
 
 
 def forward(work: Mapping[str, Any], checkpoint: Path, vectors: Path) -> dict[str, float]:
@@ -290,7 +357,9 @@ def forward(work: Mapping[str, Any], checkpoint: Path, vectors: Path) -> dict[st
 
         tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
         skip = len(tokenizer.encode(INSTRUCTION, add_special_tokens=False).ids)
-        rows = [[1, *tokenizer.encode(INSTRUCTION + t, add_special_tokens=False).ids, 2] for t in TEXTS]
+        rows = [
+            [1, *tokenizer.encode(INSTRUCTION + t, add_special_tokens=False).ids, 2] for t in TEXTS
+        ]
         found = [numpy_nv_embed.embed(checkpoint, ids, skip) for ids in rows]
     else:
         rows = [numpy_decoder.token_ids(checkpoint, text) for text in TEXTS]
@@ -316,18 +385,34 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
     """All steps for one model."""
     checkpoint = work / "checkpoint"
     checkpoint.mkdir()
-    made = {"layers": arguments.layers, "vocabulary": arguments.vocabulary, "stored": arguments.stored}
+    made = {
+        "layers": arguments.layers,
+        "vocabulary": arguments.vocabulary,
+        "stored": arguments.stored,
+    }
     started = time.perf_counter()
     write_checkpoint(checkpoint, MODELS[name], made)
     size = sum(file.stat().st_size for file in checkpoint.iterdir())
-    print(f"\n{name}: {size / 1e9:.1f} GB, written in {time.perf_counter() - started:.0f} s", flush=True)
+    print(
+        f"\n{name}: {size / 1e9:.1f} GB, written in {time.perf_counter() - started:.0f} s",
+        flush=True,
+    )
 
     def step(kind: str, mode: str = "", bundle: Path = work, device: str = "cpu") -> dict[str, Any]:
         return measure(
-            __file__, work, step=kind, mode=mode, checkpoint=str(checkpoint), bundle=str(bundle), model=name,
-            vectors=str(work / f"{kind}-{mode}.npy"), tokens=arguments.text_tokens, device=device,
-            threads=arguments.threads, **made,
-        )  # fmt: skip
+            __file__,
+            work,
+            step=kind,
+            mode=mode,
+            checkpoint=str(checkpoint),
+            bundle=str(bundle),
+            model=name,
+            vectors=str(work / f"{kind}-{mode}.npy"),
+            tokens=arguments.text_tokens,
+            device=device,
+            threads=arguments.threads,
+            **made,
+        )
 
     wanted = {}
     if not arguments.no_numpy:
@@ -339,7 +424,8 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
     for mode, bundle in bundles.items():
         built = step("export", mode, bundle)
         print(
-            f"{mode:10}{built['writing']:8.1f} s{built['rest']:7.1f} s{built['peak']:7.0f} MB{built['disk']:7.2f} GB",
+            f"{mode:10}{built['writing']:8.1f} s{built['rest']:7.1f} s{built['peak']:7.0f}"
+            f" MB{built['disk']:7.2f} GB",
             flush=True,
         )
     print(
@@ -348,13 +434,15 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
     )
     for mode, bundle in bundles.items():
         for device in arguments.devices:
-            step("run", mode, bundle, device)  # verifies the files, and brings them into the page cache
+            # Verifies the files, and brings them into the page cache.
+            step("run", mode, bundle, device)
             ran = step("run", mode, bundle, device)
             found = np.load(work / f"run-{mode}.npy")
             apart = ", ".join(f"{np.abs(found - vectors).max():.1e}" for vectors in wanted.values())
             print(
-                f"{mode:10}{device:15}{ran['load']:7.2f} s{ran['text']:8.2f} s{ran['texts']:8.2f} s"
-                f"{ran['peak']:7.0f} MB{ran['own']:7.0f} MB  {apart}{'' if ran['same'] else ' other bits'}",
+                f"{mode:10}{device:15}{ran['load']:7.2f} s{ran['text']:8.2f} s{ran['texts']:8.2f}"
+                f" s{ran['peak']:7.0f} MB{ran['own']:7.0f} MB "
+                f" {apart}{'' if ran['same'] else ' other bits'}",
                 flush=True,
             )
         shutil.rmtree(bundle)

@@ -1,18 +1,19 @@
-"""Encoders at full size: what exporting and embedding cost, beside transformers on the same weights.
+"""Encoders at full size: what exporting and embedding cost, beside transformers on the same
+weights.
 
     python benchmarks/encoders.py [MODEL ...] [--folder DIR] [--tokens 20 128 600] [--rounds 3]
 
-MODEL is one of `MODELS`, by default all. No weights are needed: a checkpoint with random ones is written in the
-published shapes, types and names, with a small tokenizer of the same kind; neither speed nor memory depends on
-the values. Then, each in a process of its own:
+MODEL is one of `MODELS`, by default all. No weights are needed: a checkpoint with random ones is
+written in the published shapes, types and names, with a small tokenizer of the same kind; neither
+speed nor memory depends on the values. Then, each in a process of its own:
 
     export      `vcs-runtime export encoder`: seconds, peak resident memory, size of the bundle
     one text    a text of `--tokens` tokens, alone, by the bundle and by transformers (float32, SDPA), in turns: CPU
                 seconds on one thread, the least of `--rounds` processes, each of which runs the text once before.
                 Peak resident memory, and the largest difference of a number of the unit vectors
 
-Needs PyTorch and transformers (`make parity` makes such an environment), and up to 5 GB of disk in `--folder`
-(default: the temporary folder).
+Needs PyTorch and transformers (`make parity` makes such an environment), and up to 5 GB of disk in
+`--folder` (default: the temporary folder).
 """
 
 from __future__ import annotations
@@ -46,13 +47,23 @@ class Published:
 
 
 def _sizes(kind: str, hidden: int, layers: int, inner: int, words: int) -> dict[str, Any]:
-    config = {"model_type": kind, "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": words}
+    config = {
+        "model_type": kind,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "vocab_size": words,
+    }
     return config | {"num_attention_heads": max(12, hidden // 64), "intermediate_size": inner}
 
 
 _ROBERTA = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
-_MODERN = {"norm_eps": 1e-5, "global_attn_every_n_layers": 3, "local_attention": 128,
-           "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}  # fmt: skip
+_MODERN = {
+    "norm_eps": 1e-5,
+    "global_attn_every_n_layers": 3,
+    "local_attention": 128,
+    "global_rope_theta": 160000.0,
+    "local_rope_theta": 10000.0,
+}
 MODELS = {
     "multilingual-e5-small": Published(
         _sizes("bert", 384, 12, 1536, 250037) | {"max_position_embeddings": 512}
@@ -66,7 +77,9 @@ MODELS = {
         _sizes("xlm-roberta", 768, 12, 3072, 250002) | _ROBERTA | {"max_position_embeddings": 514}
     ),
     "bge-m3": Published(
-        _sizes("xlm-roberta", 1024, 24, 4096, 250002) | _ROBERTA | {"max_position_embeddings": 8194},
+        _sizes("xlm-roberta", 1024, 24, 4096, 250002)
+        | _ROBERTA
+        | {"max_position_embeddings": 8194},
         window=8192,
     ),
 }
@@ -117,10 +130,13 @@ def export(checkpoint: Path, bundle: Path) -> dict[str, float]:
 
 
 def text_of(tokens: int) -> str:
-    """A text of so many tokens with the special ones: a word with the space before it is a token."""
+    """A text of so many tokens with the special ones: a word with the space before it is a
+    token."""
     from support.checkpoints.tokenizers import WORDS
 
-    return "".join(f" {word}" for word in np.random.default_rng(tokens).choice(WORDS[:60], tokens - 2))
+    return "".join(
+        f" {word}" for word in np.random.default_rng(tokens).choice(WORDS[:60], tokens - 2)
+    )
 
 
 def ours(bundle: Path, tokens: int, vectors: Path) -> dict[str, float]:
@@ -151,7 +167,9 @@ def theirs(checkpoint: Path, tokens: int, vectors: Path) -> dict[str, float]:
     with torch.inference_mode():
         for _ in range(2):
             started = time.process_time()
-            vector = model(input_ids=row, attention_mask=torch.ones_like(row)).last_hidden_state[:, 0]
+            vector = model(input_ids=row, attention_mask=torch.ones_like(row)).last_hidden_state[
+                :, 0
+            ]
             seconds = time.process_time() - started
     np.save(vectors, torch.nn.functional.normalize(vector).numpy())
     return {"seconds": seconds, "peak": peak_mb()}
@@ -182,17 +200,27 @@ def compare(name: str, folder: Path, lengths: list[int], rounds: int) -> None:
         for _ in range(rounds):
             for side, source in (("ours", bundle), ("theirs", checkpoint)):
                 done = measure(
-                    __file__, folder, side=side, source=str(source), tokens=tokens,
+                    __file__,
+                    folder,
+                    side=side,
+                    source=str(source),
+                    tokens=tokens,
                     target=str(folder / f"{side}.npy"),
-                )  # fmt: skip
+                )
                 if side not in found or done["seconds"] < found[side]["seconds"]:
                     found[side] = done
-        vectors = [np.load(folder / f"{side}.npy").astype(np.float64) for side in ("ours", "theirs")]
+        vectors = [
+            np.load(folder / f"{side}.npy").astype(np.float64) for side in ("ours", "theirs")
+        ]
         columns = "".join(
-            f"{found[side]['seconds']:>11.3f} s{found[side]['peak']:>6.0f} MB" for side in ("ours", "theirs")
+            f"{found[side]['seconds']:>11.3f} s{found[side]['peak']:>6.0f} MB"
+            for side in ("ours", "theirs")
         )
         ratio = found["theirs"]["seconds"] / found["ours"]["seconds"]
-        print(f"{tokens:>8}{columns}{ratio:>8.2f}{np.abs(vectors[0] - vectors[1]).max():>12.1e}", flush=True)
+        print(
+            f"{tokens:>8}{columns}{ratio:>8.2f}{np.abs(vectors[0] - vectors[1]).max():>12.1e}",
+            flush=True,
+        )
     shutil.rmtree(checkpoint)
     shutil.rmtree(bundle)
 

@@ -1,11 +1,13 @@
-"""Pairs per second and peak memory, from text to score: this runtime against what a user would put together.
+"""Pairs per second and peak memory, from text to score: this runtime against what a user would put
+together.
 
     python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--ours cpu openvino]
                                     [--rounds 2] [--work FOLDER] [--keep]
 
-A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers. It gets the same
-segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and segmenting.
-Texts over 256 tokens go in windows, as in ours, in batches of 32 sorted by length: the same work.
+A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers. It gets the
+same segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and
+segmenting. Texts over 256 tokens go in windows, as in ours, in batches of 32 sorted by length: the
+same work.
 
     PyTorch fp32, PyTorch bf16    sentence-transformers; bf16 by autocast
     ST ONNX, ST OpenVINO          its other backends as they are set; OpenVINO takes bf16 where the processor has it
@@ -18,9 +20,10 @@ Three workloads, each from the same file of real pairs:
     many         the same pairs in one `score_many`
     shared       several generated texts per reference, in one `score_many`
 
-Each side runs in a process of its own, in turns. It is warm: it has scored other real pairs before. The table shows the median of the rounds, the peak resident
-memory of the process, and the largest difference of VCS, GAS and LAS from the first of ours. Run it on an idle
-machine, in an environment with what is compared; sides whose packages are missing are left out:
+Each side runs in a process of its own, in turns. It is warm: it has scored other real pairs before.
+The table shows the median of the rounds, the peak resident memory of the process, and the largest
+difference of VCS, GAS and LAS from the first of ours. Run it on an idle machine, in an environment
+with what is compared; sides whose packages are missing are left out:
 
     pip install 'sentence-transformers[onnx,openvino]' video-comprehension-score==1.0.0
 """
@@ -43,13 +46,18 @@ Pair = tuple[str, str]
 Scores = list[tuple[float, float, float]]
 LIMIT = 254  # tokens of a window, and two special tokens
 PEERS = {
-    "PyTorch fp32": "torch", "PyTorch bf16": "torch", "ST ONNX": "optimum.onnxruntime",
-    "ST OpenVINO": "optimum.intel", "PyTorch fp32, cut": "torch",
-}  # fmt: skip
+    "PyTorch fp32": "torch",
+    "PyTorch bf16": "torch",
+    "ST ONNX": "optimum.onnxruntime",
+    "ST OpenVINO": "optimum.intel",
+    "PyTorch fp32, cut": "torch",
+}
 BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino"}
 SHARED_MB = 256
 DISTINCT, SHARING = 16, 17  # pairs with a reference of their own; generated texts of a shared one
-WARM = 5  # other pairs that a side scores first: libraries compile kernels for shapes that they have not seen
+# Other pairs that a side scores first: libraries compile kernels for shapes that they have not
+# seen.
+WARM = 5
 SCORES = ("vcs", "gas", "las")
 
 
@@ -59,7 +67,8 @@ def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
     for line in path.read_text("utf-8").splitlines():
         row = json.loads(line)
         by_reference.setdefault(row["reference"], []).append(row["generated"])
-    # One generated text per reference, from different sources; and several texts for some of the references.
+    # One generated text per reference, from different sources; and several texts for some of the
+    # references.
     own = [(ref, texts[i % len(texts)]) for i, (ref, texts) in enumerate(by_reference.items())]
     shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:SHARING]]
     works = {"one by one": own[:DISTINCT], "many": own[:DISTINCT], "shared": shared[: 2 * DISTINCT]}
@@ -67,7 +76,8 @@ def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
 
 
 def segments(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """The segments of every text that the default segmenter can cut; both sides score only those pairs."""
+    """The segments of every text that the default segmenter can cut; both sides score only those
+    pairs."""
     from vcs_runtime import Segmenter, TextError
     from vcs_runtime.text.cleaning import clean_segments, expand_contractions
 
@@ -141,7 +151,9 @@ def sentence_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any
     transformer = SentenceTransformer(model, device="cpu", backend=BACKENDS.get(side, "torch"))
 
     def vectors(ids: list[list[int]]) -> torch.Tensor:
-        rows = [{"input_ids": [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]} for row in ids]
+        rows = [
+            {"input_ids": [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]} for row in ids
+        ]
         batch = dict(tokenizer.pad(rows, return_tensors="pt"))
         batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
         with torch.autocast("cpu", torch.bfloat16) if side.endswith("bf16") else nullcontext():
@@ -151,13 +163,16 @@ def sentence_vectors(side: str, model: str, tokenizer: Any) -> Callable[..., Any
 
 
 def prepare(side: str, folder: Path) -> Path:
-    """Return the folder of a side's model; those of other backends are made once, by sentence-transformers."""
+    """Return the folder of a side's model; those of other backends are made once, by
+    sentence-transformers."""
     backend = BACKENDS.get(side, "torch")
     path = folder / backend
     if not path.exists():
         from sentence_transformers import SentenceTransformer
 
-        SentenceTransformer(str(folder / "torch"), device="cpu", backend=backend).save_pretrained(str(path))
+        SentenceTransformer(str(folder / "torch"), device="cpu", backend=backend).save_pretrained(
+            str(path)
+        )
     return path
 
 
@@ -171,7 +186,9 @@ def child(path: Path) -> None:
     values = score()
     seconds = time.perf_counter() - started
     peak = peak_mb()
-    print(json.dumps({"seconds": seconds, "peak_mb": peak, "values": values, "signature": signature}))
+    print(
+        json.dumps({"seconds": seconds, "peak_mb": peak, "values": values, "signature": signature})
+    )
 
 
 def installed(module: str) -> bool:
@@ -202,7 +219,9 @@ def main() -> None:
     sides = [side for side in arguments.peers if installed(PEERS[side])]
     for side in set(arguments.peers) - set(sides):
         print(f"left out: {side}, which needs {PEERS[side]}")
-    ours = [f"ours {name}" for name in arguments.ours if "openvino" not in name or installed("openvino")]
+    ours = [
+        f"ours {name}" for name in arguments.ours if "openvino" not in name or installed("openvino")
+    ]
     if len(ours) < len(arguments.ours):
         print("left out: ours openvino, which needs openvino")
     with work_folder(arguments.work) as folder:
@@ -216,14 +235,17 @@ def main() -> None:
         for name in works:
             cut = segments([*works[name], *warm])
             pairs, others = (
-                [pair for pair in part if pair[0] in cut and pair[1] in cut] for part in (works[name], warm)
+                [pair for pair in part if pair[0] in cut and pair[1] in cut]
+                for part in (works[name], warm)
             )
             common = {"name": name, "pairs": pairs, "warm": others, "segments": cut}
             common["cache_mb"] = 0 if name == "one by one" else SHARED_MB
             runs: dict[str, list[dict[str, Any]]] = {side: [] for side in [*sides, *ours]}
             for _ in range(arguments.rounds):
                 for side, results in runs.items():
-                    results.append(measure(__file__, folder, side=side, model=models.get(side), **common))
+                    results.append(
+                        measure(__file__, folder, side=side, model=models.get(side), **common)
+                    )
             rows.append(row_of(name, pairs, arguments.rounds, runs, ours[0]))
     show(rows)
     if arguments.keep:
@@ -233,21 +255,34 @@ def main() -> None:
 def row_of(
     name: str, pairs: list[Pair], rounds: int, runs: dict[str, list[dict[str, Any]]], base: str
 ) -> dict[str, Any]:
-    """What is kept of a workload: pairs a second, memory, and differences of the scores, for each side."""
+    """What is kept of a workload: pairs a second, memory, and differences of the scores, for each
+    side."""
     sides = {}
     for side, results in runs.items():
         differences = [
-            max(abs(a[i] - b[i]) for a, b in zip(results[0]["values"], runs[base][0]["values"], strict=True))
+            max(
+                abs(a[i] - b[i])
+                for a, b in zip(results[0]["values"], runs[base][0]["values"], strict=True)
+            )
             for i in range(3)
         ]
         seconds = statistics.median(run["seconds"] for run in results)
         sides[side] = {
             "pairs_s": round(len(pairs) / seconds, 3),
             "peak_mb": round(max(run["peak_mb"] for run in results)),
-            **{f"{score}_differs": float(f"{d:.1e}") for score, d in zip(SCORES, differences, strict=True)},
+            **{
+                f"{score}_differs": float(f"{d:.1e}")
+                for score, d in zip(SCORES, differences, strict=True)
+            },
         }
     signatures = {side: runs[side][0]["signature"] for side in runs if runs[side][0]["signature"]}
-    return {"workload": name, "pairs": len(pairs), "rounds": rounds, "sides": sides, "signatures": signatures}
+    return {
+        "workload": name,
+        "pairs": len(pairs),
+        "rounds": rounds,
+        "sides": sides,
+        "signatures": signatures,
+    }
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -255,7 +290,8 @@ def show(rows: list[dict[str, Any]]) -> None:
         for side, own in row["sides"].items():
             apart = ", ".join(f"{score} {own[f'{score}_differs']:.1e}" for score in SCORES)
             print(
-                f"{row['workload']:12}{side:20}{own['pairs_s']:8.2f} pairs/s{own['peak_mb']:6} MB, differs by {apart}"
+                f"{row['workload']:12}{side:20}{own['pairs_s']:8.2f} pairs/s{own['peak_mb']:6} MB,"
+                f" differs by {apart}"
             )
 
 

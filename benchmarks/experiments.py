@@ -1,14 +1,16 @@
-"""Run every experiment on the authors' data with one bundle, keep its tables, and make the manual's short tables of them.
+"""Run every experiment on the authors' data with one bundle, keep its tables, and make the manual's
+short tables of them.
 
     python benchmarks/experiments.py run DATA WORK [--only vatex] [--bundle B] [--resume]
     python benchmarks/experiments.py tables DATA
 
-DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/guide/experiments.md describes them. `run` puts everything into
-WORK/NAME; the tables (figures and names of cases, no text) are copied to benchmarks/results/NAME. --resume passes over what is
-finished in WORK and goes on with what is not. METEOR is among the metrics where NLTK finds its corpora.
+DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/guide/experiments.md describes them. `run`
+puts everything into WORK/NAME; the tables (figures and names of cases, no text) are copied to
+benchmarks/results/NAME. --resume passes over what is finished in WORK and goes on with what is not.
+METEOR is among the metrics where NLTK finds its corpora.
 
-`tables` takes those cells of the results that the manual shows, with the signature, the date and the revision of the results,
-and keeps them for `tables.py`.
+`tables` takes those cells of the results that the manual shows, with the signature, the date and
+the revision of the results, and keeps them for `tables.py`.
 """
 
 from __future__ import annotations
@@ -30,12 +32,21 @@ from vcs_experiments.statistics import kendall
 
 RESULTS = FOLDER.parent
 # CLIP-CC-Bench's ranking, best first, under the names of the prediction files.
-RANKING = """videollama3 mplug llava_one_vision vilamp longvu Qwen2.5-72B Qwen2.5-32B videochatflash minicpm
+RANKING = """videollama3 mplug llava_one_vision vilamp longvu Qwen2.5-72B Qwen2.5-32B \
+videochatflash minicpm
 video_xl sharegpt4 internvl timechat llava_next_video ts_llava oryx longva""".split()
 NAMES = {
-    "VCS_LCT0": "VCS, LCT 0", "VCS_LCT1": "VCS, LCT 1", "Cosine": "cosine", "BERTScore-F1": "BERTScore-F1", "METEOR": "METEOR",
-    "CIDEr": "CIDEr", "ROUGE-L": "ROUGE-L", "ROUGE-1": "ROUGE-1", "BLEU-1": "BLEU-1", "BLEU-4": "BLEU-4",
-}  # fmt: skip
+    "VCS_LCT0": "VCS, LCT 0",
+    "VCS_LCT1": "VCS, LCT 1",
+    "Cosine": "cosine",
+    "BERTScore-F1": "BERTScore-F1",
+    "METEOR": "METEOR",
+    "CIDEr": "CIDEr",
+    "ROUGE-L": "ROUGE-L",
+    "ROUGE-1": "ROUGE-1",
+    "BLEU-1": "BLEU-1",
+    "BLEU-4": "BLEU-4",
+}
 
 Row = dict[str, Any]
 
@@ -45,12 +56,31 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
     vcs, clip = data / "vcs-eval", data / "clip-cc"
     ranking = work / "ranking.txt"
     ranking.write_text("\n".join(RANKING) + "\n")
-    rank = ["--references", f"{clip}/references.json", "--predictions", f"{clip}/predictions",
-            "--ranking", f"{ranking}"]  # fmt: skip
-    vatex = ["vatex", "--data", f"{data}/vatex-eval/vatex-eval-300.jsonl", "--cache", f"{work}/vectors"]
+    rank = [
+        "--references",
+        f"{clip}/references.json",
+        "--predictions",
+        f"{clip}/predictions",
+        "--ranking",
+        f"{ranking}",
+    ]
+    vatex = [
+        "vatex",
+        "--data",
+        f"{data}/vatex-eval/vatex-eval-300.jsonl",
+        "--cache",
+        f"{work}/vectors",
+    ]
     corruption = ["corruption", "--data", f"{vcs}", "--cache", f"{work}/vectors"]
-    authors = ["authors", "--data", f"{vcs}/authors/authors.json", "--cache", f"{work}/vectors",
-               "--published", f"{vcs}/authors-published/authors.csv"]  # fmt: skip
+    authors = [
+        "authors",
+        "--data",
+        f"{vcs}/authors/authors.json",
+        "--cache",
+        f"{work}/vectors",
+        "--published",
+        f"{vcs}/authors-published/authors.csv",
+    ]
     paper = ["--preset", "paper"]
     return {
         "vatex": vatex,
@@ -62,14 +92,16 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         "corruption-paper": [*corruption, *paper],
         "parameters": ["parameters", "--data", f"{vcs}"],
         "rank": ["rank", *rank],
-    }  # fmt: skip
+    }
 
 
 def run(arguments: list[str], out: Path, log: Path) -> int:
     """Run one experiment; returns its exit code."""
     command = [sys.executable, "-m", "vcs_runtime", "experiment", *arguments, "-o", str(out)]
     with log.open("w", encoding="utf-8") as file:
-        return subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+        return subprocess.run(
+            command, stdout=file, stderr=subprocess.STDOUT, check=False
+        ).returncode
 
 
 def run_all(data: Path, work: Path, only: list[str] | None, bundle: str, resume: bool) -> None:
@@ -111,30 +143,47 @@ def write(name: str, rows: Iterable[Row], *sources: Path) -> None:
     """Keep rows with the signature, date and revision of the results that they are taken from."""
     texts = [path.read_text("utf-8") for path in sources]
     found = [
-        json.loads(text)["signature"] if text.startswith("{") else re.search(r"`(vcs\|.*?)`", text)[1]
+        (
+            json.loads(text)["signature"]
+            if text.startswith("{")
+            else re.search(r"`(vcs\|.*?)`", text)[1]
+        )
         for text in texts
     ]
     came = [
         subprocess.run(
             ["git", "log", "-1", "--abbrev=7", "--format=%as %h", "--", path],
-            cwd=RESULTS, capture_output=True, text=True, check=True,
+            cwd=RESULTS,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.split()
         for path in sources
-    ]  # fmt: skip
+    ]
     date, revision = max(came)
     own = {"date": date, "revision": revision, "versions": {}}
-    names = ["ours default:cpu", *(f"ours default:cpu, {number}" for number in range(2, len(found) + 1))]
+    names = [
+        "ours default:cpu",
+        *(f"ours default:cpu, {number}" for number in range(2, len(found) + 1)),
+    ]
     signatures = dict(zip(names, dict.fromkeys(found), strict=False))
     files = " and ".join(
         f"`{path.relative_to(RESULTS.parents[1])}` ({' at '.join(at)})"
         for path, at in zip(sources, came, strict=True)
     )
     source = f"From {files}, by `benchmarks/experiments.py`."
-    print(keep(name, [row | own | {"signatures": signatures} for row in rows], place=ANY, source=source))
+    print(
+        keep(
+            name, [row | own | {"signatures": signatures} for row in rows], place=ANY, source=source
+        )
+    )
 
 
 def corruption() -> Iterable[Row]:
-    table = {(row["cases"], row["metric"]): row for row in results("corruption")["tables"]["classification"]}
+    table = {
+        (row["cases"], row["metric"]): row
+        for row in results("corruption")["tables"]["classification"]
+    }
     for what, cases, figure in (
         ("18 of the 20 kinds of the papers' Table 1", "of Table 1", "AUC"),
         ("all 26 kinds", "all", "AUC"),
@@ -146,7 +195,11 @@ def corruption() -> Iterable[Row]:
 
 def authors() -> Iterable[Row]:
     table = {row["metric"]: row for row in results("authors")["tables"]["consistency"]}
-    shown = {metric: title for metric, title in NAMES.items() if metric not in ("ROUGE-L", "BLEU-4", "CIDEr")}
+    shown = {
+        metric: title
+        for metric, title in NAMES.items()
+        if metric not in ("ROUGE-L", "BLEU-4", "CIDEr")
+    }
     for what in ("lowest mean", "highest mean"):
         cells = {title: short(table[metric][what]) for metric, title in shown.items()}
         yield {"workload": f"{what} of a pair", "cells": cells}
@@ -160,7 +213,10 @@ def authors() -> Iterable[Row]:
 def published(folder: Path, references: str) -> dict[str, float]:
     """Kendall's tau-b of the published scores, the mean of three raters."""
     with (folder / f"published-{references}.csv").open(encoding="utf-8", newline="") as file:
-        rows = [{name.replace("\n", ""): cell for name, cell in row.items()} for row in csv.DictReader(file)]
+        rows = [
+            {name.replace("\n", ""): cell for name, cell in row.items()}
+            for row in csv.DictReader(file)
+        ]
     ratings = np.array([[float(row[f"human_score_{i}"]) for i in (1, 2, 3)] for row in rows])
     names = {"VCS_short, published": "GAS+LAS(S)+(NAS-D+NAS-L)(S)", "GAS, published": "GAS"}
     found = {title: np.array([float(row[name]) for row in rows]) for title, name in names.items()}
@@ -174,10 +230,14 @@ def vatex(folder: Path) -> Iterable[Row]:
     table = results("vatex")["tables"]["correlation"]
     found = {(row["metric"], row["references"]): row["Kendall tau-b"] for row in table}
     shown = {
-        "VCS_LCT0": "VCS_short, LCT 0", "VCS_LCT1": "VCS_short, LCT 1", "margin_LCT0": "margin, LCT 0", "CIDEr": "CIDEr",
+        "VCS_LCT0": "VCS_short, LCT 0",
+        "VCS_LCT1": "VCS_short, LCT 1",
+        "margin_LCT0": "margin, LCT 0",
+        "CIDEr": "CIDEr",
         "ROUGE-1": "ROUGE-1",
-        "BERTScore-F1": "BERTScore, same encoder", "GAS": "cosine (GAS)",
-    }  # fmt: skip
+        "BERTScore-F1": "BERTScore, same encoder",
+        "GAS": "cosine (GAS)",
+    }
     for references in ("1ref", "9ref"):
         cells = {title: short(found[metric, references]) for metric, title in shown.items()}
         cells |= {title: short(value) for title, value in published(folder, references).items()}
@@ -196,12 +256,15 @@ def presets() -> Iterable[Row]:
             for row in results(f"corruption{folder}")["tables"]["classification"]
         }
         [pairs] = [
-            row for row in results(f"authors{folder}")["tables"]["consistency"] if row["metric"] == metric
+            row
+            for row in results(f"authors{folder}")["tables"]["consistency"]
+            if row["metric"] == metric
         ]
         rated = {
-            row["references"]: row["Kendall tau-b"] for row in results(f"vatex{folder}")["tables"]["correlation"]
+            row["references"]: row["Kendall tau-b"]
+            for row in results(f"vatex{folder}")["tables"]["correlation"]
             if row["metric"] == metric
-        }  # fmt: skip
+        }
         cells = {
             "AUC, 26 kinds": short(kinds["all", metric]["AUC"]),
             "accuracy at .5": short(kinds["all", metric]["accuracy"]),
@@ -222,7 +285,11 @@ def keep_tables(data: Path) -> None:
     write("corruption", corruption(), of("corruption"))
     write("authors", authors(), of("authors"))
     write("vatex", vatex(data / "vatex-eval"), of("vatex"))
-    both = [f"{name}{folder}" for folder in ("", "-paper") for name in ("corruption", "authors", "vatex")]
+    both = [
+        f"{name}{folder}"
+        for folder in ("", "-paper")
+        for name in ("corruption", "authors", "vatex")
+    ]
     write("presets", presets(), *map(of, both))
 
 

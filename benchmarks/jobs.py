@@ -1,4 +1,5 @@
-"""Time and peak memory of a whole job: `vcs-runtime score` on a file of pairs, as a process of its own.
+"""Time and peak memory of a whole job: `vcs-runtime score` on a file of pairs, as a process of its
+own.
 
     python benchmarks/jobs.py pairs.jsonl --name "17 systems x 100 CLIP-CC videos" [--devices cpu openvino] [--keep]
 
@@ -22,7 +23,16 @@ FAILED_PAIRS = 1  # exit code of `vcs-runtime score` when some pairs have no sco
 
 def run(pairs: Path, output: Path, options: list[str]) -> dict[str, Any]:
     """Score a file in a process; return seconds, peak memory, and how many pairs have scores."""
-    command = [sys.executable, "-m", "vcs_runtime", "score", str(pairs), "-o", str(output), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "vcs_runtime",
+        "score",
+        str(pairs),
+        "-o",
+        str(output),
+        *options,
+    ]
     started, peak = time.perf_counter(), 0.0
     with (
         tempfile.TemporaryFile("w+") as messages,
@@ -35,10 +45,15 @@ def run(pairs: Path, output: Path, options: list[str]) -> dict[str, Any]:
         messages.seek(0)
         if job.returncode not in (0, FAILED_PAIRS):
             sys.exit(messages.read())
-    scored = [row for row in map(json.loads, output.read_text("utf-8").splitlines()) if "vcs" in row]
+    scored = [
+        row for row in map(json.loads, output.read_text("utf-8").splitlines()) if "vcs" in row
+    ]
     return {
-        "seconds": round(seconds, 1), "peak_mb": round(peak), "scored": len(scored), "signature": scored[0]["signature"],
-    }  # fmt: skip
+        "seconds": round(seconds, 1),
+        "peak_mb": round(peak),
+        "scored": len(scored),
+        "signature": scored[0]["signature"],
+    }
 
 
 def main() -> None:
@@ -56,7 +71,9 @@ def main() -> None:
             print(name, sides[name])
     signatures = {name: figures.pop("signature") for name, figures in sides.items()}
     if arguments.keep:
-        print(keep("jobs", [{"workload": arguments.name, "sides": sides, "signatures": signatures}]))
+        print(
+            keep("jobs", [{"workload": arguments.name, "sides": sides, "signatures": signatures}])
+        )
 
 
 if __name__ == "__main__":

@@ -1,23 +1,27 @@
-"""Milliseconds of one pair on the CPU: from nothing to a first score, from two strings to a score when all is warm, and
-what a pair takes beside its model.
+"""Milliseconds of one pair on the CPU: from nothing to a first score, from two strings to a score
+when all is warm, and what a pair takes beside its model.
 
     python benchmarks/latency.py start [--rounds 9] [--bundle default] [--keep]
     python benchmarks/latency.py pair PAIRS.jsonl [--pairs 40] [--rounds 3] [--bundle default] [--keep]
     python benchmarks/latency.py host PAIRS.jsonl [--rounds 5] [--bundle default] [--rate 2500] [--keep]
     python benchmarks/latency.py tokens PAIRS.jsonl [--pairs 200000] [--bundle default]
 
-`start` is the median of rounds, each in a process of its own: commands as processes, and the parts of a program that scores
-one pair. Files are in the page cache, modules are compiled (in a temporary folder), and so are the kernels.
+`start` is the median of rounds, each in a process of its own: commands as processes, and the parts
+of a program that scores one pair. Files are in the page cache, modules are compiled (in a temporary
+folder), and so are the kernels.
 
-`pair` scores real pairs, one `score` each, in this process: "new" pairs have a reference of their own and nothing is
-remembered; for "seen before" the reference was scored before, and the generated text is new. Figures are kept by revision.
+`pair` scores real pairs, one `score` each, in this process: "new" pairs have a reference of their
+own and nothing is remembered; for "seen before" the reference was scored before, and the generated
+text is new. Figures are kept by revision.
 
-`host` is processor time, the least of rounds, of pairs of texts that are cut to about 450 words and share none, in one thread with
-nothing remembered: all of it, by step, and what `tokenizers` alone takes for the same texts and sentences. Word vectors
-(`--bundle fast`) are computed; another model takes no time. With `--rate`, a GPU that computes so many pairs a second sleeps
-instead, and the share of time that it computes is printed. Revisions are compared in turns, by PYTHONPATH.
+`host` is processor time, the least of rounds, of pairs of texts that are cut to about 450 words and
+share none, in one thread with nothing remembered: all of it, by step, and what `tokenizers` alone
+takes for the same texts and sentences. Word vectors (`--bundle fast`) are computed; another model
+takes no time. With `--rate`, a GPU that computes so many pairs a second sleeps instead, and the
+share of time that it computes is printed. Revisions are compared in turns, by PYTHONPATH.
 
-`tokens` draws texts of every script around words of the pairs, and counts those whose tokens and spans are those of `tokenizers`.
+`tokens` draws texts of every script around words of the pairs, and counts those whose tokens and
+spans are those of `tokenizers`.
 """
 
 from __future__ import annotations
@@ -65,7 +69,9 @@ def start(bundle: str, rounds: int) -> list[dict[str, Any]]:
 
         def run(*arguments: str) -> str:
             command = [sys.executable, *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=environment, check=False
+            )
             if done.returncode:
                 sys.exit(done.stderr)
             return done.stdout
@@ -89,7 +95,10 @@ def start(bundle: str, rounds: int) -> list[dict[str, Any]]:
             if not number:  # the first round fills the caches
                 times.clear()
     for name, values in times.items():
-        print(f"{name:32} {statistics.median(values):6.0f} ms ({min(values):.0f} to {max(values):.0f})")
+        print(
+            f"{name:32} {statistics.median(values):6.0f} ms ({min(values):.0f} to"
+            f" {max(values):.0f})"
+        )
     return [
         {"workload": name, "sides": {"now": {"ms": statistics.median(values)}}}
         for name, values in times.items()
@@ -117,17 +126,25 @@ def pair(path: Path, bundle: str, count: int, rounds: int) -> list[dict[str, Any
                     seconds[workload].append(time.perf_counter() - started)
     table = []
     for workload, values in seconds.items():
-        figures = {f"p{p}_ms": round(1e3 * float(np.quantile(values, p / 100)), 1) for p in (50, 99)}
+        figures = {
+            f"p{p}_ms": round(1e3 * float(np.quantile(values, p / 100)), 1) for p in (50, 99)
+        }
         print(workload, figures)
-        table.append({
-            "workload": workload, "sides": {revision(): figures}, "pairs": len(rows), "rounds": rounds,
-            "signatures": {"ours default:cpu" if bundle == "default" else "ours": signature},
-        })  # fmt: skip
+        table.append(
+            {
+                "workload": workload,
+                "sides": {revision(): figures},
+                "pairs": len(rows),
+                "rounds": rounds,
+                "signatures": {"ours default:cpu" if bundle == "default" else "ours": signature},
+            }
+        )
     return table
 
 
 class NoModel:
-    """Takes the place of a model: vectors that depend on the ids, after the seconds that a GPU takes for each place."""
+    """Takes the place of a model: vectors that depend on the ids, after the seconds that a GPU
+    takes for each place."""
 
     def __init__(self, dimension: int, seconds: float = 0.0) -> None:
         import numpy as np
@@ -147,7 +164,8 @@ class NoModel:
 
 
 def long_pairs(path: Path) -> list[tuple[str, str]]:
-    """Pairs of texts, cut after the sentence in which they reach about 450 words, that share none."""
+    """Pairs of texts, cut after the sentence in which they reach about 450 words, that share
+    none."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     texts = []
     for text in dict.fromkeys(row[side] for side in ("reference", "generated") for row in rows):
@@ -204,13 +222,22 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
         model.device = device.Device("ort-cuda", "CUDAExecutionProvider", "simulated")
         model._budget = session.Budget(model.device, model.dimension)
         scorer = Scorer(model, scorer.segmenter, vector_store.VectorStore(model, None, 0), 0, 1.0)
-        words = "now then here there again still together slowly".split()  # which make other pairs of them
-        pairs = [tuple(text.replace(". ", f" {word}. ") for text in pair) for word in words for pair in pairs]
+        # Which make other pairs of them.
+        words = "now then here there again still together slowly".split()
+        pairs = [
+            tuple(text.replace(". ", f" {word}. ") for text in pair)
+            for word in words
+            for pair in pairs
+        ]
     times, shares = [], []
     for number in range(rounds + 1):
         if number == rounds:  # the last one is by step, which takes a little longer
             steps, tokenised = watched_steps()
-        wall, started, places = time.perf_counter(), time.process_time(), getattr(model._session, "places", 0)
+        wall, started, places = (
+            time.perf_counter(),
+            time.process_time(),
+            getattr(model._session, "places", 0),
+        )
         scorer.score_many(pairs)
         times.append(time.process_time() - started)
         if rate:
@@ -227,7 +254,9 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
     print(f"{bundle}, {len(pairs)} pairs, ms of the processor a pair: {figures}")
     if rate:
         print(f"a GPU of {rate:.0f} pairs/s computes {100 * max(shares):.0f} % of the time")
-    return [{"workload": bundle, "sides": {revision(): figures}, "pairs": len(pairs), "rounds": rounds}]
+    return [
+        {"workload": bundle, "sides": {revision(): figures}, "pairs": len(pairs), "rounds": rounds}
+    ]
 
 
 def tokens(path: Path, bundle: str, count: int) -> None:
@@ -240,7 +269,11 @@ def tokens(path: Path, bundle: str, count: int) -> None:
     oracle = load_tokenizer(own.path(own.manifest.embedder.tokenizer))
     kernel, rng = WordPieces(oracle), random.Random(0)
     words = [*path.read_text("utf-8").split(), *oracle.get_vocab()]
-    blocks = [range(first, first + 128) for first in range(0, 0x30000, 128) if not 0xD800 <= first < 0xE000]
+    blocks = [
+        range(first, first + 128)
+        for first in range(0, 0x30000, 128)
+        if not 0xD800 <= first < 0xE000
+    ]
 
     def word(latin: bool) -> str:
         if rng.random() < 0.7:
@@ -257,7 +290,10 @@ def tokens(path: Path, bundle: str, count: int) -> None:
         expected = oracle.encode_batch(texts, add_special_tokens=False)
         for found, wanted in zip(kernel.encode(texts), expected, strict=True):
             known += found is not None
-            equal += found is not None and (found[0].tolist(), [*map(tuple, found[1].tolist())]) == (
+            equal += found is not None and (
+                found[0].tolist(),
+                [*map(tuple, found[1].tolist())],
+            ) == (
                 wanted.ids,
                 wanted.offsets,
             )
@@ -281,7 +317,10 @@ def main() -> None:
         tokens(arguments.file, arguments.bundle, arguments.pairs or 200_000)
         return
     elif arguments.what == "host":
-        name, rows = "host", host(arguments.file, arguments.bundle, arguments.rounds or 5, arguments.rate)
+        name, rows = (
+            "host",
+            host(arguments.file, arguments.bundle, arguments.rounds or 5, arguments.rate),
+        )
     else:
         count, rounds = arguments.pairs or 40, arguments.rounds or 3
         name, rows = "latency", pair(arguments.file, arguments.bundle, count, rounds)

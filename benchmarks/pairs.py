@@ -5,10 +5,11 @@
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
     python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER]
 
-`clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json with
-`ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with the authors' SCENE.csv (column VCS_LCT0).
-`fp16`: what a bundle's graph for CUDA changes beside its graph in float32, both by ONNX Runtime's kernels for CPUs.
-FOLDER keeps the vectors of a run that is stopped.
+`clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json
+with `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with
+the authors' SCENE.csv (column VCS_LCT0). `fp16`: what a bundle's graph for CUDA changes beside its
+graph in float32, both by ONNX Runtime's kernels for CPUs. FOLDER keeps the vectors of a run that is
+stopped.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def comparison(folder: Path) -> Iterator[dict[str, Any]]:
         scene = json.loads(path.read_text("utf-8"))
         for category in scene["categories"]:
             for case in category["test_cases"]:
-                yield _pair(f"{path.stem}/{case['name']}", scene["ground_truth"], case["description"])
+                yield _pair(
+                    f"{path.stem}/{case['name']}", scene["ground_truth"], case["description"]
+                )
 
 
 def _pair(name: str, reference: str, generated: str) -> dict[str, Any]:
@@ -69,14 +72,21 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         scene, rewrite = record["id"].split("/", 1)
         if scene not in published:
             with (folder / f"{scene}.csv").open(encoding="utf-8", newline="") as file:
-                published[scene] = next(row for row in csv.DictReader(file) if row["Metric"] == "VCS_LCT0")
+                published[scene] = next(
+                    row for row in csv.DictReader(file) if row["Metric"] == "VCS_LCT0"
+                )
         ours.append(record["vcs"])
         theirs.append(float(published[scene][rewrite]))
         by_rewrite[rewrite].append((ours[-1], theirs[-1]))
     rho = np.corrcoef(ranks(ours), ranks(theirs))[0, 1]
     print(f"{len(ours)} pairs, Spearman's rho with the published VCS_LCT0: {rho:.4f}\n")
     print(f"{'rewrite':45} {'n':>3} {'ours':>6} {'published':>9}")
-    rows = [("Spearman's rho of all pairs", {"embedded default": f"{rho:.3f}", "pairs": f"{len(ours):,}"})]
+    rows = [
+        (
+            "Spearman's rho of all pairs",
+            {"embedded default": f"{rho:.3f}", "pairs": f"{len(ours):,}"},
+        )
+    ]
     for rewrite, values in by_rewrite.items():
         mine, published_mean = (f"{mean:.3f}" for mean in np.mean(values, axis=0))
         print(f"{rewrite:45} {len(values):3} {mine:>6} {published_mean:>9}")
@@ -84,9 +94,16 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         rows.append((f"mean: {rewrite}", cells))
     if kept:
         signatures = {"ours default:cpu": record["signature"]}
-        print(keep("correlation", [
-            {"head": "figure", "workload": name, "cells": cells, "signatures": signatures} for name, cells in rows
-        ], place=ANY))  # fmt: skip
+        print(
+            keep(
+                "correlation",
+                [
+                    {"head": "figure", "workload": name, "cells": cells, "signatures": signatures}
+                    for name, cells in rows
+                ],
+                place=ANY,
+            )
+        )
 
 
 class Kept:
@@ -124,8 +141,12 @@ def fp16(path: Path, bundle: str, folder: Path) -> None:
         with Embedder.open(bundle, device) as embedder:
             known = Kept(embedder, folder)
             with Scorer.open(bundle, device="cpu", embedder=known) as scorer:
-                scores.append(list(scorer.score_many((p["reference"], p["generated"]) for p in pairs)))
-            vectors.append(np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64))
+                scores.append(
+                    list(scorer.score_many((p["reference"], p["generated"]) for p in pairs))
+                )
+            vectors.append(
+                np.array([known.vectors[text] for text in sorted(known.vectors)], np.float64)
+            )
             print(device, *embedder.signature_fields, flush=True)
     lost = 1 - np.einsum("td,td->t", *vectors)
     print(f"1 - cosine of {len(lost):,} texts: mean {lost.mean():.1e}, largest {lost.max():.1e}")
@@ -133,7 +154,8 @@ def fp16(path: Path, bundle: str, folder: Path) -> None:
         old, new = (np.array([getattr(result, name) for result in each]) for each in scores)
         change, flips = np.abs(new - old), np.sum((old > 0) != (new > 0))
         print(
-            f"change of {name}: mean {change.mean():.1e}, largest {change.max():.1e}, {flips} of {len(old):,} to or from 0"
+            f"change of {name}: mean {change.mean():.1e}, largest {change.max():.1e}, {flips} of"
+            f" {len(old):,} to or from 0"
         )
 
 

@@ -1,10 +1,13 @@
-"""What the scripts share: their arguments, sides in processes of their own, and figures kept as JSON.
+"""What the scripts share: their arguments, sides in processes of their own, and figures kept as
+JSON.
 
-Figures lie in `results/figures/PLACE/SCRIPT.json`. PLACE is the processor for figures that depend on it, such as speeds, and `any` for those that do not. A file has rows.
-A row is what one call measured in one run: a workload, and the figures of each side, or cells of a table that are
-ready to be printed. A new run of the same workload takes the place of the old row, so that a script can be run in
-parts. Each row bears its date, the revision of what is measured, and versions of packages; where a model took part,
-also the signatures of its scores. `tables.py` makes the tables of the manual from these files.
+Figures lie in `results/figures/PLACE/SCRIPT.json`. PLACE is the processor for figures that depend
+on it, such as speeds, and `any` for those that do not. A file has rows. A row is what one call
+measured in one run: a workload, and the figures of each side, or cells of a table that are ready to
+be printed. A new run of the same workload takes the place of the old row, so that a script can be
+run in parts. Each row bears its date, the revision of what is measured, and versions of packages;
+where a model took part, also the signatures of its scores. `tables.py` makes the tables of the
+manual from these files.
 """
 
 from __future__ import annotations
@@ -28,12 +31,25 @@ FOLDER = Path(__file__).parent / "results/figures"
 ANY = "any"
 # What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.
 FEATURES = {
-    "avx2": "AVX2", "avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_bf16": "AMX",
-}  # fmt: skip
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI",
+    "avx512_bf16": "BF16",
+    "amx_bf16": "AMX",
+}
 PACKAGES = (
-    "onnxruntime", "openvino", "numpy", "numba", "torch", "transformers", "sentence-transformers", "fastembed",
-    "wtpsplit", "wtpsplit-lite", "video-comprehension-score",
-)  # fmt: skip
+    "onnxruntime",
+    "openvino",
+    "numpy",
+    "numba",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "fastembed",
+    "wtpsplit",
+    "wtpsplit-lite",
+    "video-comprehension-score",
+)
 
 
 def processor() -> dict[str, Any]:
@@ -56,7 +72,8 @@ def key(processor: dict[str, Any]) -> str:
 
 
 def revision() -> str:
-    """Return the last revision that changed what is measured, with "+" if its files were changed since.
+    """Return the last revision that changed what is measured, with "+" if its files were changed
+    since.
 
     In a source archive, which knows no revisions, it is the version.
     """
@@ -66,7 +83,9 @@ def revision() -> str:
     changed = ["git", "status", "--porcelain", "--untracked-files=no", *measured]
     try:
         head, changes = (
-            subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+            subprocess.run(
+                command, cwd=here, capture_output=True, text=True, check=True
+            ).stdout.strip()
             for command in (last, changed)
         )
     except (OSError, subprocess.CalledProcessError):
@@ -88,18 +107,25 @@ def versions() -> dict[str, str]:
 
 
 def keep(
-    script: str, rows: list[dict[str, Any]], folder: Path = FOLDER, *, place: str | None = None,
+    script: str,
+    rows: list[dict[str, Any]],
+    folder: Path = FOLDER,
+    *,
+    place: str | None = None,
     source: str | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write rows into a file; rows with the same `workload` are replaced.
 
-    A row has `workload`, `sides` (figures by the name of the side) or `cells` (texts by the head of the column), and what
-    else belongs to the run. `place` is this machine's processor unless it is `ANY`. `source` is a sentence that says where the
-    figures come from, if this machine has not measured them; such rows bring their own `date` and `revision`.
+    A row has `workload`, `sides` (figures by the name of the side) or `cells` (texts by the head of
+    the column), and what else belongs to the run. `place` is this machine's processor unless it is
+    `ANY`. `source` is a sentence that says where the figures come from, if this machine has not
+    measured them; such rows bring their own `date` and `revision`.
     """
     machine = processor()
     path = folder / (place or key(machine)) / f"{script}.json"
-    record = json.loads(path.read_text("utf-8")) if path.exists() else {"processor": machine, "rows": []}
+    record = (
+        json.loads(path.read_text("utf-8")) if path.exists() else {"processor": machine, "rows": []}
+    )
     common = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "revision": revision(),
@@ -108,7 +134,8 @@ def keep(
     known = {row["workload"]: row for row in record["rows"]}
     known |= {row["workload"]: common | row for row in rows}
     record["rows"] = list(known.values())
-    if known.keys() == {row["workload"] for row in rows}:  # none is left of what another machine has measured
+    # None is left of what another machine has measured.
+    if known.keys() == {row["workload"] for row in rows}:
         record.pop("source", None)
         record.pop("model", None)
     if source:
@@ -121,15 +148,21 @@ def keep(
 
 
 def parser_of(doc: str | None, keeps: bool = True) -> argparse.ArgumentParser:
-    """Return a parser that shows the script's first lines, with the option `--keep` if the script keeps figures."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Return a parser that shows the script's first lines, with the option `--keep` if the script
+    keeps figures."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if keeps:
-        parser.add_argument("--keep", action="store_true", help="write the figures into results/figures")
+        parser.add_argument(
+            "--keep", action="store_true", help="write the figures into results/figures"
+        )
     return parser
 
 
 def measure(script: str, folder: Path, **work: Any) -> dict[str, Any]:
-    """Run `script --child FILE`, where FILE, in `folder`, holds `work`; returns the JSON of its last line.
+    """Run `script --child FILE`, where FILE, in `folder`, holds `work`; returns the JSON of its
+    last line.
 
     A side in a process of its own neither shares memory nor threads with the others.
     """
@@ -155,7 +188,10 @@ def work_folder(folder: Path | None) -> Iterator[Path]:
 
 
 def peak_mb(process: int | str = "self") -> float:
-    """Peak resident memory of a process; 0 if it has ended. (`getrusage` would count the parent's, too.)"""
+    """Peak resident memory of a process; 0 if it has ended.
+
+    (`getrusage` would count the parent's, too.)
+    """
     return status_mb("VmHWM", process)
 
 

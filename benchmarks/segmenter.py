@@ -1,11 +1,12 @@
-"""Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and wtpsplit-lite.
+"""Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and
+wtpsplit-lite.
 
     python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002] [--work FOLDER] [--keep]
 
-No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from a seed,
-with a tokenizer of made-up words of XLM-R's size. Speed does not depend on
-the values; cuts do, so nothing is said about quality. Two workloads: one text of 500 words, 32 texts of about
-400 words. Sides:
+No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from
+a seed, with a tokenizer of made-up words of XLM-R's size. Speed does not depend on the values; cuts
+do, so nothing is said about quality. Two workloads: one text of 500 words, 32 texts of about 400
+words. Sides:
 
     wtpsplit torch   wtpsplit's PyTorch path, fp32
     wtpsplit onnx    wtpsplit's ONNX path, fp16: weights and mask, as on the hub (of our graph: theirs does not export)
@@ -14,9 +15,11 @@ the values; cuts do, so nothing is said about quality. Two workloads: one text o
     ours fp32, int8  this runtime on bundles as `vcs-runtime export sat` makes them
     ours openvino    the fp32 bundle on the device openvino
 
-Each side runs in a process of its own, in turns, the single text five times in each. Printed are the median, the ratio to
-the fastest oracle, the peak resident memory of the process, and the largest difference of a probability from that of PyTorch. Run it in the environment with the
-`parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side takes all cores.
+Each side runs in a process of its own, in turns, the single text five times in each. Printed are
+the median, the ratio to the fastest oracle, the peak resident memory of the process, and the
+largest difference of a probability from that of PyTorch. Run it in the environment with the
+`parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side
+takes all cores.
 """
 
 from __future__ import annotations
@@ -42,13 +45,20 @@ STRIDE = 64
 REPEATS = 5  # of a single text in each process; their median counts
 WORKLOADS = {"500 words": (1, 500), "32 x 400 words": (32, 400)}
 SIDES = (
-    "wtpsplit torch", "wtpsplit onnx", "lite onnx", "ours same file", "ours fp32", "ours int8", "ours openvino",
-)  # fmt: skip
+    "wtpsplit torch",
+    "wtpsplit onnx",
+    "lite onnx",
+    "ours same file",
+    "ours fp32",
+    "ours int8",
+    "ours openvino",
+)
 SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
 def write_tokenizer(path: Path, size: int) -> list[str]:
-    """Write a Unigram tokenizer of XLM-R's kind with `size` tokens; returns words, a third of them in two pieces."""
+    """Write a Unigram tokenizer of XLM-R's kind with `size` tokens; returns words, a third of them
+    in two pieces."""
     from tokenizers import AddedToken, Tokenizer
     from tokenizers.models import Unigram
     from tokenizers.pre_tokenizers import Metaspace, Sequence, WhitespaceSplit
@@ -58,18 +68,26 @@ def write_tokenizer(path: Path, size: int) -> list[str]:
     pieces = [*(f"\u2581{word}" for word in whole), *whole, *letters]
     pieces += [f"<unused{i}>" for i in range(size - len(SPECIAL) - 1 - len(pieces))]
     vocabulary = (
-        [(token, 0.0) for token in SPECIAL] + [(piece, -10.0) for piece in pieces] + [("<mask>", 0.0)]
+        [(token, 0.0) for token in SPECIAL]
+        + [(piece, -10.0) for piece in pieces]
+        + [("<mask>", 0.0)]
     )
     tokenizer = Tokenizer(Unigram(vocabulary, unk_id=SPECIAL["<unk>"], byte_fallback=False))
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in (*SPECIAL, "<mask>")])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False) for token in (*SPECIAL, "<mask>")]
+    )
     tokenizer.pre_tokenizer = Sequence([WhitespaceSplit(), Metaspace()])
     tokenizer.save(str(path))
     common = whole[:3000]
-    return [*common[:2000], *(a + b for a, b in zip(common[2000:], reversed(common[2000:]), strict=True))]
+    return [
+        *common[:2000],
+        *(a + b for a, b in zip(common[2000:], reversed(common[2000:]), strict=True)),
+    ]
 
 
 def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) -> None:
-    """Random weights under the names of a SaT checkpoint; the classifier spreads the probabilities."""
+    """Random weights under the names of a SaT checkpoint; the classifier spreads the
+    probabilities."""
     from safetensors.numpy import save_file
 
     from support.checkpoints.bert import encoder_tensors
@@ -91,21 +109,39 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
     }
     tensors |= encoder_tensors(partial(drawn, rng), hidden, layers, 4 * hidden)
     tensors = {f"roberta.{name}": tensor for name, tensor in tensors.items()}
-    tensors |= {"classifier.weight": normal(1, hidden, scale=2 * hidden**-0.5), "classifier.bias": normal(1)}
+    tensors |= {
+        "classifier.weight": normal(1, hidden, scale=2 * hidden**-0.5),
+        "classifier.bias": normal(1),
+    }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     settings = {
-        "architectures": ["SubwordXLMForTokenClassification"], "model_type": "xlm-token", "mixture_name": "xlm-token",
-        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": hidden // 64,
-        "intermediate_size": 4 * hidden, "vocab_size": vocabulary, "max_position_embeddings": 514,
-        "layer_norm_eps": 1e-5, "hidden_act": "gelu", "position_embedding_type": "absolute", "type_vocab_size": 1,
-        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "lookahead": None, "lookahead_split_layers": None,
-        "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0},
-    }  # fmt: skip
+        "architectures": ["SubwordXLMForTokenClassification"],
+        "model_type": "xlm-token",
+        "mixture_name": "xlm-token",
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 514,
+        "layer_norm_eps": 1e-5,
+        "hidden_act": "gelu",
+        "position_embedding_type": "absolute",
+        "type_vocab_size": 1,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "lookahead": None,
+        "lookahead_split_layers": None,
+        "id2label": {"0": "LABEL_0"},
+        "label2id": {"LABEL_0": 0},
+    }
     (folder / "config.json").write_text(json.dumps(settings), "utf-8")
 
 
 def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """Checkpoint, bundles and the oracles' folder below `folder`; returns the texts of each workload."""
+    """Checkpoint, bundles and the oracles' folder below `folder`; returns the texts of each
+    workload."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     from tokenizers import Tokenizer
 
@@ -121,21 +157,29 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]
     write_checkpoint(checkpoint, arguments.hidden, arguments.layers, size)
     rng = random.Random(2)
     texts = {
-        name: [" ".join(rng.choices(words, k=round(length * rng.uniform(0.8, 1.2)) if count > 1 else length))
-               for _ in range(count)]
+        name: [
+            " ".join(
+                rng.choices(words, k=round(length * rng.uniform(0.8, 1.2)) if count > 1 else length)
+            )
+            for _ in range(count)
+        ]
         for name, (count, length) in WORKLOADS.items()
-    }  # fmt: skip
+    }
     info = BundleInfo("random", "CC0-1.0", "a seed")
     options = SatOptions(threshold=THRESHOLD, stride=STRIDE)
     for precision in ("fp32", "fp16", "int8"):
         quantization = Quantization(precision, texts["500 words"] if precision == "int8" else ())
         build_sat_bundle(Build(checkpoint, folder / precision, info, quantization), options)
     write_hub_model(folder / "fp16/segmenter/model.onnx", checkpoint / "model_optimized.onnx")
-    build_sat_bundle(Build(checkpoint / "model_optimized.onnx", folder / "same file", info), options)
+    build_sat_bundle(
+        Build(checkpoint / "model_optimized.onnx", folder / "same file", info), options
+    )
     encode = Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode
     for name, rows in texts.items():
         tokens = [len(encode(text, add_special_tokens=False).ids) for text in rows]
-        print(f"{name}: {len(rows)} texts, {sum(tokens)} tokens, {min(tokens)} to {max(tokens)} each")
+        print(
+            f"{name}: {len(rows)} texts, {sum(tokens)} tokens, {min(tokens)} to {max(tokens)} each"
+        )
     return texts
 
 
@@ -160,9 +204,15 @@ def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[...
 
         # The tokenizer of the folder: transformers would build one of its own from the vocabulary.
         tokenizer = transformers.PreTrainedTokenizerFast(
-            tokenizer_file=f"{at}/tokenizer.json", bos_token="<s>", cls_token="<s>", eos_token="</s>",
-            sep_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
-        )  # fmt: skip
+            tokenizer_file=f"{at}/tokenizer.json",
+            bos_token="<s>",
+            cls_token="<s>",
+            eos_token="</s>",
+            sep_token="</s>",
+            pad_token="<pad>",
+            unk_token="<unk>",
+            mask_token="<mask>",
+        )
         transformers.AutoTokenizer.from_pretrained = lambda *_, **__: tokenizer
         oracle = wtpsplit.SaT(at, tokenizer_name_or_path=at, **providers)
     return (
@@ -178,7 +228,8 @@ def child(path: Path) -> None:
     split(["a short text to warm up"])
     seconds = {}
     for name, texts in work["texts"].items():
-        # The first call of a size takes memory from the system, which takes up to twice as long as the others.
+        # The first call of a size takes memory from the system, which takes up to twice as long as
+        # the others.
         times = []
         for _ in range(1 if len(texts) > 1 else REPEATS):
             started = time.perf_counter()
@@ -237,11 +288,14 @@ def main() -> None:
 
 def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        fastest = min(own["seconds"] for side, own in row["sides"].items() if not side.startswith("ours"))
+        fastest = min(
+            own["seconds"] for side, own in row["sides"].items() if not side.startswith("ours")
+        )
         for side, own in row["sides"].items():
             print(
-                f"{row['workload']:16}{side:16}{1000 * own['seconds']:8.0f} ms{fastest / own['seconds']:6.2f} "
-                f"{own['peak_mb']:6} MB, differs by {own['differs']:.1e}"
+                f"{row['workload']:16}{side:16}{1000 * own['seconds']:8.0f}"
+                f" ms{fastest / own['seconds']:6.2f} {own['peak_mb']:6} MB, differs by"
+                f" {own['differs']:.1e}"
             )
 
 

@@ -1,4 +1,5 @@
-"""What `vcs-runtime serve` costs beside `Scorer.score_many`, whether its memory stays flat, and what a reward costs.
+"""What `vcs-runtime serve` costs beside `Scorer.score_many`, whether its memory stays flat, and
+what a reward costs.
 
     python benchmarks/serve.py pairs.jsonl [--bundle B] [--pairs 64] [--clients 32] [--rounds 3] [--characters 400]
                                            [--requests 10000] [--distinct 500] [--completions 512]
@@ -8,10 +9,11 @@ The server is a process of its own on the CPU. The sides take turns, and must ag
     eight at once  the same clients with eight pairs in a request
     score_many     all pairs in one call, in this process
 
-Every round and side adds its own sentence to both texts, so that the whole texts and one chunk are new to it. Then the
-clients send `--requests` short pairs, drawn from `--distinct` ones; the server's resident memory is printed ten times.
-With `--completions` it prints the processor time of a training's step instead: eight completions of new sentences for each
-reference, embedded before; by the default, the fast tier, and a server on this machine.
+Every round and side adds its own sentence to both texts, so that the whole texts and one chunk are
+new to it. Then the clients send `--requests` short pairs, drawn from `--distinct` ones; the
+server's resident memory is printed ten times. With `--completions` it prints the processor time of
+a training's step instead: eight completions of new sentences for each reference, embedded before;
+by the default, the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def main() -> None:
     parser.add_argument("--pairs", dest="count", type=int, default=64)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--characters", type=int, default=400, help="longer texts are cut after a sentence")
+    parser.add_argument(
+        "--characters", type=int, default=400, help="longer texts are cut after a sentence"
+    )
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--distinct", type=int, default=500)
     parser.add_argument("--completions", type=int)
@@ -57,9 +61,13 @@ def main() -> None:
         training(whole, arguments.completions)
         return
     texts = [
-        tuple(text[: text.find(". ", arguments.characters) + 1] or text for text in pair) for pair in whole
+        tuple(text[: text.find(". ", arguments.characters) + 1] or text for text in pair)
+        for pair in whole
     ]
-    with server(arguments.bundle) as (port, process), Scorer.open(arguments.bundle, "cpu") as scorer:
+    with (
+        server(arguments.bundle) as (port, process),
+        Scorer.open(arguments.bundle, "cpu") as scorer,
+    ):
         throughput(port, scorer, texts, arguments.clients, arguments.rounds)
         memory(port, process, texts, arguments.clients, arguments.requests, arguments.distinct)
 
@@ -69,7 +77,10 @@ def throughput(port: int, scorer: Scorer, texts: Pairs, clients: int, rounds: in
     for turn in range(-1, rounds):  # the first warms up
         scores = {}
         for name in ("one by one", "eight at once", "score_many"):
-            mine = [(f"{r} This is {turn} of {name}.", f"{g} It was {turn} of {name}.") for r, g in texts]
+            mine = [
+                (f"{r} This is {turn} of {name}.", f"{g} It was {turn} of {name}.")
+                for r, g in texts
+            ]
             started = time.perf_counter()
             if name == "score_many":
                 scores[name] = [result.vcs for result in scorer.score_many(mine)]
@@ -77,7 +88,9 @@ def throughput(port: int, scorer: Scorer, texts: Pairs, clients: int, rounds: in
                 scores[name] = ask_for(port, mine, clients, 8 if name == "eight at once" else 1)
             if turn >= 0:
                 seconds[name].append(time.perf_counter() - started)
-            if name != "score_many" and scores[name] != [result.vcs for result in scorer.score_many(mine)]:
+            if name != "score_many" and scores[name] != [
+                result.vcs for result in scorer.score_many(mine)
+            ]:
                 sys.exit(f"{name}: other scores than score_many")
     print(f"{'':15}{'pairs/s':>9}{'of score_many':>15}")
     for name, took in seconds.items():
@@ -88,7 +101,10 @@ def throughput(port: int, scorer: Scorer, texts: Pairs, clients: int, rounds: in
 
 def training(pairs: Pairs, count: int, words: int = 250) -> None:
     step = [(pairs[i // 8 % len(pairs)][0], _completion(pairs, i, words)) for i in range(count)]
-    warm = [(reference, "A man walks. A dog runs.") for reference in dict.fromkeys(pair[0] for pair in step)]
+    warm = [
+        (reference, "A man walks. A dog runs.")
+        for reference in dict.fromkeys(pair[0] for pair in step)
+    ]
     for bundle in ("default", "fast"):
         with Scorer.open(bundle, "cpu") as scorer:
             scorer.score_many(warm)
@@ -101,7 +117,10 @@ def training(pairs: Pairs, count: int, words: int = 250) -> None:
         before, started = _cpu_s(process.pid), time.process_time()
         ask_for(port, step, 1, 64)
         ours = time.process_time() - started
-        print(f"{'server':10}{_cpu_s(process.pid) - before:8.2f} s, and the training side {ours:.2f} s")
+        print(
+            f"{'server':10}{_cpu_s(process.pid) - before:8.2f} s, and the training side"
+            f" {ours:.2f} s"
+        )
 
 
 def _completion(pairs: Pairs, number: int, words: int) -> str:
@@ -117,9 +136,16 @@ def _cpu_s(pid: int) -> float:
 
 
 def memory(
-    port: int, process: subprocess.Popen[str], texts: Pairs, clients: int, requests: int, distinct: int
+    port: int,
+    process: subprocess.Popen[str],
+    texts: Pairs,
+    clients: int,
+    requests: int,
+    distinct: int,
 ) -> None:
-    sentences = [s for r, g in texts for text in (r, g) for s in re.split(r"(?<=\.) ", text) if len(s) > 20]
+    sentences = [
+        s for r, g in texts for text in (r, g) for s in re.split(r"(?<=\.) ", text) if len(s) > 20
+    ]
     rng = np.random.default_rng(1)
     pairs = [tuple(" ".join(rng.choice(sentences, 2)) for _ in range(2)) for _ in range(distinct)]
     counts: Counter[int] = Counter()
@@ -141,7 +167,8 @@ def ask_for(port: int, pairs: Pairs, clients: int, size: int) -> list[float]:
 
 
 def _send(port: int, pairs: Any, clients: int, size: int) -> list[tuple[int, Any]]:
-    """Ask for all pairs, `size` a request, with several clients at once; statuses and answers in order."""
+    """Ask for all pairs, `size` a request, with several clients at once; statuses and answers in
+    order."""
     blocks = [pairs[i : i + size] for i in range(0, len(pairs), size)]
     answers: list[tuple[int, Any]] = [(0, None)] * len(blocks)
     todo = iter(range(len(blocks)))

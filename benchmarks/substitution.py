@@ -2,8 +2,8 @@
 
     python benchmarks/substitution.py DATA [PART...] [--cache FOLDER] [--keep]
 
-DATA holds vcs-eval/ as benchmarks/experiments.py expects it, further scenes in vcs-eval-159/, and clip-cc/ as
-benchmarks/pairs.py expects it. The parts:
+DATA holds vcs-eval/ as benchmarks/experiments.py expects it, further scenes in vcs-eval-159/, and
+clip-cc/ as benchmarks/pairs.py expects it. The parts:
 
     scenes    rewrites of the scenes: AUC of each kind of wrong rewrite against the valid ones, for VCS and for
               strict scores, with intervals over scenes; named verbs. Of the further scenes, in the order of their
@@ -68,7 +68,9 @@ def row(name: str, scorer: Scorer | None = None, /, **cells: Any) -> Row:
 def show(title: str, rows: Sequence[Row]) -> None:
     print(f"\n{title}")
     for own in rows:
-        print(f"  {own['workload']:<46}", *(f"{head} {cell};" for head, cell in own["cells"].items()))
+        print(
+            f"  {own['workload']:<46}", *(f"{head} {cell};" for head, cell in own["cells"].items())
+        )
 
 
 def auc(wrong: np.ndarray, valid: np.ndarray) -> float:
@@ -81,7 +83,10 @@ class Scenes:
     """The scores of the rewrites of some scenes."""
 
     def __init__(self, scorer: Scorer, cases: Sequence[Case]) -> None:
-        self.cases, self.found = cases, scored(scorer, [(case.reference, case.generated) for case in cases])
+        self.cases, self.found = (
+            cases,
+            scored(scorer, [(case.reference, case.generated) for case in cases]),
+        )
         self.kind = np.array([case.name for case in cases])
         self.valid = np.array([case.valid for case in cases], bool)
         scenes = np.array([case.scene for case in cases])
@@ -102,13 +107,18 @@ class Scenes:
         lowered = (self.vcs - scores)[chosen][self.kind[chosen] == SYNONYMS]
         figures = apart[ACTIONS], apart[THINGS], apart[BOTH], auc(own[~valid], own[valid])
         worst = min(apart[name] - before[name] for name in self.wrong)
-        return dict(zip(GOALS, (*figures, worst, lowered.mean(), (lowered > 0.05).mean()), strict=True))
+        return dict(
+            zip(GOALS, (*figures, worst, lowered.mean(), (lowered > 0.05).mean()), strict=True)
+        )
 
     def intervals(self, of: Callable[[np.ndarray, Any], dict[str, float]]) -> dict[str, str]:
         """95 % intervals of figures of the strict scores, by a bootstrap over scenes."""
         draw, count = np.random.default_rng(SEED), len(self.members)
         drawn = [
-            of(self.strict, np.concatenate([self.members[i] for i in draw.integers(count, size=count)]))
+            of(
+                self.strict,
+                np.concatenate([self.members[i] for i in draw.integers(count, size=count)]),
+            )
             for _ in range(RESAMPLES)
         ]
         ends = {name: np.percentile([own[name] for own in drawn], [2.5, 97.5]) for name in drawn[0]}
@@ -116,10 +126,14 @@ class Scenes:
 
 
 GOALS = {
-    "wrong actions": ">= 0.92", "wrong objects": ">= 0.86", "both": ">= 0.97", "all kinds": ">= 0.96",
-    "worst change of a kind": ">= -0.01", "synonyms lowered by": "<= 0.02",
+    "wrong actions": ">= 0.92",
+    "wrong objects": ">= 0.86",
+    "both": ">= 0.97",
+    "all kinds": ">= 0.96",
+    "worst change of a kind": ">= -0.01",
+    "synonyms lowered by": "<= 0.02",
     "synonyms lowered by more than .05": "<= 0.1",
-}  # fmt: skip
+}
 
 
 def shown(evidence: Evidence) -> tuple[ReplacedWord, ...]:
@@ -129,7 +143,8 @@ def shown(evidence: Evidence) -> tuple[ReplacedWord, ...]:
 
 
 def named(own: Scenes) -> dict[str, Any]:
-    """How many single words that stand for others in texts of wrong actions are shown with the right word.
+    """How many single words that stand for others in texts of wrong actions are shown with the
+    right word.
 
     Of the surest 20, which people see, it is how many stand where the texts differ.
     """
@@ -142,42 +157,67 @@ def named(own: Scenes) -> dict[str, Any]:
         partners = {generated for _, generated in pairs}
         a, b = ([word.form for word in text.lexemes] for text in evidence.words[:2])
         differing = set()
-        for kind, i, end, j, stop in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for kind, i, end, j, stop in difflib.SequenceMatcher(
+            None, a, b, autojunk=False
+        ).get_opcodes():
             if kind == "replace":
                 differing |= set(product(a[i:end], b[j:stop]))
                 if end - i == stop - j == 1 and stem(a[i]) != stem(b[j]):
                     right.append((a[i], b[j]) in pairs)
                     any_word.append(b[j] in partners)
-        listed += [(lexeme(w.reference).form, lexeme(w.generated).form) in differing for w in surest(every)]
+        listed += [
+            (lexeme(w.reference).form, lexeme(w.generated).form) in differing for w in surest(every)
+        ]
     return {
-        "words": len(right), "named rightly": float(np.mean(right)),
-        "of those shown": sum(right) / sum(any_word), "right of the 20 listed": float(np.mean(listed)),
-    }  # fmt: skip
+        "words": len(right),
+        "named rightly": float(np.mean(right)),
+        "of those shown": sum(right) / sum(any_word),
+        "right of the 20 listed": float(np.mean(listed)),
+    }
 
 
 def halves(data: Path) -> dict[str, list[Case]]:
     """The scenes that were never seen, those that were tuned on, and those that were seen first."""
     first, further = (
-        [case for case in read_cases(data / name, Problems(print)) if case.valid is not None]
-        if (data / name).is_dir() else []
+        (
+            [case for case in read_cases(data / name, Problems(print)) if case.valid is not None]
+            if (data / name).is_dir()
+            else []
+        )
         for name in ("vcs-eval", "vcs-eval-159")
-    )  # fmt: skip
+    )
     tuned = set(sorted({case.scene for case in further}, key=int)[::2])
     blind = [case for case in further if case.scene not in tuned]
-    return dict(zip(SETS, (blind, [case for case in further if case.scene in tuned], first), strict=True))
+    return dict(
+        zip(SETS, (blind, [case for case in further if case.scene in tuned], first), strict=True)
+    )
 
 
 def scenes(scorer: Scorer, data: Path, names: Sequence[str]) -> dict[str, list[Row]]:
-    sets = {name: Scenes(scorer, cases) for name, cases in halves(data).items() if cases and name in names}
+    sets = {
+        name: Scenes(scorer, cases)
+        for name, cases in halves(data).items()
+        if cases and name in names
+    }
     label, own = next(iter(sets.items()))
     before, ranges = own.figures(own.vcs), own.intervals(own.figures)
-    every = {f"strict, {len(each.members)} {name}": each.figures(each.strict) for name, each in sets.items()}
+    every = {
+        f"strict, {len(each.members)} {name}": each.figures(each.strict)
+        for name, each in sets.items()
+    }
     goals = [
-        row(name, scorer, **{
-            "goal": goal, f"VCS, {label}": before[name], **{head: own[name] for head, own in every.items()},
-            f"{label}, 95 %": ranges[name],
-        }) for name, goal in GOALS.items()
-    ]  # fmt: skip
+        row(
+            name,
+            scorer,
+            **{
+                "goal": goal,
+                f"VCS, {label}": before[name],
+                **{head: own[name] for head, own in every.items()},
+                f"{label}, 95 %": ranges[name],
+            },
+        )
+        for name, goal in GOALS.items()
+    ]
     vcs, strict, ranges = own.apart(own.vcs), own.apart(own.strict), own.intervals(own.apart)
     wrong = [
         row(name, scorer, VCS=vcs[name], VCS_strict=strict[name], over_scenes=ranges[name])
@@ -188,22 +228,25 @@ def scenes(scorer: Scorer, data: Path, names: Sequence[str]) -> dict[str, list[R
         before, lowered = (a[own.kind == name] for a in (own.vcs, own.vcs - own.strict))
         many = float((lowered > 0.05).mean())
         valid.append(
-            row(name, scorer, VCS=float(before.mean()), lowered_by=float(lowered.mean()), by_05=many)
+            row(
+                name, scorer, VCS=float(before.mean()), lowered_by=float(lowered.mean()), by_05=many
+            )
         )
     return {
-        "substitution_goals": goals, "substitution_kinds": wrong, "substitution_valid": valid,
+        "substitution_goals": goals,
+        "substitution_kinds": wrong,
+        "substitution_valid": valid,
         "substitution_named": [row(f"{name} scenes", **named(each)) for name, each in sets.items()],
-    }  # fmt: skip
+    }
 
 
 #: Verbs that no film needs; the forms are those of the words that they replace.
-PLANTED = (
-    "bark climb hammer iron juggle kick knead launder lick measure paint peel repair sew weigh yawn".split()
-)
+PLANTED = "bark climb hammer iron juggle kick knead launder lick measure paint peel repair sew weigh yawn".split()
 
 
 def plant(text: str, draw: np.random.Generator) -> str | None:
-    """Put three wrong verbs in the places of different verbs of a text; None for a text with fewer."""
+    """Put three wrong verbs in the places of different verbs of a text; None for a text with
+    fewer."""
     words = read_words([text])
     scores = words.class_scores
     places: dict[str, tuple[int, int, str]] = {}
@@ -214,7 +257,9 @@ def plant(text: str, draw: np.random.Generator) -> str | None:
     if len(places) < 3:
         return None
     chosen = [list(places.values())[k] for k in draw.choice(len(places), 3, replace=False)]
-    for (start, stop, ending), verb in sorted(zip(chosen, draw.permutation(PLANTED), strict=False))[::-1]:
+    for (start, stop, ending), verb in sorted(zip(chosen, draw.permutation(PLANTED), strict=False))[
+        ::-1
+    ]:
         base = verb.removesuffix("e") if ending != "s" else verb
         text = f"{text[:start]}{base}{ending}{text[stop:]}"
     return text
@@ -222,17 +267,29 @@ def plant(text: str, draw: np.random.Generator) -> str | None:
 
 def planted(scorer: Scorer, data: Path, every: int) -> dict[str, list[Row]]:
     draw = np.random.default_rng(SEED)
-    outputs = [(own["reference"], own["generated"]) for own in list(clip_cc(data / "clip-cc"))[::every]]
+    outputs = [
+        (own["reference"], own["generated"]) for own in list(clip_cc(data / "clip-cc"))[::every]
+    ]
     both = [(reference, text, plant(text, draw)) for reference, text in outputs]
-    found = scored(scorer, [(reference, own) for reference, *texts in both if all(texts) for own in texts])
+    found = scored(
+        scorer, [(reference, own) for reference, *texts in both if all(texts) for own in texts]
+    )
     rows = []
     for name in ("vcs", "las", "margin", "margin_strict"):
         before, after = np.array([getattr(result, name) for result, _ in found]).reshape(-1, 2).T
         higher = (before > after) + (before == after) / 2
         ends = higher.mean() + 1.96 * higher.std() / len(higher) ** 0.5 * np.array([-1, 1])
-        rows.append(row(name, scorer, texts=len(before), AUC=float(higher.mean()),
-                        interval="{:.3f} to {:.3f}".format(*ends), equal=float((before == after).mean()),
-                        any_with_any=auc(after, before)))  # fmt: skip
+        rows.append(
+            row(
+                name,
+                scorer,
+                texts=len(before),
+                AUC=float(higher.mean()),
+                interval="{:.3f} to {:.3f}".format(*ends),
+                equal=float((before == after).mean()),
+                any_with_any=auc(after, before),
+            )
+        )
     return {"substitution_planted": rows}
 
 
@@ -241,7 +298,9 @@ def hand(scorer: Scorer) -> dict[str, list[Row]]:
     texts = data["texts"]
     rows = []
     for kind in dict.fromkeys(own[1] for own in data["replaced"]):
-        chosen = [(texts[about], old, new) for about, name, old, new in data["replaced"] if name == kind]
+        chosen = [
+            (texts[about], old, new) for about, name, old, new in data["replaced"] if name == kind
+        ]
         pairs = [(text, text.replace(old, new, 1)) for text, old, new in chosen]
         found = scored(scorer, pairs)
         seen = sum(
@@ -250,7 +309,9 @@ def hand(scorer: Scorer) -> dict[str, list[Row]]:
         )
         rows.append(_hand_row(f"one {kind} replaced", scorer, found, seen))
     for kind in dict.fromkeys(own[1] for own in data["valid"]):
-        found = scored(scorer, [(texts[about], new) for about, name, new in data["valid"] if name == kind])
+        found = scored(
+            scorer, [(texts[about], new) for about, name, new in data["valid"] if name == kind]
+        )
         seen = sum(bool(shown(evidence)) for _, evidence in found)
         rows.append(_hand_row(f"valid: {kind}", scorer, found, seen))
     return {"substitution_hand": rows}
@@ -259,10 +320,14 @@ def hand(scorer: Scorer) -> dict[str, list[Row]]:
 def _hand_row(name: str, scorer: Scorer, found: Sequence[Scored], seen: int) -> Row:
     results = [result for result, _ in found]
     return row(
-        name, scorer, pairs=len(found), named=seen,
+        name,
+        scorer,
+        pairs=len(found),
+        named=seen,
         substitution=float(np.mean([r.substitution for r in results])),
-        VCS=float(np.mean([r.vcs for r in results])), VCS_strict=float(np.mean([r.vcs_strict for r in results])),
-    )  # fmt: skip
+        VCS=float(np.mean([r.vcs for r in results])),
+        VCS_strict=float(np.mean([r.vcs_strict for r in results])),
+    )
 
 
 def main() -> None:
@@ -270,8 +335,12 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--cache", type=Path)
-    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="of the scenes [default: all]")
-    parser.add_argument("--every", type=int, default=1, help="of how many outputs one gets wrong verbs")
+    parser.add_argument(
+        "--sets", nargs="+", default=SETS, choices=SETS, help="of the scenes [default: all]"
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, help="of how many outputs one gets wrong verbs"
+    )
     options = parser.parse_args()
     with Scorer.open(device="cpu", cache=options.cache) as scorer:
         parts: dict[str, Callable[[], dict[str, list[Row]]]] = {

@@ -3,9 +3,9 @@
     python benchmarks/tables.py            writes the pages
     python benchmarks/tables.py --check    fails if a page differs from the figures
 
-A table stands between `<!-- figures SCRIPT PLACE -->` and `<!-- end of figures -->`: it shows the figures of
-results/figures/PLACE/SCRIPT.json, with machine, date, revision, versions and signatures. To add a table, add the two
-marks to a page of the manual.
+A table stands between `<!-- figures SCRIPT PLACE -->` and `<!-- end of figures -->`: it shows the
+figures of results/figures/PLACE/SCRIPT.json, with machine, date, revision, versions and signatures.
+To add a table, add the two marks to a page of the manual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Table = tuple[list[str], list[list[str]]]  # heads and rows of cells
 
 
 def core(rows: Rows) -> Table:
-    """How many times faster than the reference package: a row for each call, a column for each kind of matrix."""
+    """How many times faster than the reference package: a row for each call, a column for each kind
+    of matrix."""
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     lines: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -55,18 +56,26 @@ def end_to_end(rows: Rows) -> Table:
             cells.append(f"{figures['pairs_s']:.2f} ({ratio:.1f})" if figures else "")
         known = [row["sides"][side] for row in rows if side in row["sides"]]
         lines.append([side, *cells, megabytes(known), differences(known)])
-    return ["side", *(row["workload"] for row in rows), "peak memory", "VCS, GAS, LAS differ by"], lines
+    return [
+        "side",
+        *(row["workload"] for row in rows),
+        "peak memory",
+        "VCS, GAS, LAS differ by",
+    ], lines
 
 
 def segmenter(rows: Rows) -> Table:
-    """Time of each side and workload, and in brackets how many times faster than the fastest oracle."""
+    """Time of each side and workload, and in brackets how many times faster than the fastest
+    oracle."""
     sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
     lines = []
     for side in sides:
         cells = []
         for row in rows:
             seconds = row["sides"][side]["seconds"]
-            fastest = min(figures["seconds"] for name, figures in row["sides"].items() if "ours" not in name)
+            fastest = min(
+                figures["seconds"] for name, figures in row["sides"].items() if "ours" not in name
+            )
             ratio = f" ({fastest / seconds:.2f})" if "ours" in side else ""
             cells.append(duration(seconds) + ratio)
         lines.append([side, *cells, megabytes([row["sides"][side] for row in rows])])
@@ -86,7 +95,9 @@ def latency(rows: Rows) -> Table:
 def start(rows: Rows) -> Table:
     """Milliseconds of what a user waits for."""
     sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
-    lines = [[row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)] for row in rows]
+    lines = [
+        [row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)] for row in rows
+    ]
     return ["what", *sides], lines
 
 
@@ -94,7 +105,11 @@ def host(rows: Rows) -> Table:
     """Milliseconds of a pair beside its model by step, of each bundle and revision."""
     heads = list(rows[-1]["sides"]["now"])
     lines = [
-        [row["workload"], side, *(f"{figures[step]:.2f}" if step in figures else "" for step in heads)]
+        [
+            row["workload"],
+            side,
+            *(f"{figures[step]:.2f}" if step in figures else "" for step in heads),
+        ]
         for row in rows
         for side, figures in row["sides"].items()
     ]
@@ -112,19 +127,27 @@ def jobs(rows: Rows) -> Table:
 
 
 def ready(rows: Rows) -> Table:
-    """Cells that the script itself has written, after the name of the row unless its head is None."""
+    """Cells that the script itself has written, after the name of the row unless its head is
+    None."""
     heads = list(dict.fromkeys(head for row in rows for head in row["cells"]))
     lines = [[row["cells"].get(head, "") for head in heads] for row in rows]
     first = rows[0].get("head", "")
     if first is None:
         return heads, lines
-    return [first, *heads], [[row["workload"], *cells] for row, cells in zip(rows, lines, strict=True)]
+    return [first, *heads], [
+        [row["workload"], *cells] for row, cells in zip(rows, lines, strict=True)
+    ]
 
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
-    "core": core, "end_to_end": end_to_end, "segmenter": segmenter, "latency": latency, "jobs": jobs,
-    "start": start, "host": host,
-}  # fmt: skip
+    "core": core,
+    "end_to_end": end_to_end,
+    "segmenter": segmenter,
+    "latency": latency,
+    "jobs": jobs,
+    "start": start,
+    "host": host,
+}
 
 
 def duration(seconds: float) -> str:
@@ -144,7 +167,8 @@ def differences(figures: Rows) -> str:
     names = ("vcs_differs", "gas_differs", "las_differs")
     worst = [max((side[name] for side in figures if name in side), default=None) for name in names]
     return ", ".join(
-        "-" if value is None else f"{value:.0e}".replace("e-0", "e-") if value else "0" for value in worst
+        "-" if value is None else f"{value:.0e}".replace("e-0", "e-") if value else "0"
+        for value in worst
     )
 
 
@@ -167,14 +191,17 @@ def origin(record: dict[str, Any]) -> str:
         line = f"*{'. '.join(filter(None, (where, record['source'])))}*"
     else:
         dates = sorted({f"{row['date']} at {row['revision']}" for row in rows})
-        versions = {f"{name} {version}" for row in rows for name, version in row["versions"].items()}
+        versions = {
+            f"{name} {version}" for row in rows for name, version in row["versions"].items()
+        }
         line = f"*{where}; {', '.join(dates)}; {', '.join(sorted(versions))}.*"
     signatures = {side: value for row in rows for side, value in row.get("signatures", {}).items()}
     return "\n".join([line, *(f"<br>*{side}:* `{value}`" for side, value in signatures.items())])
 
 
 def filled(page: str, folder: Path) -> str:
-    """Return a page with all its tables written again; raises KeyError or OSError for one without figures."""
+    """Return a page with all its tables written again; raises KeyError or OSError for one without
+    figures."""
     return MARKS.sub(lambda found: found[1] + text(found[2], found[3], folder) + found[4], page)
 
 
@@ -182,7 +209,9 @@ def main(options: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a page differs"
+    )
     parser.add_argument("--manual", type=Path, default=MANUAL, help="folder of the pages")
     parser.add_argument("--figures", type=Path, default=FOLDER, help="folder of the figures")
     arguments = parser.parse_args(options)
@@ -191,7 +220,9 @@ def main(options: list[str] | None = None) -> int:
         for path in arguments.manual.glob("**/*.md")
         if MARKS.search(text := path.read_text("utf-8"))
     }
-    shown = {(script, place) for page in pages.values() for _, script, place, _ in MARKS.findall(page)}
+    shown = {
+        (script, place) for page in pages.values() for _, script, place, _ in MARKS.findall(page)
+    }
     kept = {(path.stem, path.parent.name) for path in arguments.figures.glob("*/*.json")}
     for script, place in sorted(shown ^ kept):
         known = "has no table" if (script, place) in kept else "has no figures"
@@ -199,10 +230,16 @@ def main(options: list[str] | None = None) -> int:
     # Figures of a new kind or processor are kept first, and get a table by hand.
     if shown - kept or (arguments.check and shown != kept):
         return 1
-    stale = {path: new for path, page in pages.items() if (new := filled(page, arguments.figures)) != page}
+    stale = {
+        path: new
+        for path, page in pages.items()
+        if (new := filled(page, arguments.figures)) != page
+    }
     for path, new in stale.items():
         if arguments.check:
-            print(f"{path.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr)
+            print(
+                f"{path.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr
+            )
         else:
             path.write_text(new, "utf-8")
     return int(arguments.check and bool(stale))

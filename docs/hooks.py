@@ -1,7 +1,7 @@
-"""What MkDocs does not know about this repository: links that leave the manual, commands, public names.
+"""Hooks of MkDocs for this repository: links that leave the manual, commands, public names.
 
-A page may link to a source file, or to the README of a folder. The manual has no such pages, so it shows
-the name of the file. A link to nothing ends a strict build.
+A page may link to a source file, or to the README of a folder. The manual has no such pages, so it
+shows the name of the file. A link to nothing ends a strict build.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOCS = ROOT / "docs"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Replace links that leave `docs` by their text and the name of the file; insert what is generated."""
+    """Replace links that leave `docs` by text and file name, and insert the generated parts."""
     folder = Path(page.file.abs_src_path).parent
     if page.file.src_uri == "README.md":
         markdown = home()
@@ -50,17 +50,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((?!\w+:)([^)#\s]+)(?:#[\w-]+)?\)", named, markdown)
     markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_fields()))
-    return markdown.replace("<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli)))
+    return markdown.replace(
+        "<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli))
+    )
 
 
 def home() -> str:
-    """Return the README of the project as the first page of the manual, with links as from `docs`."""
+    """Return the project's README as the manual's first page, with links as from `docs`."""
     text = (ROOT / "README.md").read_text("utf-8")
     return re.sub(r"\]\((?!https?:|#|\./)", "](../", text).replace("](../docs/", "](./")
 
 
 def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
-    """Link what docstrings and help texts name: pages of the manual with their sections, and public names."""
+    """Link pages of the manual, their sections, and public names in docstrings and help texts."""
     here = Path(page.file.src_uri).parent
 
     def page_link(match: re.Match[str]) -> str:
@@ -68,7 +70,9 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
             LOG.warning("%s names %s, which does not exist", page.file.src_uri, match[1])
             return match[0]
         heading = re.search(rf"^## ({match[2]}\. .+)$", (ROOT / match[1]).read_text("utf-8"), re.M)
-        anchor = "#" + re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-") if heading else ""
+        anchor = (
+            "#" + re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-") if heading else ""
+        )
         path = Path(match[1]).relative_to("docs")
         target = Path(os.path.relpath(path.with_suffix(".html"), here)).as_posix()
         text = files.get_file_from_path(path.as_posix()).page.title
@@ -80,12 +84,14 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
         return f'<autoref optional identifier="{identifier}{match[2]}">{match[0]}</autoref>'
 
     content = re.sub(r'<div class="highlight">(?=(.*?)</code>)', copied, content, flags=re.S)
-    content = re.sub(r"(?<![\w/>])(docs/[\w/-]+\.md)(?:, section (\d+))?(?![^<]*</a>)", page_link, content)
+    content = re.sub(
+        r"(?<![\w/>])(docs/[\w/-]+\.md)(?:, section (\d+))?(?![^<]*</a>)", page_link, content
+    )
     return re.sub(r"<code>([A-Z]\w+)((?:\.\w+)?)</code>", name_link, content)
 
 
 def copied(block: re.Match[str]) -> str:
-    """Name what the copy button takes from a block with prompts: the commands, without their output."""
+    """Let the copy button take the commands of a block with prompts, without their output."""
     text = block[1].rpartition("<code>")[2]
     found = []
     for part in re.split(r"^\$ ", html.unescape(re.sub(r"<[^>]+>", "", text)), flags=re.M)[1:]:
@@ -101,8 +107,10 @@ def copied(block: re.Match[str]) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> None:
-    """Refuse a page that loads anything from another host: the manual is read without a network, too."""
-    loads = r"<(?:script|img|link|iframe|source|video)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]*)"
+    """Refuse a page that loads anything from another host: the manual works without a network."""
+    loads = (
+        r"<(?:script|img|link|iframe|source|video)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]*)"
+    )
     for address in re.findall(loads, output):
         LOG.warning("%s loads %s", page.file.src_uri, address)
 
@@ -110,7 +118,11 @@ def on_post_page(output: str, page: Any, **_: Any) -> None:
 def public_names() -> dict[str, str]:
     """Return the classes of the Python pages, with the dotted names that lead to them."""
     pages = [*sorted((DOCS / "reference").glob("python*.md")), DOCS / "reference/errors.md"]
-    names = [name for page in pages for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.M)]
+    names = [
+        name
+        for page in pages
+        for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.M)
+    ]
     return {name.rpartition(".")[2]: name for name in reversed(names)}
 
 
@@ -119,7 +131,9 @@ PUBLIC = public_names()
 
 def schema_fields() -> Iterator[str]:
     """Yield lists of the fields of every object in a `bundle.json`."""
-    objects = json.loads((ROOT / "runtime/vcs_runtime/data/bundle.schema.json").read_text("utf-8"))["$defs"]
+    objects = json.loads((ROOT / "runtime/vcs_runtime/data/bundle.schema.json").read_text("utf-8"))[
+        "$defs"
+    ]
     places = {"Manifest": "bundle.json"}  # where an object stands; the first place of several
     for name, schema in objects.items():
         place = places[name]
@@ -129,7 +143,9 @@ def schema_fields() -> Iterator[str]:
             inner = re.findall(r"#/\$defs/(\w+)", json.dumps(kinds))
             for found in inner:
                 places.setdefault(found, field if name == "Manifest" else f"{place}.{field}")
-            meaning = rules.get("description") or next(objects[found]["description"] for found in inner)
+            meaning = rules.get("description") or next(
+                objects[found]["description"] for found in inner
+            )
             required = field in schema.get("required", ())
             default = "required" if required else f"default: `{json.dumps(rules['default'])}`"
             yield f"- `{field}` ({' or '.join(map(_type, kinds))}, {default}): {meaning}"
@@ -168,8 +184,12 @@ class _Markdown(click.HelpFormatter):
             heading, _, lines = lines.partition("\n")
             self.write(f"{heading}\n\n```text\n{textwrap.dedent(lines)}\n```\n\n")
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 0, col_spacing: int = 0) -> None:
-        items = [f"- `{name.strip()}`: {_prose(text)}" for name, text in rows if name != "-h, --help"]
+    def write_dl(
+        self, rows: Sequence[tuple[str, str]], col_max: int = 0, col_spacing: int = 0
+    ) -> None:
+        items = [
+            f"- `{name.strip()}`: {_prose(text)}" for name, text in rows if name != "-h, --help"
+        ]
         self.write("\n" + "\n".join(items) + "\n")
 
 
@@ -182,9 +202,13 @@ class _Context(click.Context):
     formatter_class = _Markdown
 
 
-def help_texts(name: str, command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
+def help_texts(
+    name: str, command: click.Command, parent: click.Context | None = None
+) -> Iterator[str]:
     """Yield the help of a command and of the commands below it, as Markdown."""
-    context = _Context(command, parent, info_name=name.rpartition(" ")[2], **command.context_settings)
+    context = _Context(
+        command, parent, info_name=name.rpartition(" ")[2], **command.context_settings
+    )
     context.meta[ALL_OPTIONS] = True
     yield f"\n{'##' if name.count(' ') < 2 else '###'} {name}\n\n{command.get_help(context)}\n"
     if isinstance(command, click.Group):

@@ -1,7 +1,8 @@
-"""Tiny bundles, a scorer on one of them, a file of pairs, and Chromium, for the tests of all folders.
+"""Tiny bundles, a scorer on one of them, a file of pairs, and Chromium, for the tests of all
+folders.
 
-The source archive can be tested with few libraries. A test that fails where it asked for a missing one is skipped, so a
-`conftest.py` imports libraries of extras in its fixtures.
+The source archive can be tested with few libraries. A test that fails where it asked for a missing
+one is skipped, so a `conftest.py` imports libraries of extras in its fixtures.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ os.environ["VCS_RUNTIME_CACHE"] = "none"
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
-# Where oneDNN stands for an older processor, OpenVINO does too. By itself it would choose kernels that oneDNN refuses.
+# Where oneDNN stands for an older processor, OpenVINO does too. By itself it would choose kernels
+# that oneDNN refuses.
 if "ONEDNN_MAX_CPU_ISA" in os.environ:
     os.environ.setdefault("OV_CPU_MAX_ISA", os.environ["ONEDNN_MAX_CPU_ISA"])
 
@@ -43,13 +45,15 @@ SLOW_FIXTURES = {"cluster": "ray", "browser": "browser", "built": "toolchain"}
 
 #: What extras and the group `test` bring, and tests need.
 LIBRARIES = (
-    "av cyclonedx hypothesis jsonschema matplotlib nltk onnx onnx_ir onnxruntime_genai openvino packaging pyarrow "
-    "python_calamine ray rouge_score safetensors scipy sentencex starlette uvicorn yaml"
+    "av cyclonedx hypothesis jsonschema matplotlib nltk onnx onnx_ir onnxruntime_genai openvino"
+    " packaging pyarrow python_calamine ray rouge_score safetensors scipy sentencex starlette"
+    " uvicorn yaml"
 ).split()
 
 
 class MissedLibraries(MetaPathFinder):
-    """Notes which libraries were asked for in vain: Python asks the last finder for what no other one has."""
+    """Notes which libraries were asked for in vain: Python asks the last finder for what no other
+    one has."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -63,7 +67,11 @@ class MissedLibraries(MetaPathFinder):
         """Make a failure a skip if a library was missing."""
         if report.failed and (self.names or error in self.errors):
             report.outcome = "skipped"
-            report.longrepr = (str(path), None, f"Skipped: needs {', '.join(sorted(self.names)) or error}")
+            report.longrepr = (
+                str(path),
+                None,
+                f"Skipped: needs {', '.join(sorted(self.names)) or error}",
+            )
             if error is not None:
                 self.errors.append(error)
 
@@ -74,7 +82,9 @@ sys.meta_path.append(_missed)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--complete", action="store_true", help="refuse to start where a library is missing that tests need"
+        "--complete",
+        action="store_true",
+        help="refuse to start where a library is missing that tests need",
     )
 
 
@@ -97,7 +107,8 @@ def pytest_configure(config: pytest.Config) -> None:
     with suppress(ImportError):
         from hypothesis import HealthCheck, settings
 
-        # Tests never measure time: on a busy machine any example may take long. `make attack` loads the other one.
+        # Tests never measure time: on a busy machine any example may take long. `make attack` loads
+        # the other one.
         patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
         settings.register_profile("untimed", patient)
         settings.register_profile("attack", patient, max_examples=3000, print_blob=True)
@@ -129,12 +140,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for fixture in SLOW_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SLOW_FIXTURES[fixture])
-            item.add_marker(pytest.mark.xdist_group(fixture))  # one process starts it, for all tests of it
+            # One process starts it, for all tests of it.
+            item.add_marker(pytest.mark.xdist_group(fixture))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_lines_of_progress() -> Iterator[None]:
-    """Long work says where it is every 30 seconds, which only a slow machine would see among its messages."""
+    """Long work says where it is every 30 seconds, which only a slow machine would see among its
+    messages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vcs_runtime.util.progress.EVERY", math.inf)
         yield
@@ -165,14 +178,18 @@ def mixed_bundle(sat_bundle: Path) -> Path:
     from vcs_runtime.bundle.manifest import RulesSpec
 
     build = Build(
-        sat_bundle.parent / "checkpoint", sat_bundle.parent / "mixed",
-        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"), rules=RulesSpec("sentencex", "en"),
-    )  # fmt: skip
+        sat_bundle.parent / "checkpoint",
+        sat_bundle.parent / "mixed",
+        BundleInfo("tiny-sat", "CC0-1.0", "random numbers"),
+        rules=RulesSpec("sentencex", "en"),
+    )
     return build_sat_bundle(build, SatOptions(threshold=0.25))
 
 
 @pytest.fixture(scope="session")
-def whole_bundle(tiny_bundle: Path, mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole_bundle(
+    tiny_bundle: Path, mixed_bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A bundle with the embedder of `tiny_bundle`, and both segmenters of `mixed_bundle`."""
     from vcs_runtime.bundle.merge import merge
 
@@ -220,7 +237,10 @@ def pairs_file(tmp_path: Path) -> Path:
     from support.stories import story, write_pairs
 
     path = tmp_path / "pairs.jsonl"
-    write_pairs(path, [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)])
+    write_pairs(
+        path,
+        [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)],
+    )
     return path
 
 
@@ -247,12 +267,18 @@ class PatientBrowser:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[PatientBrowser]:
-    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    program = (
+        shutil.which("chromium")
+        or shutil.which("google-chrome")
+        or shutil.which("chromium-browser")
+    )
     if program is None:
         pytest.skip("no Chromium is installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=PATIENCE_MS)
+        opened = play.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=PATIENCE_MS
+        )
         yield PatientBrowser(opened)
         opened.close()

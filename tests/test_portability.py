@@ -1,4 +1,5 @@
-"""Windows and macOS: a process from which what only POSIX has is taken scores and resumes all the same.
+"""Windows and macOS: a process from which what only POSIX has is taken scores and resumes all the
+same.
 
 The workflow `test.yml` runs the tests on these systems themselves.
 """
@@ -14,26 +15,35 @@ from support.stories import read_lines, story, write_pairs
 from support.waiting import HANGS_AFTER_S
 
 MODULES = "crypt fcntl grp nis ossaudiodev pty pwd resource spwd syslog termios tty".split()
-# What the documentation of `os` and `signal` gives an availability for that leaves Windows out; names that start with
-# O_ stay, since Python's own modules need them.
+# What the documentation of `os` and `signal` gives an availability for that leaves Windows out;
+# names that start with O_ stay, since Python's own modules need them.
 NAMES = {
     "os": (
-        "EX_OK chown chroot confstr copy_file_range eventfd fchdir fchown fdatasync fork forkpty fpathconf fstatvfs getegid geteuid getgid "
-        "getgrouplist getgroups getloadavg getpgid getpgrp getpriority getresuid getsid getuid getxattr killpg lchown listxattr lockf "
-        "memfd_create mkfifo mknod nice openpty pathconf pidfd_open pipe2 posix_fadvise posix_fallocate posix_spawn posix_spawnp pread "
-        "preadv pwrite pwritev readv register_at_fork sched_getaffinity sched_setaffinity sched_yield sendfile setgid setpgid setpriority "
-        "setsid setuid setxattr splice statvfs sync sysconf ttyname uname wait wait3 wait4 waitid waitstatus_to_exitcode writev"
-    ).split(),
+        (
+            "EX_OK chown chroot confstr copy_file_range eventfd fchdir fchown fdatasync fork"
+            " forkpty fpathconf fstatvfs getegid geteuid getgid getgrouplist getgroups getloadavg"
+            " getpgid getpgrp getpriority getresuid getsid getuid getxattr killpg lchown listxattr"
+            " lockf memfd_create mkfifo mknod nice openpty pathconf pidfd_open pipe2 posix_fadvise"
+            " posix_fallocate posix_spawn posix_spawnp pread preadv pwrite pwritev readv"
+            " register_at_fork sched_getaffinity sched_setaffinity sched_yield sendfile setgid"
+            " setpgid setpriority setsid setuid setxattr splice statvfs sync sysconf ttyname uname"
+            " wait wait3 wait4 waitid waitstatus_to_exitcode writev"
+        ).split()
+    ),
     "signal": (
-        "ITIMER_REAL SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH alarm "
-        "getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigpending sigtimedwait sigwait sigwaitinfo"
-    ).split(),
+        (
+            "ITIMER_REAL SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP"
+            " SIGTSTP SIGUSR1 SIGUSR2 SIGWINCH alarm getitimer pause pthread_kill pthread_sigmask"
+            " setitimer siginterrupt sigpending sigtimedwait sigwait sigwaitinfo"
+        ).split()
+    ),
 }
 
 # Libraries are imported before anything is taken away: only our own code is to do without it.
 BARE_MACHINE = """
 import json, os, signal, sys, types
-import click, msgspec, numba, numba.core.caching, numpy, onnxruntime, platformdirs, rich.progress, rich.table, tokenizers
+import click, msgspec, numba, numba.core.caching, numpy, onnxruntime, platformdirs, \
+rich.progress, rich.table, tokenizers
 from numba.core import config
 import asyncio, concurrent.futures, multiprocessing, subprocess, tempfile, uuid
 modules, names, *arguments = json.loads(sys.argv[1])
@@ -88,16 +98,21 @@ def test_a_machine_without_posix_scores_and_resumes(tiny_bundle: Path, tmp_path:
     from support.engines import run
 
     pairs, output, usual = (tmp_path / name for name in ("pairs.jsonl", "out.jsonl", "usual.jsonl"))
-    write_pairs(pairs, [{"id": i, "reference": story(i), "generated": story(i + 9)} for i in range(5)])
+    write_pairs(
+        pairs, [{"id": i, "reference": story(i), "generated": story(i + 9)} for i in range(5)]
+    )
 
     def score(to: Path) -> list[str]:
         return ["score", str(pairs), "-o", str(to), "--bundle", str(tiny_bundle), "--device", "cpu"]
 
     arguments = json.dumps([MODULES, NAMES, score(output), str(output)])
     done = subprocess.run(
-        [sys.executable, "-c", BARE_MACHINE, arguments], capture_output=True, text=True, timeout=HANGS_AFTER_S,
+        [sys.executable, "-c", BARE_MACHINE, arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert f"{output}: another process is writing it" in done.stdout
     assert run(*score(usual)).exit_code == 0

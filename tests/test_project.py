@@ -1,4 +1,5 @@
-"""What the project says about itself agrees: versions, dates, addresses, Pythons, and what an archive may hold."""
+"""What the project says about itself agrees: versions, dates, addresses, Pythons, and what an
+archive may hold."""
 
 from __future__ import annotations
 
@@ -43,13 +44,18 @@ release = _load("release", ".ci/release.py")
 
 @pytest.fixture
 def for_an_index(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | None, str], str]:
-    """What makes the README of a package. Hatchling, which calls it, is only where packages are built."""
+    """What makes the README of a package.
+
+    Hatchling, which calls it, is only where packages are built.
+    """
     interface = types.ModuleType("hatchling.metadata.plugin.interface")
     interface.MetadataHookInterface = object  # type: ignore[attr-defined]
     for name in ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
-    made: Callable[[str, str | None, str], str] = _load("hatch_build", "hatch_build.py").for_an_index
+    made: Callable[[str, str | None, str], str] = _load(
+        "hatch_build", "hatch_build.py"
+    ).for_an_index
     return made
 
 
@@ -84,15 +90,29 @@ def test_version_changelog_and_citation_agree() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "problem"),
     [
-        ("CITATION.cff", f"\nversion: {__version__}\n", "\nversion: 9.9\n", "CITATION.cff: version is 9.9"),
+        (
+            "CITATION.cff",
+            f"\nversion: {__version__}\n",
+            "\nversion: 9.9\n",
+            "CITATION.cff: version is 9.9",
+        ),
         ("CITATION.cff", "date-released: ", "released: ", "CITATION.cff: date-released is missing"),
         ("CHANGELOG.md", f"## [{__version__}]", "## [9.9]", "the newest release is 9.9"),
-        ("CHANGELOG.md", f"## [{__version__}] - ", f"## [{__version__}] ", "the newest release is missing"),
+        (
+            "CHANGELOG.md",
+            f"## [{__version__}] - ",
+            f"## [{__version__}] ",
+            "the newest release is missing",
+        ),
         ("runtime/vcs_runtime/_version.py", __version__, "9.9", "not 9.9"),
-        ("pyproject.toml", "[project.urls]\n", '[project.urls]\nRepository = "https://example.org/r"\n',
-         "add the line `repository-code: https://example.org/r`"),
+        (
+            "pyproject.toml",
+            "[project.urls]\n",
+            '[project.urls]\nRepository = "https://example.org/r"\n',
+            "add the line `repository-code: https://example.org/r`",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_disagrees_is_named(
     copy: Callable[[str, str, str], Path], name: str, old: str, new: str, problem: str
 ) -> None:
@@ -119,15 +139,19 @@ def test_a_release_with_an_address_can_be_tagged(copy: Callable[[str, str, str],
     copy("CITATION.cff", "license: ", "repository-code: https://example.org/r\nlicense: ")
     copy("CHANGELOG.md", "## [Unreleased]\n", "")
     root = copy(
-        "pyproject.toml", "[project.urls]\n", '[project.urls]\nRepository = "https://example.org/r"\n'
+        "pyproject.toml",
+        "[project.urls]\n",
+        '[project.urls]\nRepository = "https://example.org/r"\n',
     )
     date = load(root / "CITATION.cff")["date-released"]
     assert release.facts(root, tagging=True, today=date) == (__version__, [])
 
 
 TRACKED = ("vcs_numba/core.py", "runtime/include/a.h", "tests/test_a.py", "README.md")
-ABOUT = [f"vcs_runtime-1.0.dist-info/{name}" for name in
-         ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")]  # fmt: skip
+ABOUT = [
+    f"vcs_runtime-1.0.dist-info/{name}"
+    for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+]
 GOOD = ("vcs_numba/core.py", "vcs_runtime/capi/include/a.h", *ABOUT)
 KEY = b"-----BEGIN " + b"PRIVATE KEY-----"  # in two parts, for the check of the source archive
 
@@ -162,7 +186,9 @@ def test_a_wheel_whose_readme_has_a_relative_link_is_refused(tmp_path: Path) -> 
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in GOOD:
-            archive.writestr(name, "![a](b.png) [c](https://d)" if name.endswith("METADATA") else "")
+            archive.writestr(
+                name, "![a](b.png) [c](https://d)" if name.endswith("METADATA") else ""
+            )
     with pytest.raises(release.Refused, match=r"cannot follow b\.png in the README$"):
         release.check_wheel(wheel, TRACKED, "1.0")
 
@@ -185,7 +211,9 @@ def test_the_readme_of_a_package_has_no_relative_link(
         assert "[Why](https://example.org/r/blob/v1.0/README.md#why)" in made
 
 
-def test_code_keeps_what_looks_like_a_link(for_an_index: Callable[[str, str | None, str], str]) -> None:
+def test_code_keeps_what_looks_like_a_link(
+    for_an_index: Callable[[str, str | None, str], str],
+) -> None:
     code = "```python\na[0](b)\n```"
     assert for_an_index(f"[x](y)\n\n{code}\n\n[x](y)", None, "1.0") == f"x\n\n{code}\n\nx"
 
@@ -201,21 +229,29 @@ def test_a_source_archive_without_its_tests_is_refused(tmp_path: Path) -> None:
 
 def test_workflows_test_every_python_that_is_promised() -> None:
     promised = [
-        name.rpartition(" ")[2] for name in project()["classifiers"] if re.search(r"Python :: 3\.\d", name)
+        name.rpartition(" ")[2]
+        for name in project()["classifiers"]
+        if re.search(r"Python :: 3\.\d", name)
     ]
     lowest = project()["requires-python"].removeprefix(">=")
     jobs = load(ROOT / ".github/workflows/test.yml")["jobs"]
     assert promised[0] == lowest
-    assert promised == [f"3.{minor}" for _, minor in zip(promised, count(int(lowest[2:])), strict=False)]
+    assert promised == [
+        f"3.{minor}" for _, minor in zip(promised, count(int(lowest[2:])), strict=False)
+    ]
     oldest = jobs.pop("lowest")  # of the dependencies, for which the oldest Python has wheels
     assert [
-        step["with"]["python-version"] for step in oldest["steps"] if "setup-python" in step.get("uses", "")
+        step["with"]["python-version"]
+        for step in oldest["steps"]
+        if "setup-python" in step.get("uses", "")
     ] == [lowest]
     # A Python is promised after it has been run, so that the workflow may be ahead.
     for job in jobs.values():
         assert job["strategy"]["matrix"]["python"][: len(promised)] == promised
     systems = {
-        system for job in jobs.values() for system in job["strategy"]["matrix"].get("os", [job["runs-on"]])
+        system
+        for job in jobs.values()
+        for system in job["strategy"]["matrix"].get("os", [job["runs-on"]])
     }
     assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
 
@@ -224,7 +260,9 @@ def test_addresses_are_those_of_the_citation() -> None:
     urls = dict(project()["urls"])
     urls.pop("Repository", None)
     assert set(urls.values()) == set(LINKS.values())
-    assert {source["url"] for source in load(ROOT / "CITATION.cff")["references"]} == set(LINKS.values())
+    assert {source["url"] for source in load(ROOT / "CITATION.cff")["references"]} == set(
+        LINKS.values()
+    )
 
 
 def test_the_locks_hold_a_version_within_bounds_of_everything_that_is_asked_for() -> None:
@@ -236,13 +274,17 @@ def test_the_locks_hold_a_version_within_bounds_of_everything_that_is_asked_for(
         versions = locks.locked(own if own.exists() else ROOT / "tests/locks/main.txt")
         for requirement in map(Requirement, asked[name]):
             # The Makefile names the version of PyTorch.
-            if requirement.name != "torch" and (requirement.marker is None or requirement.marker.evaluate()):
+            if requirement.name != "torch" and (
+                requirement.marker is None or requirement.marker.evaluate()
+            ):
                 assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
 
 
 def test_a_failed_run_with_other_versions_can_name_them(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
-    lock.write_text("# made\na==1.0\nB.c==2.0 ; python_version < '3'\nb-c==3.0 ; python_version > '3'\n")
+    lock.write_text(
+        "# made\na==1.0\nB.c==2.0 ; python_version < '3'\nb-c==3.0 ; python_version > '3'\n"
+    )
     assert locks.differing(lock, {"a": "1.0", "b-c": "3.0"}) == []
     assert locks.differing(lock, {"a": "1.1", "b-c": "2.0", "d": "4"}) == [
         "a 1.1 (the lock has 1.0)",
@@ -251,20 +293,34 @@ def test_a_failed_run_with_other_versions_can_name_them(tmp_path: Path) -> None:
     ]
 
 
-OURS = ["vcs_numba.matching", "vcs_runtime", "vcs_experiments.cli", "vcs_visil.cli", "vcs_export.graph",
-        "tests.core.test_golden", "support.locks", "attack.drawn", "benchmarks.core", "__main__"]  # fmt: skip
+OURS = [
+    "vcs_numba.matching",
+    "vcs_runtime",
+    "vcs_experiments.cli",
+    "vcs_visil.cli",
+    "vcs_export.graph",
+    "tests.core.test_golden",
+    "support.locks",
+    "attack.drawn",
+    "benchmarks.core",
+    "__main__",
+]
 
 
 @pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
 @pytest.mark.parametrize("module", OURS)
-def test_what_our_own_modules_do_against_advice_is_an_error(module: str, category: type[Warning]) -> None:
+def test_what_our_own_modules_do_against_advice_is_an_error(
+    module: str, category: type[Warning]
+) -> None:
     with pytest.raises(category):
         warnings.warn_explicit("old", category, "a.py", 1, module=module)
 
 
 @pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])
 @pytest.mark.parametrize("module", ["numba.core", "vcs", "testsuite", "supported.by"])
-def test_what_a_library_deprecates_in_a_library_is_no_error(module: str, category: type[Warning]) -> None:
+def test_what_a_library_deprecates_in_a_library_is_no_error(
+    module: str, category: type[Warning]
+) -> None:
     warnings.warn_explicit("old", category, "a.py", 1, module=module)
     with pytest.raises(RuntimeWarning):
         warnings.warn_explicit("wrong", RuntimeWarning, "a.py", 1, module=module)

@@ -1,4 +1,5 @@
-"""What documents, docstrings, comments and messages refer to exists: names, files, sections, commands and options."""
+"""What documents, docstrings, comments and messages refer to exists: names, files, sections,
+commands and options."""
 
 from __future__ import annotations
 
@@ -24,16 +25,34 @@ PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_experiments", "vcs_visil", "vcs_exp
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
 DATA = {
-    ".css", ".csv", ".data", ".html", ".json", ".jsonl", ".npz", ".onnx", ".pc", ".png", ".safetensors",
-    ".sh", ".txt",
-}  # fmt: skip
+    ".css",
+    ".csv",
+    ".data",
+    ".html",
+    ".json",
+    ".jsonl",
+    ".npz",
+    ".onnx",
+    ".pc",
+    ".png",
+    ".safetensors",
+    ".sh",
+    ".txt",
+}
 DEFINITION = "docs/reference/vcs.md"
-# Files of bundles, model repositories, checkpoints and users: named in the documents, not of the repository.
+# Files of bundles, model repositories, checkpoints and users: named in the documents, not of the
+# repository.
 OTHER_FILES = {
-    "Python.h", "tools/build_leaderboard.py", "docs/operators.md", "model.py", "vcs_utils.py", "train.py",
+    "Python.h",
+    "tools/build_leaderboard.py",
+    "docs/operators.md",
+    "model.py",
+    "vcs_utils.py",
+    "train.py",
     # Of revision 01b98004, as the cards of what was trained say.
-    "export/train", *(f"export/train/{name}.py" for name in ("augment", "train", "fast_ends", "word_classes")),
-}  # fmt: skip
+    "export/train",
+    *(f"export/train/{name}.py" for name in ("augment", "train", "fast_ends", "word_classes")),
+}
 WORD = r"[A-Za-z_]\w*"
 
 
@@ -68,7 +87,9 @@ def _lines(path: Path) -> Iterator[Text]:
 
 @cache
 def texts() -> list[Text]:
-    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    files = [
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES
+    ]
     files += [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]
     files += [ROOT / "Makefile", ROOT / ".ci/run", ROOT / "pyproject.toml"]
     found = []
@@ -89,10 +110,13 @@ def report(problems: Iterator[tuple[Text, int, str]]) -> list[str]:
 
 @cache
 def modules() -> dict[str, list[Any]]:
-    """All modules by each end of their dotted names, and public classes by the words for their instances."""
+    """All modules by each end of their dotted names, and public classes by the words for their
+    instances."""
     named = defaultdict(list)
     for package in map(importlib.import_module, PACKAGES):
-        names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+        names = [
+            found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        ]
         for name in [package.__name__, *(name for name in names if not name.endswith("__main__"))]:
             module, parts = importlib.import_module(name), name.split(".")
             for start in range(len(parts)):
@@ -116,13 +140,17 @@ def exists(holder: Any, words: list[str]) -> bool:
 
 def names() -> Iterator[tuple[Text, int, str]]:
     for text in texts():
-        for match in re.finditer(rf"`({WORD}(?:\.{WORD})+)(?:\(.*?\))?`", "" if text.message else text.text):
+        for match in re.finditer(
+            rf"`({WORD}(?:\.{WORD})+)(?:\(.*?\))?`", "" if text.message else text.text
+        ):
             words = match[1].split(".")
             if f".{words[-1]}" in SUFFIXES | DATA or words[0] == "spark":  # Spark's settings
                 continue
             starts = [i for i in range(1, len(words) + 1) if ".".join(words[:i]) in modules()]
             if starts and not any(
-                exists(holder, words[i:]) for i in starts for holder in modules()[".".join(words[:i])]
+                exists(holder, words[i:])
+                for i in starts
+                for holder in modules()[".".join(words[:i])]
             ):
                 yield text, match.start(), f"no {match[1]}"
 
@@ -141,7 +169,11 @@ def files() -> Iterator[tuple[Text, int, str]]:
         for match in re.finditer(rf"`({WORD}\.(?:py|c|h|md|toml|js))`", text.text):
             if match[1] not in base | OTHER_FILES and not (ROOT / match[1]).exists():
                 yield text, match.start(), f"no file {match[1]}"
-        if text.path.name == "README.md" and text.path.parent.name in ("vcs_numba", "runtime", "export"):
+        if text.path.name == "README.md" and text.path.parent.name in (
+            "vcs_numba",
+            "runtime",
+            "export",
+        ):
             here = {path.stem for path in text.path.parent.rglob("*")}
             row = re.match(r"\| *((?:`\w+/?`(?:, )?)+) *\|", text.text)
             for name in re.findall(r"\w+", row[1] if row else ""):
@@ -151,7 +183,9 @@ def files() -> Iterator[tuple[Text, int, str]]:
 
 def named_tests() -> Iterator[tuple[Text, int, str]]:
     for text in texts():
-        for match in re.finditer(r"(tests/[\w/]+\.py)::(test_\w+)", "" if text.message else text.text):
+        for match in re.finditer(
+            r"(tests/[\w/]+\.py)::(test_\w+)", "" if text.message else text.text
+        ):
             module = ROOT / match[1]
             if not module.exists() or f"def {match[2]}(" not in module.read_text("utf-8"):
                 yield text, match.start(), f"no test {match[0]}"
@@ -189,7 +223,9 @@ def sections() -> Iterator[tuple[Text, int, str]]:
 def commands() -> Iterator[tuple[Text, int, str]]:
     context = click.Context(cli)
     for text in texts():
-        for match in re.finditer(r"(?:^ {4,}|`|: )vcs-runtime((?: +[^\s|;&#`()]+)+)", text.text, re.M):
+        for match in re.finditer(
+            r"(?:^ {4,}|`|: )vcs-runtime((?: +[^\s|;&#`()]+)+)", text.text, re.M
+        ):
             command: click.Command = cli
             for word in match[1].replace("'", "").replace('"', "").split():
                 word = word.strip("[],.:").partition("=")[0]

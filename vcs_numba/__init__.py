@@ -1,4 +1,4 @@
-"""The alignment core of the Video Comprehension Score: arrays in, numbers out (docs/reference/vcs.md)."""
+"""The alignment core of the Video Comprehension Score: arrays in, numbers out."""
 
 from vcs_numba.alignment import Alignment, Candidates, Orientation, align
 from vcs_numba.batch import SCORE_DTYPE, score_batch
@@ -22,8 +22,31 @@ from vcs_numba.substitution import (
 from vcs_numba.substitution_inputs import WORD_CLASSES, SubstitutionParams, Vocabulary, Words
 
 __all__ = [
-    "REFERENCE_NAMES", "SCORE_DTYPE", "WORD_CLASSES", "Alignment", "Candidates", "HmCf", "Orientation",
-    "Params", "Replacements", "Scores", "Strict", "Substitution", "SubstitutionParams", "Vocabulary",
-    "WordPair", "Words", "align", "hm_cf", "recombine", "score_batch", "score_embeddings",
-    "score_similarity", "strict", "strict_cap", "substitution", "substitution_batch", "warm_up",
-]  # fmt: skip
+    "REFERENCE_NAMES",
+    "SCORE_DTYPE",
+    "WORD_CLASSES",
+    "Alignment",
+    "Candidates",
+    "HmCf",
+    "Orientation",
+    "Params",
+    "Replacements",
+    "Scores",
+    "Strict",
+    "Substitution",
+    "SubstitutionParams",
+    "Vocabulary",
+    "WordPair",
+    "Words",
+    "align",
+    "hm_cf",
+    "recombine",
+    "score_batch",
+    "score_embeddings",
+    "score_similarity",
+    "strict",
+    "strict_cap",
+    "substitution",
+    "substitution_batch",
+    "warm_up",
+]

@@ -39,17 +39,27 @@ from vcs_numba.params import DEFAULT_PARAMS, LCT, TIMED, Params, checked_params
 from vcs_numba.scores import Scores, as_matrix
 
 #: Positions in the output of `EXPLAIN`.
-TOTAL_PENALTY, MAX_PENALTY, NAS_D, FLOOR, CEILING, ACTUAL, NAS_L, LIMIT, LIMIT_LCT, HEIGHT, LAS = range(11)
+TOTAL_PENALTY, MAX_PENALTY, NAS_D, FLOOR, CEILING, ACTUAL, NAS_L, LIMIT, LIMIT_LCT, HEIGHT, LAS = (
+    range(11)
+)
 
 
 def _explain(
-    side: int, x: int, y: int, side_ints: Ints, side_floats: Floats, params: Floats,
-    ints: Ints, floats: Floats, out: Floats,
-) -> None:  # fmt: skip
+    side: int,
+    x: int,
+    y: int,
+    side_ints: Ints,
+    side_floats: Floats,
+    params: Floats,
+    ints: Ints,
+    floats: Floats,
+    out: Floats,
+) -> None:
     """Compute distance and line of one orientation with all that they result from.
 
-    Writes distances, kinds of segments, floor and ceiling path to the row `side` of `ints` (4, 2, L), context
-    bands, penalties and lengths of segments to that of `floats` (3, 2, L), and single numbers to `out` (11,).
+    Writes distances, kinds of segments, floor and ceiling path to the row `side` of `ints` (4, 2,
+    L), context bands, penalties and lengths of segments to that of `floats` (3, 2, L), and single
+    numbers to `out` (11,).
     """
     sides = sides_of(side_ints, side_floats)
     distances, kinds, floor_path, ceiling_path = ints[0], ints[1], ints[2], ints[3]
@@ -69,7 +79,9 @@ def _explain(
     for i in range(x):
         heights += sides.ends[side, i] - sides.starts[side, i]
     came_from = np.empty((2, heights), dtype=np.int64)
-    floor, ceiling = ideal_band(side, sides, x, costs, came_from, True, True, floor_path, ceiling_path)
+    floor, ceiling = ideal_band(
+        side, sides, x, costs, came_from, True, True, floor_path, ceiling_path
+    )
     limit, limit_lct = segment_limits(y, x, params[LCT])
     actual = actual_length(side, sides, x, y, params, floor_path, lengths, kinds, True)
     out[FLOOR] = floor
@@ -109,12 +121,13 @@ SEGMENT_METHODS: Final = {NOT_COUNTED: "none", STANDARD: "standard", FLOOR_STEP:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of every chunk of one orientation, chunk after chunk (docs/reference/vcs.md, section 4).
+    """The candidates of every chunk of one orientation, in order (docs/reference/vcs.md, 4).
 
     Attributes
     ----------
     offsets
-        int64 (x + 1,). Chunk i has the entries `offsets[i]` up to `offsets[i + 1]` of the other arrays.
+        int64 (x + 1,). Chunk i has the entries `offsets[i]` up to `offsets[i + 1]` of the other
+        arrays.
     index
         int64, ascending within a chunk: the position of the candidate on the other side.
     similarity
@@ -137,16 +150,18 @@ class Candidates:
             self.distance[part].tolist(),
             strict=True,
         )
-        return [{"index": i, "similarity": v, "distance": d, "in_window": d == 0} for i, v, d in rows]
+        return [
+            {"index": i, "similarity": v, "distance": d, "in_window": d == 0} for i, v, d in rows
+        ]
 
 
 @dataclass(frozen=True)
 class Orientation:
-    """One direction of the comparison: x chunks, each matched to a position of a timeline of length y.
+    """One direction of the comparison: x chunks, each matched to a place on a timeline.
 
-    Precision places the generated chunks on the reference's timeline, recall the reference's chunks on the
-    generated timeline. Arrays have x entries, or x - 1 for segments. Positions and lengths count chunks,
-    from 0. Sections are those of docs/reference/vcs.md.
+    Precision places the generated chunks on the reference's timeline, recall the reference's chunks
+    on the generated timeline. Arrays have x entries, or x - 1 for segments. Positions and lengths
+    count chunks, from 0. Sections are those of docs/reference/vcs.md.
 
     Attributes
     ----------
@@ -165,23 +180,27 @@ class Orientation:
     candidates
         All candidates of each chunk.
     distance, penalty
-        Offset of the match from its window in chunks, and its cost as a part of the timeline (section 6).
+        Offset of the match from its window in chunks, and its cost as a part of the timeline
+        (section 6).
     in_window
         Whether the match lies in its window.
     tolerated
         Whether the match lies outside its window, but close enough to cost nothing.
     in_lct_zone
-        The flag of the reference package. After a window it counts from the window's end, one chunk further
-        than the penalty does. So with a fractional tolerance it may be set where `tolerated` is not.
+        The flag of the reference package. After a window it counts from the window's end, one chunk
+        further than the penalty does. So with a fractional tolerance it may be set where
+        `tolerated` is not.
     tolerance_height
-        Height in chunks that `lct` multiplies; by time each window's own, of which this is the largest.
+        Height in chunks that `lct` multiplies; by time each window's own, of which this is the
+        largest.
     total_penalty, max_penalty
         Sum of the penalties, and the largest sum possible.
     segment_dy, segment_length, segment_method
-        Rise, length and method of each segment between consecutive matches (section 7); methods are the
-        values of `SEGMENT_METHODS`.
+        Rise, length and method of each segment between consecutive matches (section 7); methods are
+        the values of `SEGMENT_METHODS`.
     segment_limit, segment_limit_lct
-        How far a segment may rise to count, without and with the tolerance; by time the largest of all.
+        How far a segment may rise to count, without and with the tolerance; by time the largest of
+        all.
     floor_path, ceiling_path
         The rows that the shortest and the longest ideal line pass; empty for fewer than two chunks.
     floor_length, ceiling_length, actual_length
@@ -232,7 +251,7 @@ class Orientation:
 
 @dataclass(frozen=True)
 class Alignment:
-    """All intermediate results between a similarity matrix and its scores, which `scores(gas)` returns.
+    """All results between a similarity matrix and its scores, which `scores(gas)` returns.
 
     Attributes
     ----------
@@ -269,7 +288,7 @@ class Alignment:
     _partial: Floats = field(repr=False, compare=False)
 
     def scores(self, gas: float) -> Scores:
-        """Return the scores of this pair with `gas`, bit for bit as `score_similarity` computes them."""
+        """Return this pair's scores with `gas`, bit for bit those of `score_similarity`."""
         out = self._partial.copy()
         COMPLETE.call(out, checked_gas(gas))
         return Scores._make(out.tolist())
@@ -280,7 +299,7 @@ def align(
     params: Params = DEFAULT_PARAMS,
     times: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Alignment:
-    """Compute the windows, matches, penalties, segments and paths from which a pair's scores result.
+    """Compute windows, matches, penalties, segments and paths behind a pair's scores.
 
     Parameters
     ----------
@@ -289,8 +308,9 @@ def align(
     params
         Parameters of the metric.
     times
-        Start and end of each reference and each generated segment in seconds, (n_ref, 2) and (n_gen, 2), in
-        the order of their starts. Windows are then by time (docs/reference/vcs.md, section 16).
+        Start and end of each reference and each generated segment in seconds, (n_ref, 2) and
+        (n_gen, 2), in the order of their starts. Windows are then by time (docs/reference/vcs.md,
+        section 16).
 
     Returns
     -------
@@ -300,8 +320,8 @@ def align(
     Raises
     ------
     ValueError
-        As for `score_similarity`; or times that are not finite, not ascending, or end before they start. The
-        message names the argument.
+        As for `score_similarity`; or times that are not finite, not ascending, or end before they
+        start. The message names the argument.
     """
     packed = checked_params(params).packed
     matrix, transposed = as_matrix(similarity, "similarity")
@@ -325,19 +345,43 @@ def align(
     area = COMBINE.call(n_ref, n_gen, matched[0][0], matched[0][1], packed, out)
     named = Scores._make(out.tolist())
     return Alignment(
-        n_ref=n_ref, n_gen=n_gen, params=params, precision=precision, recall=recall, window_area=area,
-        grid_area=n_ref * n_gen, min_coverage=1.0 / max(n_ref, n_gen), regularizer=named.window_regularizer,
-        las=named.las, nas_d=named.nas_d, nas_l=named.nas_l, nas_f1=named.nas_f1, nas=named.nas, _partial=out,
-    )  # fmt: skip
+        n_ref=n_ref,
+        n_gen=n_gen,
+        params=params,
+        precision=precision,
+        recall=recall,
+        window_area=area,
+        grid_area=n_ref * n_gen,
+        min_coverage=1.0 / max(n_ref, n_gen),
+        regularizer=named.window_regularizer,
+        las=named.las,
+        nas_d=named.nas_d,
+        nas_l=named.nas_l,
+        nas_f1=named.nas_f1,
+        nas=named.nas,
+        _partial=out,
+    )
 
 
 def _orientation(
-    side: int, lines: npt.NDArray[Any], side_ints: Ints, side_floats: Floats, params: Params, packed: Floats
+    side: int,
+    lines: npt.NDArray[Any],
+    side_ints: Ints,
+    side_floats: Floats,
+    params: Params,
+    packed: Floats,
 ) -> Orientation:
-    """Collect the results of one orientation; `lines` (x, y) holds the similarities of each chunk."""
+    """Collect the results of one orientation.
+
+    `lines` (x, y) holds the similarities of each chunk.
+    """
     x, y = lines.shape
     longest = side_ints.shape[2]
-    ints, floats, out = np.zeros((4, 2, longest), dtype=np.int64), np.zeros((3, 2, longest)), np.zeros(11)
+    ints, floats, out = (
+        np.zeros((4, 2, longest), dtype=np.int64),
+        np.zeros((3, 2, longest)),
+        np.zeros(11),
+    )
     EXPLAIN.call(side, x, y, side_ints, side_floats, packed, ints, floats, out)
     starts, ends, matches = side_ints[:, side, :x]
     tops, values = side_floats[:, side, :x]
@@ -355,9 +399,16 @@ def _orientation(
     reasons = np.where(np.diff(candidates.offsets) == 1, 0, np.where(in_window, 1, 2))
     path = slice(0, x if x > 1 else 0)
     return Orientation(
-        x=x, y=y, window_start=starts, window_end=ends, match=matches, similarity=values,
-        max_index=np.argmax(lines, axis=1).astype(np.int64), max_similarity=tops,
-        context_window=context, context_threshold=levels,
+        x=x,
+        y=y,
+        window_start=starts,
+        window_end=ends,
+        match=matches,
+        similarity=values,
+        max_index=np.argmax(lines, axis=1).astype(np.int64),
+        max_similarity=tops,
+        context_window=context,
+        context_threshold=levels,
         reason=tuple(MATCH_REASONS[code] for code in reasons.tolist()),
         candidates=candidates,
         distance=distance,
@@ -378,8 +429,10 @@ def _orientation(
         floor_length=float(out[FLOOR]),
         ceiling_length=float(out[CEILING]),
         actual_length=float(out[ACTUAL]),
-        las=float(out[LAS]), nas_d=float(out[NAS_D]), nas_l=float(out[NAS_L]),
-    )  # fmt: skip
+        las=float(out[LAS]),
+        nas_d=float(out[NAS_D]),
+        nas_l=float(out[NAS_L]),
+    )
 
 
 def _candidates(lines: npt.NDArray[Any], levels: Floats, starts: Ints, ends: Ints) -> Candidates:
@@ -391,4 +444,6 @@ def _candidates(lines: npt.NDArray[Any], levels: Floats, starts: Ints, ends: Int
     np.cumsum(np.bincount(chunk, minlength=len(lines)), out=offsets[1:])
     distance = np.maximum(np.maximum(before, after), 0)
     values = lines[chunk, index].astype(np.float64)
-    return Candidates(offsets=offsets, index=index.astype(np.int64), similarity=values, distance=distance)
+    return Candidates(
+        offsets=offsets, index=index.astype(np.int64), similarity=values, distance=distance
+    )

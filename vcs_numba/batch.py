@@ -25,7 +25,8 @@ from vcs_numba.scores import Scores, as_matrix, score_into, score_pair
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
 
-#: Matrices with at least this many values are scored in place; smaller ones are first gathered in one array.
+#: Matrices with at least this many values are scored in place; smaller ones are first gathered in
+#: one array.
 _LARGE: Final = 1 << 16
 #: About how many values a thread gathers at a time at most: they stay in the core's cache.
 _GATHERED: Final = 1 << 17
@@ -39,9 +40,15 @@ _PLAIN: Final = frozenset((id(FLOAT32), id(FLOAT64)))
 
 
 def _score_gathered(
-    values: Similarities, shapes: Ints, first: int, stop: int, gas: Floats, params: Floats, out: Floats,
+    values: Similarities,
+    shapes: Ints,
+    first: int,
+    stop: int,
+    gas: Floats,
+    params: Floats,
+    out: Floats,
     statuses: Ints,
-) -> None:  # fmt: skip
+) -> None:
     """Score the pairs first..stop of matrices that lie one after the other in `values`."""
     longest = 1
     for k in range(first, stop):
@@ -54,17 +61,24 @@ def _score_gathered(
         columns = shapes[k, 1]
         similarity = values[offset : offset + rows * columns].reshape((rows, columns))
         offset += rows * columns
-        statuses[k] = score_pair(similarity, False, gas[k], params, sides, scratch, column_tops, out[k])
+        statuses[k] = score_pair(
+            similarity, False, gas[k], params, sides, scratch, column_tops, out[k]
+        )
 
 
 _SCORE_GATHERED: Final = by_element(
     _score_gathered,
     lambda element: (
-        array(element, 1), array(types.int64, 2), types.int64, types.int64,
-        array(types.float64, 1, readonly=True), array(types.float64, 1), array(types.float64, 2),
+        array(element, 1),
+        array(types.int64, 2),
+        types.int64,
+        types.int64,
+        array(types.float64, 1, readonly=True),
+        array(types.float64, 1),
+        array(types.float64, 2),
         array(types.int64, 1),
     ),
-)  # fmt: skip
+)
 
 
 def score_batch(
@@ -75,7 +89,8 @@ def score_batch(
     Parameters
     ----------
     similarities
-        n matrices (n_ref, n_gen), float32 or float64, each of its own size; or one array (n, n_ref, n_gen).
+        n matrices (n_ref, n_gen), float32 or float64, each of its own size; or one array (n, n_ref,
+        n_gen).
     gas
         n cosines of the embeddings of the whole texts.
     params
@@ -96,7 +111,9 @@ def score_batch(
     try:
         matrices: list[Any] = list(similarities)
     except TypeError as error:
-        raise ValueError(f"similarities: expected matrices, not {type(similarities).__name__}") from error
+        raise ValueError(
+            f"similarities: expected matrices, not {type(similarities).__name__}"
+        ) from error
     cosines = _checked_gas(gas, len(matrices))
     shapes = _shapes(matrices)
     out = np.empty((len(matrices), SCORE_COUNT))
@@ -110,11 +127,15 @@ def score_batch(
         first, stop = shares[number]
         matrix, transposed = as_matrix(matrices[first], f"similarities[{first}]")
         if matrix.size >= _LARGE:
-            statuses[first] = score_into(matrix, transposed, float(cosines[first]), packed, out[first])
+            statuses[first] = score_into(
+                matrix, transposed, float(cosines[first]), packed, out[first]
+            )
             return
         values = _gathering_space(dtype, int(sizes[first:stop].sum()))
         np.concatenate(matrices[first:stop], axis=None, out=values)  # each flattened in C order
-        _SCORE_GATHERED[dtype.char].call(values, shapes, first, stop, cosines, packed, out, statuses)
+        _SCORE_GATHERED[dtype.char].call(
+            values, shapes, first, stop, cosines, packed, out, statuses
+        )
 
     for_each(len(shares), score_share)
     bad = np.flatnonzero(statuses != OK)
@@ -142,7 +163,9 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
     except Exception as error:
         raise ValueError(f"gas: not an array of numbers: {error}") from error
     if values.shape != (count,):
-        raise ValueError(f"gas: expected {count} values, one for each matrix, not shape {values.shape}")
+        raise ValueError(
+            f"gas: expected {count} values, one for each matrix, not shape {values.shape}"
+        )
     if values.dtype.kind not in "fiu" and count:
         raise ValueError(f"gas: expected numbers, not {values.dtype}")
     cosines = np.ascontiguousarray(values, dtype=np.float64)
@@ -152,10 +175,15 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """Return the shapes, int64 (n, 2); `matrices` that are not float arrays of two axes are replaced."""
-    # Few and cheap Python operations for each pair (the identity of a dtype, not its hash): the kernel itself
-    # takes about a microsecond at 20 x 20.
-    plain = set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
+    """Return the shapes, int64 (n, 2).
+
+    Other `matrices` than float arrays of two axes are replaced.
+    """
+    # Few and cheap Python operations for each pair (the identity of a dtype, not its hash): the
+    # kernel itself takes about a microsecond at 20 x 20.
+    plain = (
+        set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
+    )
     sizes = list(map(_SHAPE, matrices)) if plain else []
     if not plain or set(map(len, sizes)) != {2}:
         for k, matrix in enumerate(matrices):
@@ -175,17 +203,24 @@ def _readable(matrix: Any, index: int) -> npt.NDArray[Any]:
 
 
 def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Divide the pairs into runs (first, stop) of about _GATHERED values; a large matrix is a run alone."""
+    """Divide the pairs into runs (first, stop) of about _GATHERED values.
+
+    A large matrix is a run alone.
+    """
     ends = np.cumsum(sizes)
     large = np.flatnonzero(sizes >= _LARGE)
-    share = max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
-    regular = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right")
+    share = (
+        max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
+    )
+    regular = np.searchsorted(
+        ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right"
+    )
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
 
 def load_ahead() -> None:
-    """Begin to import Numba and to read the kernels of usual pairs from the cache, in another thread.
+    """Begin to import Numba and read the kernels of usual pairs, in another thread.
 
     A first score waits for that thread, if need be, and compiles what the cache does not hold.
     """

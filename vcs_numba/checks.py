@@ -12,7 +12,8 @@ import numpy.typing as npt
 FLOAT64: Final = np.dtype(np.float64)
 FLOAT32: Final = np.dtype(np.float32)
 
-#: A cosine of two float32 unit vectors may exceed 1 by rounding; a percentage or a logit is a mistake.
+#: A cosine of two float32 unit vectors may exceed 1 by rounding; a percentage or a logit is a
+#: mistake.
 COSINE_LIMIT: Final = 1.0 + 1e-3
 
 #: Status of a scored matrix.
@@ -30,7 +31,9 @@ def readable(values: Any, name: str) -> npt.NDArray[Any]:
 
 
 def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
-    """Return `values` as an array of native float32 or float64 with `ndim` axes; other types are copied.
+    """Return `values` as a native float32 or float64 array with `ndim` axes.
+
+    Other types are copied.
 
     Raises ValueError that starts with `name`, also for an empty axis.
     """
@@ -57,7 +60,9 @@ def checked_times(
     try:
         pair = dict(zip(("times[0]", "times[1]"), times, strict=True))
     except (TypeError, ValueError):
-        raise ValueError("times: expected those of the reference and those of the generated text") from None
+        raise ValueError(
+            "times: expected those of the reference and those of the generated text"
+        ) from None
     found = []
     for count, (name, values) in zip((n_ref, n_gen), pair.items(), strict=True):
         array = np.ascontiguousarray(as_float_array(values, name, 2), dtype=FLOAT64)
@@ -103,7 +108,10 @@ def checked_finite(value: Any, name: str) -> float:
 def check_number(
     record: object, name: str, *, low: float, high: float = math.inf, low_is_open: bool = False
 ) -> None:
-    """Make the field `name` of a frozen dataclass a float; ValueError if it is no number in its range."""
+    """Make the field `name` of a frozen dataclass a float.
+
+    Raises ValueError unless it is a number in range.
+    """
     original = getattr(record, name)
     if isinstance(original, (bool, np.bool_)) or not isinstance(original, numbers.Real):
         raise ValueError(f"{name} must be a number, not {original!r}")

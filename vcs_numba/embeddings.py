@@ -13,21 +13,25 @@ from vcs_numba.jit.threads import for_each
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 
-#: Rows of the similarity matrix in one piece of work, and columns and components that it takes at a time: few
-#: enough for the data to stay in the core's cache. So many components are added in one go.
+#: Rows of the similarity matrix in one piece of work, and columns and components that it takes at a
+#: time: few enough for the data to stay in the core's cache. So many components are added in one
+#: go.
 _ROWS: Final = 64
 _COMPONENTS: Final = 32
 _STEP: Final = 4
 
 
 def _dot_products(
-    left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], first: int, stop: int,
+    left: npt.NDArray[np.float32],
+    right: npt.NDArray[np.float32],
+    first: int,
+    stop: int,
     out: npt.NDArray[np.float64],
-) -> None:  # fmt: skip
+) -> None:
     """Write the dot product of `left[i]` and `right[j]` to `out[i, j]` for the rows first..stop.
 
-    Each is summed in float64 from the first component to the last, then zeros. A BLAS divides its work
-    by shapes and threads, so a similarity would depend on the other chunks and on the machine.
+    Each is summed in float64 from the first component to the last, then zeros. A BLAS divides its
+    work by shapes and threads, so a similarity would depend on the other chunks and on the machine.
     """
     size, factors = right.shape[1], np.zeros(_COMPONENTS)
     for column in range(0, len(right), _ROWS):
@@ -52,9 +56,13 @@ def _dot_products(
 
 
 _DOT_PRODUCTS: Final = Kernel(
-    _dot_products, array(types.float32, 2, readonly=True), array(types.float32, 2, readonly=True),
-    types.int64, types.int64, array(types.float64, 2),
-)  # fmt: skip
+    _dot_products,
+    array(types.float32, 2, readonly=True),
+    array(types.float32, 2, readonly=True),
+    types.int64,
+    types.int64,
+    array(types.float64, 2),
+)
 
 
 def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
@@ -79,7 +87,10 @@ def unit_rows(rows: Any, name: str) -> npt.NDArray[np.float32]:
 def cosine_similarity(
     left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Return the cosines (n, m) of unit vectors. Each depends on its two vectors; rounding may exceed 1."""
+    """Return the cosines (n, m) of unit vectors.
+
+    Each depends on its two vectors; rounding may exceed 1.
+    """
     out = np.empty((len(left), len(right)))
 
     def piece(k: int) -> None:
@@ -98,7 +109,8 @@ def score_embeddings(
 ) -> Scores:
     """Score one pair from the embeddings of its chunks and of its two whole texts.
 
-    Vectors may have any length: each is scaled to length 1, in float32 (docs/reference/vcs.md, section 1).
+    Vectors may have any length: each is scaled to length 1, in float32 (docs/reference/vcs.md,
+    section 1).
 
     Parameters
     ----------

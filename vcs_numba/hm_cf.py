@@ -1,4 +1,4 @@
-"""`hm_cf`: the harmonic mean of coarse and fine similarity, as CLIP-CC-Bench defines it (section 14)."""
+"""`hm_cf`: the harmonic mean of coarse and fine similarity in CLIP-CC-Bench (section 14)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> int:
 
 
 _HM_CF: Final = by_element(
-    _hm_cf, lambda element: (array(element, 2, readonly=True), types.float64, array(types.float64, 1))
+    _hm_cf,
+    lambda element: (array(element, 2, readonly=True), types.float64, array(types.float64, 1)),
 )
 
 
@@ -96,8 +97,8 @@ def hm_cf(similarity: npt.ArrayLike, coarse: float) -> HmCf:
     Raises
     ------
     ValueError
-        Not two axes, an empty axis, NaN, infinity, or a best match or `coarse` outside [-1, 1] by more than
-        rounding. The message names the argument.
+        Not two axes, an empty axis, NaN, infinity, or a best match or `coarse` outside [-1, 1] by
+        more than rounding. The message names the argument.
     """
     coarse = checked_gas(coarse, "coarse")
     matrix, transposed = as_matrix(similarity, "similarity")

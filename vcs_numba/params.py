@@ -1,4 +1,4 @@
-"""The parameters of the metric: one frozen value (docs/reference/vcs.md, sections 4, 6 to 9, 11)."""
+"""The parameters of the metric, one frozen value (docs/reference/vcs.md, 4, 6 to 9, 11)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMED: Final = 8  # whether windows are by time: no field, because it goes with 
 
 @dataclass(frozen=True)
 class Params:
-    """The parameters of the metric (docs/reference/vcs.md); the defaults of the reference package 1.0.0.
+    """The parameters of the metric, with the reference package's defaults (docs/reference/vcs.md).
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class Params:
     context_window
         Divisor of the context band, above 0: the larger, the narrower the band (section 4).
     lct_penalty
-        "full" charges the whole offset of a match beyond the tolerance, "excess" only the part that exceeds
-        the tolerance (section 6).
+        "full" charges the whole offset of a match beyond the tolerance, "excess" only the part that
+        exceeds the tolerance (section 6).
     small_text
         Scores where the reference package divides by zero: "paper" for what the paper's text says,
         "reference" for the numbers of the package (section 9).
@@ -84,13 +84,18 @@ class Params:
             raise ValueError(f"{name} must be {allowed}, not {value!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without `packed`: an array from shared memory would arrive read-only, and the kernels refuse that.
+        # Without `packed`: an array from shared memory would arrive read-only, and the kernels
+        # refuse that.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
-        """The parameters as the kernels read them: float64 (9,), computed once for each `Params`."""
-        switches = self.lct_penalty == "excess", self.small_text == "reference", self.regularizer == "length"
+        """The parameters for the kernels: float64 (9,), computed once for each `Params`."""
+        switches = (
+            self.lct_penalty == "excess",
+            self.small_text == "reference",
+            self.regularizer == "length",
+        )
         before = self.lct, self.context_cutoff, self.context_window
         return np.array(
             [*before, *switches, self.nas_blend_factor, self.nas_coverage_cutoff, 0.0], np.float64

@@ -14,9 +14,15 @@ from vcs_numba.scores import Scores
 
 #: The scores from which all others are computed.
 PARTS: Final = (
-    "gas", "las_precision", "las_recall", "nas_d_precision", "nas_d_recall", "nas_l_precision",
-    "nas_l_recall", "window_regularizer",
-)  # fmt: skip
+    "gas",
+    "las_precision",
+    "las_recall",
+    "nas_d_precision",
+    "nas_d_recall",
+    "nas_l_precision",
+    "nas_l_recall",
+    "window_regularizer",
+)
 
 
 def _recombine(out: Floats, gas: float, regularization: float) -> None:
@@ -49,7 +55,9 @@ def recombine(scores: Scores, **parts: float) -> Scores:
     """
     for name, value in parts.items():
         if name not in PARTS:
-            raise ValueError(f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}")
+            raise ValueError(
+                f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}"
+            )
         checked_finite(value, name)
     changed = scores._replace(**parts)
     out = np.array(changed, dtype=np.float64)

@@ -62,7 +62,8 @@ class Scores(NamedTuple):
     window_regularizer
         The part of NAS that a narrative in random order would reach.
     margin
-        SAS + NAS - 1, in [-1, 1]: VCS before it is cut off at 0 and scaled. It orders pairs whose VCS is 0.
+        SAS + NAS - 1, in [-1, 1]: VCS before it is cut off at 0 and scaled. It orders pairs whose
+        VCS is 0.
     """
 
     vcs: float
@@ -87,26 +88,45 @@ class Scores(NamedTuple):
         return self._asdict()
 
     def to_reference_dict(self) -> dict[str, float]:
-        """Return the scores that the reference package 1.0.0 has, under its names: all but the margin."""
+        """Return the scores of the reference package 1.0.0, under its names, without the margin."""
         return {theirs: getattr(self, name) for name, theirs in REFERENCE_NAMES.items()}
 
 
 #: The name of a score here -> its name in the reference package, which has no margin.
 REFERENCE_NAMES: Final = {
-    "vcs": "VCS", "gas": "GAS", "las": "LAS", "las_precision": "Precision LAS", "las_recall": "Recall LAS",
-    "sas": "GAS-LAS-Scaled", "nas": "NAS", "nas_f1": "NAS-F1",
-    "nas_d": "NAS-D", "nas_d_precision": "Precision NAS-D", "nas_d_recall": "Recall NAS-D",
-    "nas_l": "NAS-L", "nas_l_precision": "Precision NAS-L", "nas_l_recall": "Recall NAS-L",
+    "vcs": "VCS",
+    "gas": "GAS",
+    "las": "LAS",
+    "las_precision": "Precision LAS",
+    "las_recall": "Recall LAS",
+    "sas": "GAS-LAS-Scaled",
+    "nas": "NAS",
+    "nas_f1": "NAS-F1",
+    "nas_d": "NAS-D",
+    "nas_d_precision": "Precision NAS-D",
+    "nas_d_recall": "Recall NAS-D",
+    "nas_l": "NAS-L",
+    "nas_l_precision": "Precision NAS-L",
+    "nas_l_recall": "Recall NAS-L",
     "window_regularizer": "Window-Regularizer",
-}  # fmt: skip
+}
 
 
 @helper
 def score_pair(
-    similarity: Similarities, transposed: bool, gas: float, params: Floats, sides: Sides, scratch: Scratch,
-    column_tops: Similarities, out: Floats,
-) -> int:  # fmt: skip
-    """Write the scores of a matrix from `as_matrix` to `out` (16,); `column_tops` (2, columns) is scratch."""
+    similarity: Similarities,
+    transposed: bool,
+    gas: float,
+    params: Floats,
+    sides: Sides,
+    scratch: Scratch,
+    column_tops: Similarities,
+    out: Floats,
+) -> int:
+    """Write the scores of a matrix from `as_matrix` to `out` (16,).
+
+    `column_tops` (2, columns) is scratch.
+    """
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns
@@ -124,7 +144,9 @@ def score_pair(
     return OK
 
 
-def _score(similarity: Similarities, transposed: bool, gas: float, params: Floats, out: Floats) -> int:
+def _score(
+    similarity: Similarities, transposed: bool, gas: float, params: Floats, out: Floats
+) -> int:
     rows, columns = similarity.shape
     longest = max(rows, columns)
     column_tops = np.empty((2, columns), dtype=similarity.dtype)
@@ -144,14 +166,16 @@ _SCORE: Final = by_element(
 )
 
 
-def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS) -> Scores:
+def score_similarity(
+    similarity: npt.ArrayLike, gas: float, params: Params = DEFAULT_PARAMS
+) -> Scores:
     """Score one pair from its similarity matrix (docs/reference/vcs.md).
 
     Parameters
     ----------
     similarity
-        Cosines (n_ref, n_gen) of reference and generated chunks, float32 or float64. Row order and column
-        order are read in place; other strides and other types are copied.
+        Cosines (n_ref, n_gen) of reference and generated chunks, float32 or float64. Row order and
+        column order are read in place; other strides and other types are copied.
     gas
         Cosine of the embeddings of the whole texts.
     params
@@ -165,8 +189,8 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
     Raises
     ------
     ValueError
-        Not two axes, an empty axis, NaN, infinity, or a best match or GAS outside [-1, 1] by more than
-        rounding. The message names the argument.
+        Not two axes, an empty axis, NaN, infinity, or a best match or GAS outside [-1, 1] by more
+        than rounding. The message names the argument.
     """
     if type(params) is not Params:
         checked_params(params)
@@ -180,7 +204,9 @@ def score_similarity(similarity: npt.ArrayLike, gas: float, params: Params = DEF
     return Scores._make(out.tolist())
 
 
-def score_into(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
+def score_into(
+    matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats
+) -> int:
     """Score a matrix from `as_matrix`, write the scores to `out` (16,) and return the status."""
     if matrix.size >= LARGE:
         return score_large(matrix, transposed, gas, packed, out)

@@ -1,4 +1,4 @@
-"""`substitution`: how much was replaced between two texts; `strict` caps scores by it (section 15)."""
+"""`substitution`: how much two texts replace; `strict` caps scores by it (section 15)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,33 @@ from vcs_numba.kernels.matching import Floats
 from vcs_numba.kernels.replaced import replace
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.scores import Scores
-from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION, SubstitutionParams, Vocabulary, Words
+from vcs_numba.substitution_inputs import (
+    DEFAULT_SUBSTITUTION,
+    SubstitutionParams,
+    Vocabulary,
+    Words,
+)
 
 _INTS = array(types.int64, 1, readonly=True)
 _IDS = array(types.int32, 2, readonly=True)
 _LOGS = array(types.float64, 2, readonly=True)
 _REPLACE: Final = Kernel(
-    replace, _IDS, _IDS, _LOGS, _LOGS, _INTS, _INTS, array(types.float32, 2, readonly=True),
-    array(types.boolean, 2, readonly=True), array(types.float64, 1, readonly=True), array(types.float64, 2),
-    array(types.float64, 2), array(types.int32, 2), array(types.int32, 2), array(types.float64, 1),
-)  # fmt: skip
+    replace,
+    _IDS,
+    _IDS,
+    _LOGS,
+    _LOGS,
+    _INTS,
+    _INTS,
+    array(types.float32, 2, readonly=True),
+    array(types.boolean, 2, readonly=True),
+    array(types.float64, 1, readonly=True),
+    array(types.float64, 2),
+    array(types.float64, 2),
+    array(types.int32, 2),
+    array(types.int32, 2),
+    array(types.float64, 1),
+)
 
 
 class Replacements(NamedTuple):
@@ -39,8 +56,8 @@ class Replacements(NamedTuple):
     weight
         float64 (n,), in [0, 1]: how surely it was replaced; 0 without a partner.
     similarity
-        float64 (n,): similarity to the partner; -1 if both exclude each other, or if only one is negated. NaN
-        without a partner.
+        float64 (n,): similarity to the partner; -1 if both exclude each other, or if only one is
+        negated. NaN without a partner.
     word_class
         int32 (n,): code of `WORD_CLASSES`; that of the pair for a word with a partner.
     """
@@ -109,13 +126,17 @@ class WordPair(NamedTuple):
 
 
 def substitution(
-    gen: Words, ref: Words, gen_match: npt.ArrayLike, ref_match: npt.ArrayLike, vocabulary: Vocabulary,
+    gen: Words,
+    ref: Words,
+    gen_match: npt.ArrayLike,
+    ref_match: npt.ArrayLike,
+    vocabulary: Vocabulary,
     params: SubstitutionParams = DEFAULT_SUBSTITUTION,
-) -> Substitution:  # fmt: skip
-    """Compute how much of the reference was replaced by something else (docs/reference/vcs.md, section 15).
+) -> Substitution:
+    """Compute how much of the reference was replaced (docs/reference/vcs.md, section 15).
 
-    A word counts as replaced if it has no counterpart near the matched chunk, and another word without one
-    stands in its place. Words that were only added or only left out do not count.
+    A word counts as replaced if it has no counterpart near the matched chunk, and another word
+    without one stands in its place. Words that were only added or only left out do not count.
 
     Parameters
     ----------
@@ -135,19 +156,22 @@ def substitution(
     Returns
     -------
     Substitution
-        The shares, and the replaced words of both texts. The same inputs give the same bits on every machine.
+        The shares, and the replaced words of both texts. The same inputs give the same bits on
+        every machine.
 
     Raises
     ------
     ValueError
-        A match that is no chunk of the other side, a word of a chunk, a vector or a list that does not exist,
-        or an argument of another type. The message names the argument.
+        A match that is no chunk of the other side, a word of a chunk, a vector or a list that does
+        not exist, or an argument of another type. The message names the argument.
     """
     return _substitution(WordPair(gen, ref, gen_match, ref_match), vocabulary, params, "")
 
 
 def substitution_batch(
-    pairs: Sequence[WordPair], vocabulary: Vocabulary, params: SubstitutionParams = DEFAULT_SUBSTITUTION
+    pairs: Sequence[WordPair],
+    vocabulary: Vocabulary,
+    params: SubstitutionParams = DEFAULT_SUBSTITUTION,
 ) -> list[Substitution]:
     """Compare many pairs on all cores; each result equals `substitution` of its pair bit for bit.
 
@@ -180,7 +204,7 @@ def substitution_batch(
 
 
 def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION) -> float:
-    """Return the largest score that a pair may have: 1, less the slope times what exceeds the allowance.
+    """Return the largest score that a pair may have: 1 minus slope times excess.
 
     Parameters
     ----------
@@ -206,11 +230,14 @@ def strict_cap(substitution: float, params: SubstitutionParams = DEFAULT_SUBSTIT
     return 1.0 - params.slope * max(0.0, value - params.allowance)
 
 
-def strict(scores: Scores, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION) -> Strict:
+def strict(
+    scores: Scores, substitution: float, params: SubstitutionParams = DEFAULT_SUBSTITUTION
+) -> Strict:
     """Lower VCS and the margin of a pair to the cap that its substitution sets.
 
-    A pair whose scores are below the cap keeps them: substitution must say worse than they already do. Below
-    0 the order of the few events that both texts share is mostly chance, so LAS caps the margin.
+    A pair whose scores are below the cap keeps them: substitution must say worse than they already
+    do. Below 0 the order of the few events that both texts share is mostly chance, so LAS caps the
+    margin.
 
     Parameters
     ----------
@@ -229,10 +256,13 @@ def strict(scores: Scores, substitution: float, params: SubstitutionParams = DEF
     Raises
     ------
     ValueError
-        A score is not finite, or `substitution` is not a number in [0, 1]. The message names the argument.
+        A score is not finite, or `substitution` is not a number in [0, 1]. The message names the
+        argument.
     """
     cap = strict_cap(substitution, params)
-    vcs, margin, las = (checked_finite(getattr(scores, name), name) for name in ("vcs", "margin", "las"))
+    vcs, margin, las = (
+        checked_finite(getattr(scores, name), name) for name in ("vcs", "margin", "las")
+    )
     if margin < 0.0:
         cap = min(cap, max(-1.0, 10.0 * margin) * (1.0 - las * las * las))
     return Strict(max(0.0, min(vcs, cap)), max(-1.0, min(margin, cap)))
@@ -243,7 +273,9 @@ def _substitution(
 ) -> Substitution:
     packed = _checked_params(params).packed
     if not isinstance(vocabulary, Vocabulary):
-        raise ValueError(f"vocabulary must be a vcs_numba.Vocabulary, not {type(vocabulary).__name__}")
+        raise ValueError(
+            f"vocabulary must be a vcs_numba.Vocabulary, not {type(vocabulary).__name__}"
+        )
     gen, ref, gen_match, ref_match = pair
     gen_chunks = _matches(gen_match, f"{prefix}gen_match")
     ref_chunks = _matches(ref_match, f"{prefix}ref_match")
@@ -251,14 +283,28 @@ def _substitution(
     for name, words, matches, others in sides:
         _check_words(words, len(matches), vocabulary, f"{prefix}{name}")
         if matches.min() < 0 or matches.max() >= len(others):
-            raise ValueError(f"{prefix}{name}_match: a match is no chunk of the {len(others)} others")
+            raise ValueError(
+                f"{prefix}{name}_match: a match is no chunk of the {len(others)} others"
+            )
     gen_numbers, ref_numbers = (np.zeros((3, len(words))) for words in (gen, ref))
     gen_ids, ref_ids = (np.full((2, len(words)), -1, dtype=np.int32) for words in (gen, ref))
     out = np.empty(1 + CLASS_COUNT)
     _REPLACE.call(
-        gen.packed, ref.packed, gen.log_class, ref.log_class, gen_chunks, ref_chunks, vocabulary.vectors,
-        vocabulary.excluding, packed, gen_numbers, ref_numbers, gen_ids, ref_ids, out,
-    )  # fmt: skip
+        gen.packed,
+        ref.packed,
+        gen.log_class,
+        ref.log_class,
+        gen_chunks,
+        ref_chunks,
+        vocabulary.vectors,
+        vocabulary.excluding,
+        packed,
+        gen_numbers,
+        ref_numbers,
+        gen_ids,
+        ref_ids,
+        out,
+    )
     top, thing, action, quality, name_share = out.tolist()
     gen_pairs, ref_pairs = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
     return Substitution(top, thing, action, quality, name_share, gen_pairs, ref_pairs)
@@ -287,12 +333,15 @@ def _matches(values: Any, name: str) -> Ints:
     matches = readable(values, name)
     if matches.ndim != 1 or not matches.size or matches.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}: expected an integer for each chunk, not {matches.dtype} of shape {matches.shape}"
+            f"{name}: expected an integer for each chunk, not {matches.dtype} of shape"
+            f" {matches.shape}"
         )
     return np.ascontiguousarray(matches, dtype=np.int64)
 
 
 def _checked_params(params: Any) -> SubstitutionParams:
     if not isinstance(params, SubstitutionParams):
-        raise ValueError(f"params must be a vcs_numba.SubstitutionParams, not {type(params).__name__}")
+        raise ValueError(
+            f"params must be a vcs_numba.SubstitutionParams, not {type(params).__name__}"
+        )
     return params

@@ -1,4 +1,4 @@
-"""Arguments of `substitution`: the words of a text as numbers, their vocabulary, and the constants."""
+"""Arguments of `substitution`: words of a text as numbers, vocabulary, and constants."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ _LENGTH_TOLERANCE: Final = 1e-3
 
 @dataclass(frozen=True)
 class SubstitutionParams:
-    """The constants of `substitution` and `strict` (docs/reference/vcs.md, section 15, gives the reasons).
+    """The constants of `substitution` and `strict` (docs/reference/vcs.md, section 15).
 
     Parameters
     ----------
     low, high
-        Similarity up to which a word lacks a counterpart, and from which it has one; -1 <= low < high <= 1.
+        Similarity up to which a word lacks a counterpart, and from which it has one; -1 <= low <
+        high <= 1.
     found_reach
         Chunks beside a match in which a word's counterpart may stand, at least 0.
     pair_reach
-        Chunks beside a match in which a word's replacement may stand, and the counterpart of a word that
-        excludes others; at least 0, at most `found_reach`.
+        Chunks beside a match in which a word's replacement may stand, and the counterpart of a word
+        that excludes others; at least 0, at most `found_reach`.
     context_weight
         Part in [0, 1] of a pair's weight that depends on the neighbouring words.
     context_certainty
-        Agreement of the next neighbours, in [0, 1], from which words of different classes may replace each
-        other.
+        Agreement of the next neighbours, in [0, 1], from which words of different classes may
+        replace each other.
     least_mass
         Least number of words by which a class's replaced words are divided, above 0.
     thing_weight
@@ -96,25 +97,28 @@ class Words:
     Parameters
     ----------
     stem
-        int32 (n,), at least 0: equal for words that are the same. The ids are those of the other text.
+        int32 (n,), at least 0: equal for words that are the same. The ids are those of the other
+        text.
     vector
         int32 (n,), at least 0: each word's row of `Vocabulary.vectors`.
     chunk
         int32 (n,), at least 0, ascending: the chunk in which each word stands.
     log_class
-        (n, 3): log probabilities of the first three of `WORD_CLASSES`; one constant in a row changes nothing.
+        (n, 3): log probabilities of the first three of `WORD_CLASSES`; one constant in a row
+        changes nothing.
     name
         bool (n,): whether a word is a name, which overrules `log_class`.
     negated
         bool (n,): whether a word is negated.
     exclusion
-        int32 (n,), at least 0: each word's row of `Vocabulary.excluding`; 0 for a word that no list holds.
+        int32 (n,), at least 0: each word's row of `Vocabulary.excluding`; 0 for a word that no list
+        holds.
 
     Raises
     ------
     ValueError
-        Wrong axes or lengths, wrong types, a negative id, chunks in disorder, NaN or infinity. The message
-        names the field.
+        Wrong axes or lengths, wrong types, a negative id, chunks in disorder, NaN or infinity. The
+        message names the field.
     """
 
     stem: Ids
@@ -152,7 +156,9 @@ class Words:
     @cached_property
     def packed(self) -> Ids:
         """The words as the kernel reads them: int32 (6, n)."""
-        classes = np.where(self.name, NAME, self.log_class.argmax(axis=1)) if len(self) else self.stem
+        classes = (
+            np.where(self.name, NAME, self.log_class.argmax(axis=1)) if len(self) else self.stem
+        )
         rows = (self.stem, self.vector, self.chunk, classes, self.negated, self.exclusion)
         return np.array(rows, dtype=np.int32)
 
@@ -171,17 +177,18 @@ class Vocabulary:
     Parameters
     ----------
     vectors
-        float32 (types, d): a vector of length 1 for each type of word, or of zeros for an unknown one.
+        float32 (types, d): a vector of length 1 for each type of word, or of zeros for an unknown
+        one.
     excluding
-        bool (codes, codes), symmetric: which words cannot both be true, as "left" and "right". Row 0 is of
-        words that exclude nothing. Equal stems never exclude each other, so that one code can stand for
-        many words, as for all numbers.
+        bool (codes, codes), symmetric: which words cannot both be true, as "left" and "right". Row
+        0 is of words that exclude nothing. Equal stems never exclude each other, so that one code
+        can stand for many words, as for all numbers.
 
     Raises
     ------
     ValueError
-        Wrong axes or types, a vector of another length, NaN, infinity, or a table that is not symmetric. The
-        message names the field.
+        Wrong axes or types, a vector of another length, NaN, infinity, or a table that is not
+        symmetric. The message names the field.
     """
 
     vectors: Vectors
@@ -197,7 +204,9 @@ class Vocabulary:
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
         bad = np.flatnonzero(~((np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths == 0.0)))
         if bad.size:
-            raise ValueError(f"vectors: row {bad[0]} has length {lengths[bad[0]]:g}, expected 1 or 0")
+            raise ValueError(
+                f"vectors: row {bad[0]} has length {lengths[bad[0]]:g}, expected 1 or 0"
+            )
         excluding = _flags(self.excluding, "excluding", 2)
         if excluding.shape[0] != excluding.shape[1] or (excluding != excluding.T).any():
             raise ValueError("excluding: expected a symmetric matrix")

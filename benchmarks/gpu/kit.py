@@ -1,4 +1,5 @@
-"""Packs the dependencies for a GPU machine without a network, and the default bundle where it is installed, in parts that fit a transfer.
+"""Packs the dependencies for a GPU machine without a network, and the default bundle where it is
+installed, in parts that fit a transfer.
 
     python benchmarks/gpu/kit.py KIT [--python 3.12] [--part-mb 24] [--without numba llvmlite numpy]
 
@@ -7,8 +8,9 @@
     python3 -m pip install --no-index --no-deps --target site wheels/*.whl
     VCS_RUNTIME_HOME=. PYTHONPATH=site:.:runtime:export python3 benchmarks/gpu/measure.py
 
-The machine needs an x86-64 Linux, that Python, NVIDIA's driver, and the CUDA 13 libraries that PyTorch's packages bring. Wheels
-and weights cannot be made smaller: onnxruntime-gpu takes 256 of about 480 MB, and the bundle 134: twenty-one parts.
+The machine needs an x86-64 Linux, that Python, NVIDIA's driver, and the CUDA 13 libraries that
+PyTorch's packages bring. Wheels and weights cannot be made smaller: onnxruntime-gpu takes 256 of
+about 480 MB, and the bundle 134: twenty-one parts.
 """
 
 from __future__ import annotations
@@ -23,29 +25,48 @@ from pathlib import Path
 from vcs_runtime.bundle.paths import default_bundle_path
 
 PACKAGES = (
-    "onnxruntime-gpu==1.31.1", "numpy", "numba", "tokenizers", "msgspec", "platformdirs", "click", "rich", "onnx",
-    "onnx-ir", "safetensors", "sentencex",
-)  # fmt: skip
+    "onnxruntime-gpu==1.31.1",
+    "numpy",
+    "numba",
+    "tokenizers",
+    "msgspec",
+    "platformdirs",
+    "click",
+    "rich",
+    "onnx",
+    "onnx-ir",
+    "safetensors",
+    "sentencex",
+)
 # pip compares names of platforms letter by letter.
 PLATFORMS = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in (34, 31, 28, 27, 24, 17, 12, 5)), "manylinux2014_x86_64",
-    "manylinux2010_x86_64", "manylinux1_x86_64",
-)  # fmt: skip
+    *(f"manylinux_2_{minor}_x86_64" for minor in (34, 31, 28, 27, 24, 17, 12, 5)),
+    "manylinux2014_x86_64",
+    "manylinux2010_x86_64",
+    "manylinux1_x86_64",
+)
 
 
 def download(folder: Path, python: str) -> None:
     """Download the wheels of the dependencies into a folder."""
     pip = [
-        sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--dest",
+        sys.executable,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "download",
+        "--dest",
         str(folder),
-    ]  # fmt: skip
+    ]
     platforms = [item for platform in PLATFORMS for item in ("--platform", platform)]
     only = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     subprocess.run([*pip, *only, *PACKAGES], check=True)
 
 
 def write_parts(wheels: list[Path], kit: Path, size: int) -> list[Path]:
-    """Write one archive of the wheels and the bundle as files of at most `size` bytes; joined in the order of their names they are it."""
+    """Write one archive of the wheels and the bundle as files of at most `size` bytes; joined in
+    the order of their names they are it."""
     with tempfile.TemporaryFile() as archive:
         with tarfile.open(fileobj=archive, mode="w") as files:
             for wheel in wheels:
@@ -66,9 +87,15 @@ def main() -> None:
     )
     parser.add_argument("kit", type=Path, help="folder to write; must not exist or be empty")
     parser.add_argument("--python", default="3.12", help="of the machine [default: 3.12]")
-    parser.add_argument("--part-mb", type=float, default=24.0, help="largest part in MB [default: 24]")
-    parser.add_argument("--without", nargs="*", default=[], help="distributions that the machine has")
-    parser.add_argument("--wheels", type=Path, help="folder of wheels to take in place of downloading")
+    parser.add_argument(
+        "--part-mb", type=float, default=24.0, help="largest part in MB [default: 24]"
+    )
+    parser.add_argument(
+        "--without", nargs="*", default=[], help="distributions that the machine has"
+    )
+    parser.add_argument(
+        "--wheels", type=Path, help="folder of wheels to take in place of downloading"
+    )
     arguments = parser.parse_args()
     arguments.kit.mkdir(parents=True, exist_ok=True)
     if any(arguments.kit.iterdir()):
@@ -79,7 +106,9 @@ def main() -> None:
         if arguments.wheels is None:
             download(folder, arguments.python)
         wheels = [
-            path for path in sorted(folder.glob("*.whl")) if path.name.partition("-")[0].lower() not in left
+            path
+            for path in sorted(folder.glob("*.whl"))
+            if path.name.partition("-")[0].lower() not in left
         ]
         for part in write_parts(wheels, arguments.kit, int(1e6 * arguments.part_mb)):
             print(f"{part.stat().st_size / 1e6:6.1f} MB  {part}")

@@ -1,12 +1,14 @@
-"""What this runtime does on a GPU, measured in ten minutes by one process, on a machine that may have no network.
+"""What this runtime does on a GPU, measured in ten minutes by one process, on a machine that may
+have no network.
 
     python benchmarks/gpu/measure.py [--json RESULTS.json] [--only SECTION ...] [--minutes 9.5] [--work DIR]
     python benchmarks/gpu/measure.py --resume RESULTS.json      # the sections that are not done yet
     python benchmarks/gpu/measure.py --tiny [--device cuda:0]   # a small model, on the CPU or a GPU: that all of it runs
 
-Needs `vcs-runtime[gpu,export]`, and PyTorch for what is compared with it. Weights are made up, in NV-Embed-v2's
-published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Nothing is downloaded. Sections, with the
-minutes that each has, and the GPU's clock, power and temperature before and after each:
+Needs `vcs-runtime[gpu,export]`, and PyTorch for what is compared with it. Weights are made up, in
+NV-Embed-v2's published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Nothing is
+downloaded. Sections, with the minutes that each has, and the GPU's clock, power and temperature
+before and after each:
 
     machine      .8  GPU, libraries, rates of bare matrix products, also over ten seconds, and copies; makes the weights
     default      .7  the default model and its learned segmenter beside float32 on the CPU: vectors, probabilities,
@@ -25,10 +27,10 @@ minutes that each has, and the GPU's clock, power and temperature before and aft
     memory       .9  without and with a limit; released and opened again, also beside a PyTorch that holds 60 GB
     batches      .3  a text twice, alone, and among others
 
-A row is written to the JSON file as soon as it is measured, so a run that is stopped loses nothing. A section that
-fails, or for which something is missing, is a row that says so, and the rest goes on. Time that a section leaves over
-is the next one's. With `--keep` the
-rows also go into results/figures, from which `tables.py` makes a table of the manual.
+A row is written to the JSON file as soon as it is measured, so a run that is stopped loses nothing.
+A section that fails, or for which something is missing, is a row that says so, and the rest goes
+on. Time that a section leaves over is the next one's. With `--keep` the rows also go into
+results/figures, from which `tables.py` makes a table of the manual.
 """
 
 from __future__ import annotations
@@ -50,7 +52,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from speed import busy, correctness, kernels_of, machine, packed, peers, precisions, residual, varlen
+from speed import (
+    busy,
+    correctness,
+    kernels_of,
+    machine,
+    packed,
+    peers,
+    precisions,
+    residual,
+    varlen,
+)
 from weights import english, pairs
 from work import Row, Unmeasured, Work, error_of, free_torch, need
 
@@ -59,14 +71,18 @@ from vcs_runtime.inference.device import choose_device, import_onnxruntime
 
 
 def score(work: Work) -> Iterator[Row]:
-    """Pairs a second of a job, the GPU's busy share in it, p50 and p99 of one warm pair; references new and cached."""
+    """Pairs a second of a job, the GPU's busy share in it, p50 and p99 of one warm pair; references
+    new and cached."""
     from vcs_runtime import Scorer
 
     count = 6 if work.tiny else 400
     bundle = work.bundle()
     started = time.perf_counter()
     work.wait_for("alignment")
-    yield {"what": "waited until the alignment was compiled", "seconds": time.perf_counter() - started}
+    yield {
+        "what": "waited until the alignment was compiled",
+        "seconds": time.perf_counter() - started,
+    }
     with Scorer.open(bundle, work.device, cache_mb=0) as scorer:
         list(scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1)))  # warms up
         made = pairs(work.size, count, count, seed=2)
@@ -123,7 +139,8 @@ def _busy(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
 
 
 def memory(work: Work) -> Iterator[Row]:
-    """GPU memory without and with a limit; release and return, also beside a PyTorch that holds 60 GB."""
+    """GPU memory without and with a limit; release and return, also beside a PyTorch that holds 60
+    GB."""
     if not work.on_gpu:
         raise Unmeasured("no GPU")
     major, index = nvidia.cuda_major(import_onnxruntime()), choose_device(work.device).index
@@ -131,7 +148,8 @@ def memory(work: Work) -> Iterator[Row]:
     files = sum(entry.size for entry in bundle.manifest.files)
     rng = random.Random(0)
     batches = [
-        work.of_lengths([rng.randint(10, 600) for _ in range(rng.randint(1, 60))], seed) for seed in range(60)
+        work.of_lengths([rng.randint(10, 600) for _ in range(rng.randint(1, 60))], seed)
+        for seed in range(60)
     ]
 
     def used() -> int:
@@ -152,10 +170,14 @@ def memory(work: Work) -> Iterator[Row]:
             embedder.release()
             released = used() - before
         yield {
-            "what": "no limit" if limit is None else f"limit {limit:.1f} GB", "files GB": files / 1e9,
-            "loaded GB": loaded / 1e9, "peak GB": peak / 1e9, "tokens of a batch at the end": tokens,
-            "released GB": released / 1e9, "batches/s": len(batches) / seconds,
-        }  # fmt: skip
+            "what": "no limit" if limit is None else f"limit {limit:.1f} GB",
+            "files GB": files / 1e9,
+            "loaded GB": loaded / 1e9,
+            "peak GB": peak / 1e9,
+            "tokens of a batch at the end": tokens,
+            "released GB": released / 1e9,
+            "batches/s": len(batches) / seconds,
+        }
     work.forget(bundle)
     block: Any = None
     for held in (0, 60):
@@ -176,16 +198,22 @@ def memory(work: Work) -> Iterator[Row]:
                 started = time.perf_counter()
                 embedder.embed(work.texts("one pair", 1))
                 returned = time.perf_counter() - started
-            row: Row = {"release s": released, "given back GB": given / 1e9, "return and a pair s": returned}
+            row: Row = {
+                "release s": released,
+                "given back GB": given / 1e9,
+                "return and a pair s": returned,
+            }
             yield {"what": what, **row}
-        except (Unmeasured, RuntimeError, AssertionError) as why:  # PyTorch sees no GPU, or has not so much
+        except (Unmeasured, RuntimeError, AssertionError) as why:
+            # PyTorch sees no GPU, or has not so much.
             yield {"what": what, "not measured": str(why)[:500]}
     del block
     free_torch()
 
 
 def training(work: Work) -> Iterator[Row]:
-    """Steps of a small training without and with the default model's metric beside them; the current GPU stays."""
+    """Steps of a small training without and with the default model's metric beside them; the
+    current GPU stays."""
     need("torch", "PyTorch")
     import torch
 
@@ -228,10 +256,13 @@ def training(work: Work) -> Iterator[Row]:
             beside = np.median(steps(lambda count: count > 0 and scores.done()))
         seconds = time.perf_counter() - started
     yield {
-        "what": f"{len(made)} pairs beside a training", "step alone ms": alone * 1e3, "step beside ms": beside * 1e3,
-        "pairs/s": len(made) / seconds, "unscorable": scores.result()["unscorable"],
+        "what": f"{len(made)} pairs beside a training",
+        "step alone ms": alone * 1e3,
+        "step beside ms": beside * 1e3,
+        "pairs/s": len(made) / seconds,
+        "unscorable": scores.result()["unscorable"],
         "current GPU": f"{current} before, {torch.cuda.current_device() if cuda else None} after",
-    }  # fmt: skip
+    }
 
 
 def jobs(work: Work) -> Iterator[Row]:
@@ -256,7 +287,9 @@ def jobs(work: Work) -> Iterator[Row]:
     bundle, count = work.default(), 6 if work.tiny else 1000
     made = pairs(work.size, count, count, seed=8, of=english())
     path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made), "utf-8")
+    path.write_text(
+        "".join(json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made), "utf-8"
+    )
     work.wait_for("alignment")
     for what, cutter in (
         ("the default model", "rules"),
@@ -266,13 +299,27 @@ def jobs(work: Work) -> Iterator[Row]:
             scorer.score_many(made[: count // 4])  # warms up
             started = time.perf_counter()
             scorer.score_many(made)
-            yield {"what": f"{what}, one process", "pairs/s": count / (time.perf_counter() - started)}
+            yield {
+                "what": f"{what}, one process",
+                "pairs/s": count / (time.perf_counter() - started),
+            }
             yield {**(row := _busy(work, scorer, made)), "what": f"{what}: {row['what']}"}
-        command = [sys.executable, "-m", "vcs_runtime", "score", path, "--device", work.device, "--overwrite"]
+        command = [
+            sys.executable,
+            "-m",
+            "vcs_runtime",
+            "score",
+            path,
+            "--device",
+            work.device,
+            "--overwrite",
+        ]
         command += ["--segmenter", cutter, "-o"]
         started = time.perf_counter()
         outputs = [folder / f"{number}.jsonl" for number in range(4)]
-        running = [subprocess.Popen([*command, each], stdout=subprocess.DEVNULL) for each in outputs]
+        running = [
+            subprocess.Popen([*command, each], stdout=subprocess.DEVNULL) for each in outputs
+        ]
         codes = [process.wait() for process in running]
         row = {"pairs/s": 4 * count / (time.perf_counter() - started), "exit codes": codes}
         yield {"what": f"{what}, four processes and their start", **row}
@@ -281,7 +328,10 @@ def jobs(work: Work) -> Iterator[Row]:
 _PROVED = (
     "a",
     "A dog runs into the garden.",
-    "The man in the white shirt drives a car through the rain while he talks to someone on the back seat.",
+    (
+        "The man in the white shirt drives a car through the rain while he talks to someone on the"
+        " back seat."
+    ),
     "The camera shows a street at night. " * 60,  # beyond the window
     "那个男人打开门, 狗跑进了花园。",
     "Then, at 12:30, it's over; she said: no!",
@@ -306,7 +356,10 @@ def default(work: Work) -> Iterator[Row]:
     with Scorer.open(bundle, "cpu", cache_mb=0) as scorer:
         expected = [result.vcs for result in scorer.score_many(made)]
 
-    ways: list[tuple[str, dict[str, Any]]] = [(work.device, {}), (work.device, {"batch_invariant": True})]
+    ways: list[tuple[str, dict[str, Any]]] = [
+        (work.device, {}),
+        (work.device, {"batch_invariant": True}),
+    ]
     if work.on_gpu:
         ways.append((f"{work.device}:fp32", {}))
     for device, options in ways:
@@ -316,29 +369,47 @@ def default(work: Work) -> Iterator[Row]:
             alone = np.concatenate([embedder.embed([text]) for text in texts])
             again = embedder.embed(texts)
         yield {
-            "what": f"vectors, {name}", **error_of(together, exact), "alone": float(np.abs(together - alone).max()),
+            "what": f"vectors, {name}",
+            **error_of(together, exact),
+            "alone": float(np.abs(together - alone).max()),
             "alone, equal to the bit": int(np.all(together == alone, axis=1).sum()),
             "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
-        }  # fmt: skip
+        }
         with Segmenter.open(bundle, device, use="learned", **options) as segmenter:
             probabilities = segmenter.boundary_probabilities(unpunctuated)
-            far = max(float(np.abs(a - b).max()) for a, b in zip(probabilities, likely, strict=True))
+            far = max(
+                float(np.abs(a - b).max()) for a, b in zip(probabilities, likely, strict=True)
+            )
             same = sum(a == b for a, b in zip(segmenter.split(unpunctuated), cuts, strict=True))
-        row: Row = {"what": f"learned segmenter, {name}", "largest difference": far, "same cuts": same}
+        row: Row = {
+            "what": f"learned segmenter, {name}",
+            "largest difference": far,
+            "same cuts": same,
+        }
         yield {**row, "texts": len(unpunctuated)}
         with Scorer.open(bundle, device, cache_mb=0, **options) as scorer:
             scores = [result.vcs for result in scorer.score_many(made)]
         differences = np.abs(np.array(scores) - np.array(expected))
-        row = {"what": f"VCS, {name}", "pairs": len(made), "mean difference": float(differences.mean())}
-        row |= {"largest difference": float(differences.max()), "equal": int((differences == 0).sum())}
+        row = {
+            "what": f"VCS, {name}",
+            "pairs": len(made),
+            "mean difference": float(differences.mean()),
+        }
+        row |= {
+            "largest difference": float(differences.max()),
+            "equal": int((differences == 0).sum()),
+        }
         yield {
             **row,
-            "to or from 0": sum((a == 0) != (b == 0) for a, b in zip(scores, expected, strict=True)),
+            "to or from 0": sum(
+                (a == 0) != (b == 0) for a, b in zip(scores, expected, strict=True)
+            ),
         }
 
 
 def batches(work: Work) -> Iterator[Row]:
-    """Vectors of the same texts twice, and of texts alone and among others, without and with `batch_invariant`."""
+    """Vectors of the same texts twice, and of texts alone and among others, without and with
+    `batch_invariant`."""
     texts = work.some()
     bundle = work.bundle(shallow=True)
     for name, graph in work.graphs(bundle).items():
@@ -347,13 +418,18 @@ def batches(work: Work) -> Iterator[Row]:
             with work.embedder(graph, **options) as embedder:
                 together, again = embedder.embed(texts), embedder.embed(texts)
                 alone = np.concatenate([embedder.embed([text]) for text in texts])
-                seconds = work.seconds(lambda i, embedder=embedder: embedder.embed(work.texts("block", i)), 2)
+                seconds = work.seconds(
+                    lambda i, embedder=embedder: embedder.embed(work.texts("block", i)), 2
+                )
             tokens = sum(map(len, work.ids(work.texts("block", 1))))
             yield {
-                "what": what, "largest difference": float(np.abs(together - alone).max()), "texts": len(texts),
+                "what": what,
+                "largest difference": float(np.abs(together - alone).max()),
+                "texts": len(texts),
                 "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
-                "equal to the bit": int(np.all(together == alone, axis=1).sum()), "tokens/s": tokens / seconds,
-            }  # fmt: skip
+                "equal to the bit": int(np.all(together == alone, axis=1).sum()),
+                "tokens/s": tokens / seconds,
+            }
     work.forget(bundle)
 
 
@@ -364,10 +440,21 @@ Section = Callable[[Work], Iterator[Row]]
 SECTIONS: dict[str, tuple[Section, float]] = {
     section.__name__: (section, minutes)
     for section, minutes in (
-        (machine, 0.8), (default, 0.7), (jobs, 0.8), (correctness, 0.5), (varlen, 1.2), (score, 1.2), (memory, 0.9),
-        (batches, 0.3), (training, 0.4), (peers, 0.8), (packed, 1.3), (residual, 0.1), (precisions, 1.2),
+        (machine, 0.8),
+        (default, 0.7),
+        (jobs, 0.8),
+        (correctness, 0.5),
+        (varlen, 1.2),
+        (score, 1.2),
+        (memory, 0.9),
+        (batches, 0.3),
+        (training, 0.4),
+        (peers, 0.8),
+        (packed, 1.3),
+        (residual, 0.1),
+        (precisions, 1.2),
     )
-}  # fmt: skip
+}
 
 
 def figures(row: Row) -> list[str]:
@@ -379,7 +466,8 @@ def figures(row: Row) -> list[str]:
     ]
 
 
-SPEED = ("varlen", "packed", "peers")  # sections with the tokens a second of one model, side by side
+# Sections with the tokens a second of one model, side by side.
+SPEED = ("varlen", "packed", "peers")
 SHOWN = ("default", "jobs", "score", "memory", "training")
 
 
@@ -390,8 +478,9 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
     versions = {row["what"]: row["version"] for row in rows if "version" in row}
     gpu = next(row["name"] for row in rows if row["what"] == "GPU")
     source = (
-        f"One {gpu}, measured on {measured['date']} at {measured['revision']}; "
-        f"onnxruntime-gpu {versions['onnxruntime']}, PyTorch {versions['torch']}. Made-up weights, but for the default model."
+        f"One {gpu}, measured on {measured['date']} at {measured['revision']}; onnxruntime-gpu"
+        f" {versions['onnxruntime']}, PyTorch {versions['torch']}. Made-up weights, but for the"
+        " default model."
     )
     place = gpu.lower().replace(" ", "-")
 
@@ -401,7 +490,8 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
         if row["section"] in SPEED and "tokens/s" in row:
             sides.setdefault(side, {})[shape] = f"{row['tokens/s'] / 1e3:.1f}k"
     speed = [
-        {**measured, "head": "tokens a second", "workload": side, "cells": sides[side]} for side in sides
+        {**measured, "head": "tokens a second", "workload": side, "cells": sides[side]}
+        for side in sides
     ]
     keep("gpu_speed", speed, place=place, source=source)
 
@@ -409,12 +499,19 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
     for row in rows:
         if row["section"] not in SHOWN or "version" in row or row["what"].startswith("GPU"):
             continue
-        if row["what"].endswith((": kernels", ", block", ", 630x26", "bundle opened", "compiled", "written")):
+        if row["what"].endswith(
+            (": kernels", ", block", ", 630x26", "bundle opened", "compiled", "written")
+        ):
             continue
         said = "; ".join(figures(row)).replace("|", "/").replace("\n", " ")
         cells = {"section": row["section"], "what": row["what"], "figures": said}
         shown.append(
-            {**measured, "head": None, "workload": f"{row['section']}: {row['what']}", "cells": cells}
+            {
+                **measured,
+                "head": None,
+                "workload": f"{row['section']}: {row['what']}",
+                "cells": cells,
+            }
         )
     return keep("gpu", shown, place=place, source=source)
 
@@ -490,7 +587,8 @@ def measure(work: Work, results: Results, names: list[str], minutes: float) -> N
 
 
 def place() -> Path:
-    """Return the folder with room for the weights: memory if there is, otherwise the temporary folder."""
+    """Return the folder with room for the weights: memory if there is, otherwise the temporary
+    folder."""
     for folder in (Path("/dev/shm"), Path(tempfile.gettempdir())):
         if folder.is_dir() and shutil.disk_usage(folder).free > _DISK:
             return folder
@@ -506,12 +604,18 @@ def main() -> None:
     )
     parser.add_argument("--device", help="cuda:N, or cpu for a small model [default: cuda:0]")
     parser.add_argument("--work", type=Path, help="folder for weights and bundles; kept if named")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="for all sections together [9.5]")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help="for all sections together [9.5]"
+    )
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    parser.add_argument("--json", type=Path, help="file of the results [benchmarks/results/gpu-TIME.json]")
+    parser.add_argument(
+        "--json", type=Path, help="file of the results [benchmarks/results/gpu-TIME.json]"
+    )
     parser.add_argument("--resume", type=Path, help="file of results to continue")
     parser.add_argument("--pairs", type=Path, help="JSONL of real pairs for the section default")
-    parser.add_argument("--keep", action="store_true", help="write the rows into results/figures, too")
+    parser.add_argument(
+        "--keep", action="store_true", help="write the rows into results/figures, too"
+    )
     arguments = parser.parse_args()
     if arguments.tiny and arguments.keep:
         parser.error("figures of a small model mean nothing: leave out --keep")
@@ -529,7 +633,9 @@ def main() -> None:
         folder = arguments.work
         if folder is None:
             above = None if arguments.tiny else place()
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above)))
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above))
+            )
         folder.mkdir(parents=True, exist_ok=True)
         if names:
             work = Work(folder, arguments.tiny, device, arguments.pairs)
@@ -543,7 +649,10 @@ def main() -> None:
 
         began = min(section["started"] for section in results.content["sections"].values())
         print(
-            keep_rows(results.content["rows"], {"date": began[:10], "revision": revision(), "versions": {}})
+            keep_rows(
+                results.content["rows"],
+                {"date": began[:10], "revision": revision(), "versions": {}},
+            )
         )
 
 

@@ -1,7 +1,8 @@
 """NV-Embed's forward pass in PyTorch: the other side of `measure.py`.
 
-It is written from the published formula (hidden states of a Mistral without causal mask, attention to trained latents,
-a gated layer, a mean), not from this repository's graphs: nothing is folded or reordered.
+It is written from the published formula (hidden states of a Mistral without causal mask, attention
+to trained latents, a gated layer, a mean), not from this repository's graphs: nothing is folded or
+reordered.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from torch.nn.functional import gelu, layer_norm, linear, normalize, scaled_dot_product_attention, silu
+from torch.nn.functional import (
+    gelu,
+    layer_norm,
+    linear,
+    normalize,
+    scaled_dot_product_attention,
+    silu,
+)
 from weights import DECODER, Size
 
 from vcs_export.checkpoint.nv_embed import LATENT_PREFIX
@@ -46,7 +54,8 @@ class Original:
         self.tensors: dict[str, torch.Tensor] = {}
         for path in sorted(folder.glob("model-*.safetensors")):
             with safe_open(path, "pt") as file:
-                self.tensors |= {name: file.get_tensor(name).to(device, dtype) for name in file.keys()}  # noqa: SIM118
+                for name in file.keys():  # noqa: SIM118
+                    self.tensors[name] = file.get_tensor(name).to(device, dtype)
         parts = (_norm, _rotate, _gated)
         self.norm, self.rotate, self.gated = (
             (torch.compile(part, dynamic=True) for part in parts) if compiled else parts
@@ -59,7 +68,8 @@ class Original:
 
     @torch.inference_mode()
     def embed(self, rows: list[list[int]], batch_tokens: int = 16384) -> torch.Tensor:
-        """float32 `(rows, hidden)` on the CPU; batches of at most `batch_tokens` tokens, of sorted rows."""
+        """float32 `(rows, hidden)` on the CPU; batches of at most `batch_tokens` tokens, of sorted
+        rows."""
         order = sorted(range(len(rows)), key=lambda row: -len(rows[row]))
         result = torch.empty(len(rows), self.size.decoder.hidden_size)
         start = 0
@@ -81,7 +91,9 @@ class Original:
         sums = torch.zeros(len(rows), pooled.shape[-1], device=self.device)
         return normalize(sums.index_add(0, owners, pooled.float()) / lengths[:, None], dim=-1)
 
-    def _decode(self, ids: torch.Tensor, positions: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def _decode(
+        self, ids: torch.Tensor, positions: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
         config = self.size.decoder
         cosines, sines = self.cosines[positions].unsqueeze(-2), self.sines[positions].unsqueeze(-2)
         attend = _attention(lengths, config.num_attention_heads // config.num_key_value_heads)
@@ -93,14 +105,18 @@ class Original:
         for layer in range(config.num_hidden_layers):
             name = f"{DECODER}layers.{layer}."
             normed = norm(x, f"{name}input_layernorm")
-            parts = (linear(normed, self.tensors[f"{name}self_attn.{part}_proj.weight"]) for part in "qkv")
+            parts = (
+                linear(normed, self.tensors[f"{name}self_attn.{part}_proj.weight"])
+                for part in "qkv"
+            )
             query, key, value = (part.unflatten(-1, (-1, config.head_dim)) for part in parts)
             query, key = (self.rotate(part, cosines, sines) for part in (query, key))
             seen = attend(query, key, value).flatten(-2)
             x = x + linear(seen, self.tensors[f"{name}self_attn.o_proj.weight"])
             normed = norm(x, f"{name}post_attention_layernorm")
             gate, up = (
-                linear(normed, self.tensors[f"{name}mlp.{part}_proj.weight"]) for part in ("gate", "up")
+                linear(normed, self.tensors[f"{name}mlp.{part}_proj.weight"])
+                for part in ("gate", "up")
             )
             x = x + linear(self.gated(gate, up), self.tensors[f"{name}mlp.down_proj.weight"])
         return norm(x, f"{DECODER}norm")
@@ -110,27 +126,39 @@ class Original:
         width, heads = hidden.shape[-1], self.size.latent.num_cross_heads
 
         def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-            return layer_norm(x, (width,), self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"])
+            return layer_norm(
+                x, (width,), self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
+            )
 
         context = norm(self.tensors[f"{LATENT_PREFIX}latents"], f"{cross}norm_context")
         query = linear(norm(hidden, f"{cross}norm"), self.tensors[f"{cross}fn.to_q.weight"])
         key, value = linear(context, self.tensors[f"{cross}fn.to_kv.weight"]).chunk(2, -1)
         flat = query.reshape(-1, heads, query.shape[-1] // heads).transpose(0, 1)[None]
-        key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1)[None] for part in (key, value))
+        key, value = (
+            part.unflatten(-1, (heads, -1)).transpose(0, 1)[None] for part in (key, value)
+        )
         seen = scaled_dot_product_attention(flat, key, value)[0].transpose(0, 1).flatten(1)
         x = linear(seen.reshape(query.shape), self.tensors[f"{cross}fn.to_out.weight"]) + hidden
         gated = f"{block}fn.net."
         inner = linear(
-            norm(x, f"{block}norm"), self.tensors[f"{gated}0.weight"], self.tensors[f"{gated}0.bias"]
+            norm(x, f"{block}norm"),
+            self.tensors[f"{gated}0.weight"],
+            self.tensors[f"{gated}0.bias"],
         )
         first, second = inner.chunk(2, -1)
         return (
-            linear(first * gelu(second), self.tensors[f"{gated}2.weight"], self.tensors[f"{gated}2.bias"]) + x
+            linear(
+                first * gelu(second),
+                self.tensors[f"{gated}2.weight"],
+                self.tensors[f"{gated}2.bias"],
+            )
+            + x
         )
 
 
 def _attention(lengths: torch.Tensor, groups: int) -> Attend:
-    """Return attention of `(tokens, heads, size)` within each text, by `varlen_attn` in half precision where it is."""
+    """Return attention of `(tokens, heads, size)` within each text, by `varlen_attn` in half
+    precision where it is."""
     edges = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
     longest = int(lengths.max())
     try:

@@ -1,7 +1,8 @@
-"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the original in PyTorch.
+"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the
+original in PyTorch.
 
-Where the time goes is seen by PyTorch's profiler. It records through CUPTI, which reports whatever runs on the GPU in this
-process, so ONNX Runtime's kernels stand in its trace like PyTorch's own.
+Where the time goes is seen by PyTorch's profiler. It records through CUPTI, which reports whatever
+runs on the GPU in this process, so ONNX Runtime's kernels stand in its trace like PyTorch's own.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Kernel:
 
 def kind_of(name: str) -> str:
     """Return the kind of a kernel, by its name."""
-    return next((kind for kind, pattern in _KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
+    return next(
+        (kind for kind, pattern in _KINDS if re.search(pattern, name, re.IGNORECASE)), "other"
+    )
 
 
 def kernels_of(run: Callable[[], object], folder: Path) -> list[Kernel]:
@@ -72,7 +75,9 @@ def read_trace(path: Path) -> list[Kernel]:
     """Return the kernels and copies of a trace in Chrome's format, by their start."""
     events = json.loads(path.read_text("utf-8"))["traceEvents"]
     kinds = ("kernel", "gpu_memcpy", "gpu_memset")
-    found = [Kernel(e["name"], float(e["ts"]), float(e["dur"])) for e in events if e.get("cat") in kinds]
+    found = [
+        Kernel(e["name"], float(e["ts"]), float(e["dur"])) for e in events if e.get("cat") in kinds
+    ]
     return sorted(found, key=lambda kernel: kernel.start)
 
 
@@ -87,7 +92,8 @@ def busy(kernels: list[Kernel]) -> float:
 
 
 def summary(kernels: list[Kernel]) -> Row:
-    """Return milliseconds by kind of kernel, the share of the span that was busy, and the costliest kernels."""
+    """Return milliseconds by kind of kernel, the share of the span that was busy, and the costliest
+    kernels."""
     if not kernels:
         return {"not measured": "the profiler saw no kernel"}
     span = max(k.start + k.duration for k in kernels) - kernels[0].start
@@ -100,7 +106,10 @@ def summary(kernels: list[Kernel]) -> Row:
     return {
         "kernels": len(kernels),
         "busy": busy(kernels) / span,
-        **{f"{kind} ms": time / 1e3 for kind, time in sorted(kinds.items(), key=lambda item: -item[1])},
+        **{
+            f"{kind} ms": time / 1e3
+            for kind, time in sorted(kinds.items(), key=lambda item: -item[1])
+        },
         "costliest": [[name[:120], round(names[name] / 1e3, 3)] for name in costly],
     }
 
@@ -111,7 +120,12 @@ def machine(work: Work) -> Iterator[Row]:
     yield {"what": "onnxruntime", "version": onnxruntime.__version__}
     if work.on_gpu:
         gpu = nvidia.gpu(choose_device(work.device).index)
-        yield {"what": "GPU", "name": gpu.name, "architecture": gpu.architecture, "GB": gpu.memory / 1e9}
+        yield {
+            "what": "GPU",
+            "name": gpu.name,
+            "architecture": gpu.architecture,
+            "GB": gpu.memory / 1e9,
+        }
         for library in nvidia.libraries(onnxruntime):
             yield {"what": library.name, "version": library.version}
     started = time.perf_counter()
@@ -168,7 +182,8 @@ def _copy() -> Callable[[int], None]:
 
 
 def correctness(work: Work) -> Iterator[Row]:
-    """Vectors of 64 texts of each graph, first layers, beside PyTorch's in float32, or the first graph's, text by text."""
+    """Vectors of 64 texts of each graph, first layers, beside PyTorch's in float32, or the first
+    graph's, text by text."""
     beside, exact = work.exact()
     bundle = work.bundle(shallow=True)
     for name, graph in work.graphs(bundle).items():
@@ -179,27 +194,36 @@ def correctness(work: Work) -> Iterator[Row]:
 
 
 def residual(work: Work) -> Iterator[Row]:
-    """Sums of a float32 and a half matrix, as in every layer: by the fused operator, and by Cast and Add."""
+    """Sums of a float32 and a half matrix, as in every layer: by the fused operator, and by Cast
+    and Add."""
     from onnx.parser import parse_model
 
     ort, device = import_onnxruntime(), choose_device(work.device)
     place = ("cuda", device.index) if work.on_gpu else ("cpu", 0)
     tokens, width, sums = (64, 64, 4) if work.tiny else (16200, 4096, 50)
     numbers = np.random.default_rng(0).standard_normal((tokens, width), np.float32)
-    inputs = {"x0": numbers, "half": numbers.astype(np.float16), "ones": np.ones((tokens, 1), np.float32)}
+    inputs = {
+        "x0": numbers,
+        "half": numbers.astype(np.float16),
+        "ones": np.ones((tokens, 1), np.float32),
+    }
     ways = {
-        "HyperConnectionPostMix": "x{1} = com.microsoft.HyperConnectionPostMix <num_branches = {2}> (x{0}, ones, half)",
+        "HyperConnectionPostMix": (
+            "x{1} = com.microsoft.HyperConnectionPostMix <num_branches = {2}> (x{0}, ones, half)"
+        ),
         "Cast and Add": "h{0} = Cast <to = 1> (half) x{1} = Add (x{0}, h{0})",
     }
     for name, way in ways.items():
         nodes = " ".join(way.format(i, i + 1, width) for i in range(sums))
         model = parse_model(
-            f'<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]> residual (float[{tokens}, {width}] x0, '
-            f"float16[{tokens}, {width}] half, float[{tokens}, 1] ones) => (float[1, {width}] y) "
-            f"{{ {nodes} first = Constant <value_ints = [0]> () y = Gather (x{sums}, first) }}"
+            '<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]> residual'
+            f" (float[{tokens}, {width}] x0, float16[{tokens}, {width}] half, float[{tokens}, 1]"
+            f" ones) => (float[1, {width}] y) {{ {nodes} first = Constant <value_ints = [0]> () y ="
+            f" Gather (x{sums}, first) }}"
         )
         options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # it would cast once
+        # It would cast once.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         opened = ort.InferenceSession(model.SerializeToString(), options, provider_options(device))
         binding = opened.io_binding()
         for key, value in inputs.items():
@@ -223,7 +247,9 @@ def varlen(work: Work) -> Iterator[Row]:
     [_, *own] = work.graphs(work.bundle()).items()
     if not own:
         raise Unmeasured(
-            "the bundle has no graph of CUDA's own" if work.on_gpu else "a CPU has no kernels for it"
+            "the bundle has no graph of CUDA's own"
+            if work.on_gpu
+            else "a CPU has no kernels for it"
         )
     for name, graph in own:
         yield from _graph(work, name, graph)
@@ -245,11 +271,17 @@ def _shapes(work: Work, name: str, embedder: Any, size: Any, batches: int = 4) -
         seconds = work.seconds(lambda i, rounds=rounds: embedder.embed(rounds[i]), len(rounds) - 1)
         lengths = [len(row) for row in work.ids(rounds[1])]
         flops = sum(map(size.flops, lengths)) / seconds / 1e12
-        row: Row = {"what": f"{name}, {shape}", "tokens/s": sum(lengths) / seconds, "TFLOP/s": flops}
+        row: Row = {
+            "what": f"{name}, {shape}",
+            "tokens/s": sum(lengths) / seconds,
+            "TFLOP/s": flops,
+        }
         if single:
             row["ms"] = seconds * 1e3
         yield row
-        yield from _kernels(work, f"{name}, {shape}", lambda rounds=rounds: embedder.embed(rounds[0]))
+        yield from _kernels(
+            work, f"{name}, {shape}", lambda rounds=rounds: embedder.embed(rounds[0])
+        )
 
 
 def _kernels(work: Work, what: str, run: Callable[[], object]) -> Iterator[Row]:
@@ -264,7 +296,8 @@ def _kernels(work: Work, what: str, run: Callable[[], object]) -> Iterator[Row]:
 
 
 def precisions(work: Work) -> Iterator[Row]:
-    """Other precisions beside the checkpoint's own, on the first layers: speed, and error beside `correctness`'s."""
+    """Other precisions beside the checkpoint's own, on the first layers: speed, and error beside
+    `correctness`'s."""
     beside, exact = work.exact()
     size = work.size.shallow()
     work.wait_for("bundles")
@@ -285,7 +318,8 @@ def precisions(work: Work) -> Iterator[Row]:
                     yield from _shapes(work, what, embedder, size)
             except DeviceError as why:
                 yield {"what": what, "not measured": str(why)[:500]}
-            except Exception as failure:  # a graph that does not run on this GPU says nothing of the others
+            except Exception as failure:
+                # A graph that does not run on this GPU says nothing of the others.
                 yield {"what": what, "failed": str(failure)[:500]}
         work.forget(bundle)
 
@@ -306,7 +340,9 @@ def peers(work: Work) -> Iterator[Row]:
             single = shape == "one pair"
             rounds = [work.ids(work.texts(shape, seed, 1 if single else 4)) for seed in range(3)]
             try:
-                seconds = work.seconds(lambda i, rounds=rounds, model=model: model.embed(rounds[i]), 2)
+                seconds = work.seconds(
+                    lambda i, rounds=rounds, model=model: model.embed(rounds[i]), 2
+                )
             except Exception as failure:  # torch.compile needs a compiler, which may be missing
                 yield {"what": f"{name}, {shape}", "failed": str(failure)[-500:]}
                 break

@@ -1,9 +1,10 @@
-"""What `measure.py` measures on: a checkpoint of NV-Embed-v2's structure and made-up numbers, and made-up texts.
+"""What `measure.py` measures on: a checkpoint of NV-Embed-v2's structure and made-up numbers, and
+made-up texts.
 
-The numbers are one block of random ones, repeated: speed does not depend on them, and 15.7 GB are written as fast as
-memory takes them. Two outliers are planted, as trained models have them: one channel of the residual stream is +-400
-for every token, which the norms damp, and one channel of a layer's intermediate vector is some thousand times as large
-as the others.
+The numbers are one block of random ones, repeated: speed does not depend on them, and 15.7 GB are
+written as fast as memory takes them. Two outliers are planted, as trained models have them: one
+channel of the residual stream is +-400 for every token, which the norms damp, and one channel of a
+layer's intermediate vector is some thousand times as large as the others.
 
 A checkpoint of few layers is the first file of the whole one: it takes no space of its own.
 """
@@ -32,7 +33,8 @@ from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe, load_recipe
 SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}
 DECODER = "embedding_model."
 CHANNEL, INTERMEDIATE, OUTLIER_LAYER = 7, 11, 1
-"""Channel of the residual stream that is large, of an intermediate vector, and the layer of the latter."""
+"""Channel of the residual stream that is large, of an intermediate vector, and the layer of the
+latter."""
 _LARGE = 400.0
 _LARGER = 30.0  # times the usual, for both factors of the intermediate channel
 _BLOCK = (1 << 22) + 1  # odd, so that no two rows of a matrix are alike
@@ -50,7 +52,8 @@ Half = NDArray[np.float16]
 
 @dataclass(frozen=True)
 class Size:
-    """The settings of a model, and the lengths of texts in tokens: a document, and the range of chunks."""
+    """The settings of a model, and the lengths of texts in tokens: a document, and the range of
+    chunks."""
 
     decoder: DecoderConfig
     latent: LatentConfig
@@ -63,7 +66,9 @@ class Size:
         config, latent = self.decoder, self.latent
         hidden, queries = config.hidden_size, config.num_attention_heads * config.head_dim
         keys = config.num_key_value_heads * config.head_dim
-        layer = hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size) + 2 * tokens * queries
+        layer = (
+            hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size) + 2 * tokens * queries
+        )
         # Keys and values of the latents are constants, folded into the matrices beside them.
         latents = 2 * hidden * latent.num_cross_heads * latent.num_latents_value
         gated = tokens * 2 * _WIDER * hidden**2 + _WIDER * hidden**2  # the last product once a text
@@ -81,7 +86,8 @@ def settings() -> tuple[DecoderConfig, LatentConfig]:
 
 
 def safetensors_start(shapes: Mapping[str, tuple[int, ...]], kind: str) -> bytes:
-    """What a safetensors file begins with, before its tensors in this order; kind is "F16", "BF16" or "F32"."""
+    """What a safetensors file begins with, before its tensors in this order; kind is "F16", "BF16"
+    or "F32"."""
     header: dict[str, Any] = {}
     end = 0
     for name, shape in shapes.items():
@@ -107,8 +113,14 @@ def write_checkpoint(folder: Path, size: Size) -> None:
     write_settings(folder, size)
     files: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in (decoder_shapes(size.decoder, DECODER) | latent_shapes(size.latent)).items():
-        layer = int(name.split("layers.")[1].partition(".")[0]) if name.startswith(f"{DECODER}layers.") else 0
-        files.setdefault(f"model-{layer // size.layers_of_a_file + 1}.safetensors", {})[name] = shape
+        layer = (
+            int(name.split("layers.")[1].partition(".")[0])
+            if name.startswith(f"{DECODER}layers.")
+            else 0
+        )
+        files.setdefault(f"model-{layer // size.layers_of_a_file + 1}.safetensors", {})[name] = (
+            shape
+        )
     for file, shapes in files.items():
         _write_file(folder / file, shapes, size, block)
     _write_index(folder, files)
@@ -116,7 +128,8 @@ def write_checkpoint(folder: Path, size: Size) -> None:
 
 
 def write_shallow(folder: Path, whole: Path, size: Size) -> None:
-    """Write a checkpoint of the layers in the first file of the checkpoint `whole`, of which it gets a link."""
+    """Write a checkpoint of the layers in the first file of the checkpoint `whole`, of which it
+    gets a link."""
     write_settings(folder, size.shallow())
     first = "model-1.safetensors"
     os.link(whole / first, folder / first)
@@ -139,7 +152,9 @@ def _write_index(folder: Path, files: dict[str, dict[str, tuple[int, ...]]]) -> 
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}), "utf-8")
 
 
-def _write_file(path: Path, shapes: dict[str, tuple[int, ...]], size: Size, block: NDArray[Any]) -> None:
+def _write_file(
+    path: Path, shapes: dict[str, tuple[int, ...]], size: Size, block: NDArray[Any]
+) -> None:
     scaled: dict[float, Half] = {}
     place = 0
     with path.open("wb") as file:
@@ -234,7 +249,8 @@ def texts(size: Size, lengths: list[int], seed: int = 0) -> list[str]:
 def pairs(
     size: Size, count: int, references: int, seed: int = 3, of: list[str] | None = None
 ) -> list[tuple[str, str]]:
-    """Return pairs of documents in sentences of these words; every reference serves several pairs."""
+    """Return pairs of documents in sentences of these words; every reference serves several
+    pairs."""
     rng = random.Random(seed)
     vocabulary = of or words(size)
 

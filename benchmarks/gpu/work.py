@@ -1,4 +1,5 @@
-"""What the sections of `measure.py` work with: checkpoints, bundles, embedders, texts, and the time that is left."""
+"""What the sections of `measure.py` work with: checkpoints, bundles, embedders, texts, and the time
+that is left."""
 
 from __future__ import annotations
 
@@ -46,14 +47,18 @@ def error_of(vectors: NDArray[np.float32], exact: NDArray[np.float32]) -> Row:
     worst, mean = float(1 - cosines.min()), float(1 - cosines.mean())
     far = float(np.abs(vectors - exact).max())
     return {
-        "texts": len(exact), "largest difference": far, "1 - cosine, mean": mean, "1 - cosine, worst": worst,
-    }  # fmt: skip
+        "texts": len(exact),
+        "largest difference": far,
+        "1 - cosine, mean": mean,
+        "1 - cosine, worst": worst,
+    }
 
 
 class Work:
     """The model's size, its folders, the device, and the time of the section.
 
-    Whatever is written lies below `folder`. Bundles are neither hashed nor flushed, since nobody keeps them.
+    Whatever is written lies below `folder`. Bundles are neither hashed nor flushed, since nobody
+    keeps them.
     """
 
     def __init__(self, folder: Path, tiny: bool, device: str, real: Path | None = None) -> None:
@@ -63,7 +68,8 @@ class Work:
         self.until = 0.0
         self.torch_device = device
         self.ahead = False
-        """Whether bundles of other precisions are asked for later on, so that building them ahead pays."""
+        """Whether bundles of other precisions are asked for later on, so that building them ahead
+        pays."""
         self._exact: tuple[str, NDArray[np.float32]] | None = None
         self._folded: Any = None
         self._beside: dict[str, subprocess.Popen[bytes]] = {}
@@ -78,7 +84,8 @@ class Work:
         return time.monotonic() > self.until
 
     def checkpoint(self, shallow: bool = False) -> Path:
-        """Return the checkpoint, or one of its first layers alone; written when it is first asked for."""
+        """Return the checkpoint, or one of its first layers alone; written when it is first asked
+        for."""
         path = self.folder / ("shallow" if shallow else "whole")
         if not (path / "tokenizer.json").exists():  # written last
             whole = self.checkpoint() if shallow else None
@@ -116,9 +123,14 @@ class Work:
         return [(row["reference"], row["generated"]) for row in rows]
 
     def state(self) -> Row:
-        """Return the clock, power and temperature of the GPUs that NVIDIA's command shows, one after the other."""
+        """Return the clock, power and temperature of the GPUs that NVIDIA's command shows, one
+        after the other."""
         names = {"SM MHz": "clocks.sm", "W": "power.draw", "°C": "temperature.gpu"}
-        command = ["nvidia-smi", f"--query-gpu={','.join(names.values())}", "--format=csv,noheader,nounits"]
+        command = [
+            "nvidia-smi",
+            f"--query-gpu={','.join(names.values())}",
+            "--format=csv,noheader,nounits",
+        ]
         try:
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError) as why:
@@ -127,7 +139,8 @@ class Work:
         return {name: " ".join(column) for name, column in zip(names, columns, strict=True)}
 
     def prepare(self) -> None:
-        """Begin, in processes beside this one, what later sections need: a GPU leaves the processor idle."""
+        """Begin, in processes beside this one, what later sections need: a GPU leaves the processor
+        idle."""
         build = [__file__, str(self.folder), "tiny" if self.tiny else "whole", self.device]
         commands = {"alignment": ["-m", "vcs_runtime", "warm-up"]} | (
             {"bundles": build} if self.ahead else {}
@@ -135,11 +148,13 @@ class Work:
         for name, command in commands.items():
             self._beside[name] = subprocess.Popen(
                 ["nice", "-n", "19", sys.executable, *command],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def wait_for(self, name: str) -> None:
-        """Wait for what `prepare` began; whatever failed there fails, with words, where it is used."""
+        """Wait for what `prepare` began; whatever failed there fails, with words, where it is
+        used."""
         if process := self._beside.get(name):
             process.wait()
 
@@ -184,7 +199,8 @@ class Work:
             )
 
     def graphs(self, bundle: Any) -> dict[str, Any]:
-        """Return the bundle with each of its graphs alone, by input layout: the common one, and CUDA's own."""
+        """Return the bundle with each of its graphs alone, by input layout: the common one, and
+        CUDA's own."""
         spec = bundle.manifest.embedder
         own = getattr(spec, "cuda", None)
         if own is None:
@@ -205,7 +221,8 @@ class Work:
             yield embedder
 
     def texts(self, shape: str, seed: int = 0, batches: int = 1) -> list[str]:
-        """Return the texts of a shape: "27x600" (of `batches` batches), "one pair", or the "block" of 40 pairs."""
+        """Return the texts of a shape: "27x600" (of `batches` batches), "one pair", or the "block"
+        of 40 pairs."""
         if shape == "block":
             count = 2 if self.tiny else 40
             documents = [text for pair in pairs(self.size, count, count, seed) for text in pair]
@@ -215,12 +232,17 @@ class Work:
         return self.of_lengths(SHAPES[shape] * batches, seed)
 
     def of_lengths(self, lengths: Shape, seed: int = 0) -> list[str]:
-        """Return texts of these numbers of tokens; of a tiny model a tenth, and at most a dozen texts."""
-        return texts(self.size, [4 + length // 10 for length in lengths[:12]] if self.tiny else lengths, seed)
+        """Return texts of these numbers of tokens; of a tiny model a tenth, and at most a dozen
+        texts."""
+        return texts(
+            self.size, [4 + length // 10 for length in lengths[:12]] if self.tiny else lengths, seed
+        )
 
     def some(self) -> list[str]:
         """Return 64 texts of 10 to 600 tokens, on which errors are measured."""
-        return texts(self.size, [10 + (self.size.document - 10) * i * i // 63**2 for i in range(64)], seed=1)
+        return texts(
+            self.size, [10 + (self.size.document - 10) * i * i // 63**2 for i in range(64)], seed=1
+        )
 
     def ids(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of texts, as the embedder makes them."""
@@ -234,7 +256,8 @@ class Work:
         return Tokenizer.from_file(str(self.checkpoint() / "tokenizer.json"))
 
     def exact(self) -> tuple[str, NDArray[np.float32]]:
-        """Return vectors of `some` by the shallow checkpoint, and their source: PyTorch in float32, or our first graph."""
+        """Return vectors of `some` by the shallow checkpoint, and their source: PyTorch in float32,
+        or our first graph."""
         if self._exact:
             return self._exact
         shallow = self.size.shallow()
@@ -255,7 +278,8 @@ class Work:
         return self._exact
 
     def seconds(self, run: Callable[[int], object], rounds: int = 3) -> float:
-        """Return the median seconds of a run, after one that warms up; fewer rounds if the time is over.
+        """Return the median seconds of a run, after one that warms up; fewer rounds if the time is
+        over.
 
         `run` gets the number of the round, so that no two rounds embed the same texts.
         """

@@ -44,7 +44,9 @@ def write_report(folder: Path) -> Path:
 @contextmanager
 def opened(report: Path) -> Iterator[Any]:
     """Open a report in Chromium, in the light scheme."""
-    program = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))))
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser")))
+    )
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
@@ -64,7 +66,9 @@ def save(page: Any, name: str, height: int) -> None:
 
 def take_overview(page: Any) -> None:
     """Take the overview, to the end of the dots of one system against another."""
-    height = page.evaluate("document.querySelector('.scatter').getBoundingClientRect().bottom + scrollY")
+    height = page.evaluate(
+        "document.querySelector('.scatter').getBoundingClientRect().bottom + scrollY"
+    )
     save(page, "report-overview.png", int(height) + 8)
 
 

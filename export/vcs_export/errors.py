@@ -6,7 +6,10 @@ from vcs_runtime.errors import BundleError, VcsError
 
 
 class ExportError(BundleError):
-    """A bundle that cannot be built. The message is one line and names the file, tensor or setting."""
+    """A bundle that cannot be built.
+
+    The message is one line and names the file, tensor or setting.
+    """
 
 
 class CheckpointError(ExportError):
@@ -18,7 +21,10 @@ class FetchError(ExportError):
 
 
 class KitError(VcsError, RuntimeError):
-    """A kit that cannot be gathered. The message is one line and names the package, extra or file."""
+    """A kit that cannot be gathered.
+
+    The message is one line and names the package, extra or file.
+    """
 
 
 def os_reason(error: OSError) -> str:

@@ -12,21 +12,30 @@ _MAX_REASON = 400
 def run_pip(command: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command of pip and return what it printed, whatever its exit code.
 
-    Indexes, mirrors, proxies, certificates and folders of wheels that are configured for pip hold here too.
+    Indexes, mirrors, proxies, certificates and folders of wheels that are configured for pip hold
+    here too.
     """
     quiet = ["--disable-pip-version-check", "--no-input"]
     # -P: a pip.py in the current folder is not run in place of pip.
     return subprocess.run(
         [sys.executable, "-P", "-m", "pip", command, *quiet, *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
 
 
 def installer_reason(output: str) -> str:
-    """Return an installer's reason for a failure in one line: errors and causes, or the last line."""
+    """Return the reason for an installer's failure in one line.
+
+    The reason consists of the errors and causes in the output, or else of the last line.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
-    # pip names an unreachable index only in its retries, and then reports that there is no such package.
+    # pip names an unreachable index only in its retries, and then reports that there is no such
+    # package.
     retries = [line for line in lines if line.startswith("WARNING: Retrying")]
     reasons = [line.rpartition("broken by ")[2] for line in retries[-1:]]
     reasons += [line.partition(":")[2].strip() for line in causes]

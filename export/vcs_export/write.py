@@ -1,7 +1,8 @@
 """Writing a bundle so that it is either there, whole and hashed, or not there at all.
 
-All files go into a folder beside the target, which is renamed into place at the end. Two processes that write
-the same bundle use two such folders: the first to rename wins, or the last one when replacing.
+All files go into a folder beside the target, which is renamed into place at the end. Two processes
+that write the same bundle use two such folders: the first to rename wins, or the last one when
+replacing.
 """
 
 from __future__ import annotations
@@ -66,13 +67,14 @@ class BundleInfo:
 
 
 def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
-    """Return the file of a bundle, by its name, that holds the text of a licence; none without a text."""
+    """Return the bundle file with a licence's text, by file name; empty if there is no text."""
     return {f"{LICENCES}/{licence}.txt": text} if text else {}
 
 
 def named_after(folder: Path, replace: bool = False) -> BundleInfo:
     """Return what a bundle says about a model of which only the name of its folder is known."""
-    # The folder may be given as "." or by a link. `Path.resolve` raises RuntimeError for a link to itself.
+    # The folder may be given as "." or by a link. `Path.resolve` raises RuntimeError for a link to
+    # itself.
     name = os.path.basename(os.path.realpath(folder))
     return BundleInfo(re.sub(r"[^A-Za-z0-9._-]+", "-", name), "NOASSERTION", name, replace=replace)
 
@@ -80,7 +82,8 @@ def named_after(folder: Path, replace: bool = False) -> BundleInfo:
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
     """Check that a bundle may be written to a path, before the work begins.
 
-    Raises InputError if it contains a source, and ExportError or BundleExistsError for what is there.
+    Raises InputError if it contains a source, and ExportError or BundleExistsError for what is
+    there.
     """
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
@@ -115,17 +118,21 @@ def _other_than_bundle(target: Path) -> str | None:
         return f"a folder whose {MANIFEST} is no bundle's"
     for path in target.rglob("*"):
         name = path.relative_to(target).as_posix()
-        listed = f'"path": {json.dumps(name)}'.encode() in content  # also where the manifest is damaged
+        # Also where the manifest is damaged.
+        listed = f'"path": {json.dumps(name)}'.encode() in content
         if not (listed or name == MANIFEST or (path.is_dir() and not path.is_symlink())):
             return f"a bundle with a file that is not its own, {name}"
     return None
 
 
 class BundleWriter:
-    """A bundle that is being written. Use it in `with`, write below `folder`, and end with `commit`.
+    """A bundle that is being written.
 
-    Leaving the context without `commit`, by whatever exception, removes all files that were written, and
-    leaves an earlier bundle as it was. An OSError becomes an ExportError that names the path.
+    Use it in `with`, write below `folder`, and end with `commit`.
+
+    Leaving the context without `commit`, by whatever exception, removes all files that were
+    written, and leaves an earlier bundle as it was. An OSError becomes an ExportError that names
+    the path.
     """
 
     def __init__(self, target: Path, info: BundleInfo) -> None:
@@ -148,7 +155,10 @@ class BundleWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if not self._committed:
             _remove(self.folder)
@@ -163,22 +173,26 @@ class BundleWriter:
         return path
 
     def link(self, source: Path, relative: str) -> None:
-        """Put a file of another folder into the bundle as a hard link, which takes no disk space."""
+        """Hard-link a file from another folder into the bundle, which takes no disk space."""
         # Readers refuse symbolic links, which could lead anywhere by the time they are followed.
         real = Path(os.path.realpath(source))
         try:
             link(real, self.file(relative))
         except OSError as error:
             raise ExportError(
-                f"{real}: cannot be linked into {self.target} ({error.strerror}): "
-                "copy the weights instead (--weights copy), or put the bundle on the same file system"
+                f"{real}: cannot be linked into {self.target} ({error.strerror}): copy the weights"
+                " instead (--weights copy), or put the bundle on the same file system"
             ) from None
 
     def commit(
-        self, *, embedder: EmbedderSpec | None = None, segmenter: SegmenterSpec | None = None,
-        known: Mapping[str, str] | None = None, progress: Progress = silent,
-    ) -> Path:  # fmt: skip
-        """Hash all files but those with `known` hashes, write `bundle.json`, flush, and rename into place."""
+        self,
+        *,
+        embedder: EmbedderSpec | None = None,
+        segmenter: SegmenterSpec | None = None,
+        known: Mapping[str, str] | None = None,
+        progress: Progress = silent,
+    ) -> Path:
+        """Hash all files without `known` hashes, write `bundle.json`, flush, rename into place."""
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
@@ -187,13 +201,19 @@ class BundleWriter:
         unknown = {name: self.folder / name for name in sizes if name not in digests}
         digests |= hash_files(unknown, progress)
         files = tuple(
-            FileEntry(name, size, digests[name], ends_of(self.folder / name)) for name, size in sizes.items()
+            FileEntry(name, size, digests[name], ends_of(self.folder / name))
+            for name, size in sizes.items()
         )
         info = self.info
         manifest = Manifest(
-            name=info.name, licence=info.licence, source=info.source, files=files, embedder=embedder,
-            segmenter=segmenter, schema=SCHEMA,
-        )  # fmt: skip
+            name=info.name,
+            licence=info.licence,
+            source=info.source,
+            files=files,
+            embedder=embedder,
+            segmenter=segmenter,
+            schema=SCHEMA,
+        )
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         for path in [*paths, self.folder / MANIFEST]:
             _sync(path)
@@ -224,7 +244,9 @@ class BundleWriter:
                         f"{self.target} was written by another process meanwhile"
                     ) from None
                 if attempt == _ATTEMPTS - 1:
-                    raise ExportError(f"{self.target}: other processes keep replacing it: {error}") from None
+                    raise ExportError(
+                        f"{self.target}: other processes keep replacing it: {error}"
+                    ) from None
             else:
                 return
             finally:
@@ -269,7 +291,8 @@ def _sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename never outlives what it names."""
     if path.is_dir() and os.name == "nt":
         return  # Windows cannot open folders, and flushes the rename with the parent
-    # Linked weights may be read-only, so they are opened for reading where the system flushes that too.
+    # Linked weights may be read-only, so they are opened for reading where the system flushes that
+    # too.
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -25,20 +25,38 @@ Scores = Mapping[str, Mapping[str, Mapping[str, Values]]]
 
 
 def agreement(
-    groups: Mapping[str, str], scores: ScoresById, published: ScoresById, metrics: Metrics, group: str
+    groups: Mapping[str, str],
+    scores: ScoresById,
+    published: ScoresById,
+    metrics: Metrics,
+    group: str,
 ) -> list[Table]:
-    """Compare our scores by id with published ones, over the metrics that both have; `groups` is by id."""
+    """Compare our scores by id with published scores, for the metrics that both have.
+
+    `groups` maps each id to its group.
+    """
     rows: list[tuple[Cell, ...]] = []
-    common = [metric for metric in metrics.columns if any(metric in own for own in published.values())]
+    common = [
+        metric for metric in metrics.columns if any(metric in own for own in published.values())
+    ]
     ids = {metric: [i for i in groups if metric in published.get(i, ())] for metric in common}
     for metric in common:
-        ours, theirs = (np.array([source[i][metric] for i in ids[metric]]) for source in (scores, published))
+        ours, theirs = (
+            np.array([source[i][metric] for i in ids[metric]]) for source in (scores, published)
+        )
         # Python's `round` is exact; NumPy's multiplies first.
         rounded = np.array([round(value, 3) for value in ours.tolist()])
         off = float(np.abs(rounded - theirs).max()) if len(ours) else float("nan")
         rho, tau = statistics.spearman(ours, theirs), statistics.kendall(ours, theirs)
         rows.append((metric, len(ours), int((rounded == theirs).sum()), off, rho, tau))
-    columns = ("metric", "pairs", "equal to 3 decimals", "largest difference", "Spearman", "Kendall tau-b")
+    columns = (
+        "metric",
+        "pairs",
+        "equal to 3 decimals",
+        "largest difference",
+        "Spearman",
+        "Kendall tau-b",
+    )
     single = Table("published", "Against the published scores, pair by pair", columns, rows)
     rows = []
     for name in dict.fromkeys(groups.values()):
@@ -51,7 +69,9 @@ def agreement(
     names = (group, *(part for metric in common for part in (metric, f"{metric} published")))
     return [
         single,
-        Table("published_means", f"Means of ours and of the published scores, by {group}", names, rows),
+        Table(
+            "published_means", f"Means of ours and of the published scores, by {group}", names, rows
+        ),
     ]
 
 
@@ -67,7 +87,9 @@ def agreement_tables(scores: Scores, published: ByJudge, *, seed: int) -> list[T
     if rows:
         heads = ("judge", "judge 2", *measures)
         tables.append(Table("agreement", "Agreement of judges by mean HM-CF", heads, rows, note))
-    theirs = {judge: {s: means.hm_cf for s, means in own.items()} for judge, own in published.items()}
+    theirs = {
+        judge: {s: means.hm_cf for s, means in own.items()} for judge, own in published.items()
+    }
     theirs[ALL] = {place.system: -float(place.rank) for place in leaderboard(published, {})}
     rows = []
     for judge, own in scores.items():
@@ -75,17 +97,27 @@ def agreement_tables(scores: Scores, published: ByJudge, *, seed: int) -> list[T
             for name in COMPARED:
                 ours = {system: values for system, values in own[name].items() if system in means}
                 if len(ours) > 1:
-                    a, b = np.array(list(ours.values())), np.array([means[system] for system in ours])
-                    rows.append((judge, LABELS[name], other, len(ours), *_rank_agreement(a, b, seed)))
+                    a, b = (
+                        np.array(list(ours.values())),
+                        np.array([means[system] for system in ours]),
+                    )
+                    rows.append(
+                        (judge, LABELS[name], other, len(ours), *_rank_agreement(a, b, seed))
+                    )
     if rows:
         columns = ("judge", "score", "published judge", *measures)
         note += " The published means have no clips, and stay as they are."
-        tables.append(Table("published", "Agreement with the published means of HM-CF", columns, rows, note))
+        tables.append(
+            Table("published", "Agreement with the published means of HM-CF", columns, rows, note)
+        )
     return tables
 
 
 def _rank_agreement(first: Values, second: Values, seed: int) -> tuple[float, ...]:
-    """Return tau, its interval, and rho of two sides: scores (systems, clips), or means (systems,)."""
+    """Return tau, its interval (low, high) and rho of two sides.
+
+    Each side holds scores `(systems, clips)` or means `(systems,)`.
+    """
     a, b = (side.mean(axis=1) if side.ndim > 1 else side for side in (first, second))
     low, high = statistics.kendall_interval(first, second, seed=seed)
     return statistics.kendall(a, b), low, high, statistics.spearman(a, b)

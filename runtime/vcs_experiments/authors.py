@@ -1,4 +1,4 @@
-"""Measures whether a metric agrees across authors who described the same scene (papers, Table 3)."""
+"""Agreement of a metric across authors who described the same scene (papers, Table 3)."""
 
 from __future__ import annotations
 
@@ -31,23 +31,33 @@ def run(
         for reference, generated in permutations(by, 2)
     ]
     scores = run_jobs(jobs, metrics, out, problems)
-    both = {name: name.rsplit("/", 1)[1] for name in sorted(scores, key=lambda name: name.rsplit("/", 1)[1])}
+    both = {
+        name: name.rsplit("/", 1)[1]
+        for name in sorted(scores, key=lambda name: name.rsplit("/", 1)[1])
+    }
     groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
     for name, authors in both.items():
         groups.setdefault((authors,), []).append(scores[name])
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
     counts |= {"published scenes": len(texts.keys() & scenes_of(published))} if published else {}
-    title = "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
+    title = (
+        "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
+    )
     means = means_table("authors", title, groups, ("authors",), metrics)
-    keys = [Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows]
+    keys = [
+        Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows
+    ]
     caption = (
-        "Scores of pairs of authors who described the same scenes; the first one's text is the reference."
+        "Scores of pairs of authors who described the same scenes; the first one's text is the"
+        " reference."
     )
     latex = {"authors": means_latex(means, keys, metrics, caption)} if means.rows else {}
     tables = [means, _consistency(means, metrics)]
     if published:
         tables += agreement(both, scores, published, metrics, "authors")
-    return Results("authors", metrics.signature, {}, counts, problems.messages, tables=tables, latex=latex)
+    return Results(
+        "authors", metrics.signature, {}, counts, problems.messages, tables=tables, latex=latex
+    )
 
 
 def _consistency(means: Table, metrics: Metrics) -> Table:

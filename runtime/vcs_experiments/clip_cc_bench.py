@@ -1,4 +1,4 @@
-"""The leaderboard of CLIP-CC-Bench with judges of one's own: every system, every judge, one resumable job."""
+"""The CLIP-CC-Bench leaderboard with your own judges: all systems and judges, one resumable job."""
 
 from __future__ import annotations
 
@@ -46,10 +46,13 @@ def read_texts(
 ) -> tuple[Texts, Systems]:
     """Read the references and all predictions by system, `added` files included.
 
-    A clip that no system describes is left out silently: the benchmark lacks the predictions of one clip.
+    A clip that no system describes is left out silently: the benchmark lacks the predictions of one
+    clip.
     """
     texts = read_descriptions(references, problems)
-    described = {clip for own in read_models(predictions, texts, Problems()).values() for clip in own}
+    described = {
+        clip for own in read_models(predictions, texts, Problems()).values() for clip in own
+    }
     texts = {clip: text for clip, text in texts.items() if clip in described}
     systems = read_models(predictions, texts, problems)
     for path in added:
@@ -81,17 +84,24 @@ class _Pairs:
 
 
 def score_all(
-    judges: Mapping[str, Callable[[], AbstractContextManager[Scorer]]], references: Texts, systems: Systems,
-    out: Output, sources: tuple[Path, ...], problems: Problems,
-) -> dict[str, dict[str, list[Record]]]:  # fmt: skip
+    judges: Mapping[str, Callable[[], AbstractContextManager[Scorer]]],
+    references: Texts,
+    systems: Systems,
+    out: Output,
+    sources: tuple[Path, ...],
+    problems: Problems,
+) -> dict[str, dict[str, list[Record]]]:
     """Score all systems with all judges, one judge after the other.
 
-    Each system has a score file for each judge, `scores/JUDGE/SYSTEM.jsonl`, as `vcs-runtime score` writes
-    them. With `out.resume` a file is continued, and a whole one is only read. Returns its lines.
+    Each system has a score file for each judge, `scores/JUDGE/SYSTEM.jsonl`, as `vcs-runtime score`
+    writes them. With `out.resume` a file is continued, and a whole one is only read. Returns its
+    lines.
     """
     pairs = {
         system: tuple(
-            InputPair(clip, clip, text, own[clip]) for clip, text in references.items() if clip in own
+            InputPair(clip, clip, text, own[clip])
+            for clip, text in references.items()
+            if clip in own
         )
         for system, own in systems.items()
     }
@@ -105,19 +115,25 @@ def score_all(
                 with opened() as scorer:
                     lines[judge] = {
                         system: _score(
-                            scorer, _Pairs(f"{judge}, {system}", own, sources), folder / f"{system}.jsonl",
-                            out, problems,
+                            scorer,
+                            _Pairs(f"{judge}, {system}", own, sources),
+                            folder / f"{system}.jsonl",
+                            out,
+                            problems,
                         )
                         for system, own in pairs.items()
-                    }  # fmt: skip
+                    }
             except (BundleError, CacheError, DeviceError) as error:
                 raise type(error)(
-                    f"judge {judge}: {error}; what was scored before is kept, continue with --resume"
+                    f"judge {judge}: {error}; what was scored before is kept, continue with"
+                    " --resume"
                 ) from error
     return lines
 
 
-def _score(scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Problems) -> list[Record]:
+def _score(
+    scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Problems
+) -> list[Record]:
     """Score one system by one judge, and return the lines of its score file."""
     name_step(str(pairs))
     files = JobFiles(path, out.resume, out.overwrite, report=problems.add)
@@ -126,10 +142,16 @@ def _score(scorer: Scorer, pairs: _Pairs, path: Path, out: Output, problems: Pro
 
 
 def run(
-    lines: Mapping[str, Mapping[str, Sequence[Record]]], out: Output, problems: Problems,
-    *, added: Sequence[str] = (), correction: str = "holm", resamples: int | None = None, seed: int = SEED,
+    lines: Mapping[str, Mapping[str, Sequence[Record]]],
+    out: Output,
+    problems: Problems,
+    *,
+    added: Sequence[str] = (),
+    correction: str = "holm",
+    resamples: int | None = None,
+    seed: int = SEED,
     plots: bool = False,
-) -> tuple[Results, list[Place], dict[str, dict[str, Means]]]:  # fmt: skip
+) -> tuple[Results, list[Place], dict[str, dict[str, Means]]]:
     """Rank the systems, and write the files for the benchmark.
 
     Means are over the clips that all judges have scored for all systems.
@@ -151,22 +173,39 @@ def run(
     }
     resamples = resamples or enough_resamples(max(1, len(order) - 1), correction)
     tests = paired_tests(
-        {"HM-CF": over_judges}, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed
+        {"HM-CF": over_judges},
+        list(pairwise(order)),
+        resamples=resamples,
+        correction=correction,
+        seed=seed,
     )
-    tables = [_board(places, over_judges, tests, correction, seed), _by_judge(places, scores, means, seed)]
+    tables = [
+        _board(places, over_judges, tests, correction, seed),
+        _by_judge(places, scores, means, seed),
+    ]
     tables += agreement_tables(scores, published, seed=seed)
     _write_submissions(lines, out.folder)
-    signatures = {judge: str(next(iter(own.values()))[0]["signature"]) for judge, own in lines.items()}
+    signatures = {
+        judge: str(next(iter(own.values()))[0]["signature"]) for judge, own in lines.items()
+    }
     notes = [
-        f"{place.name}: place {place.rank} of {len(places)}." for place in places if place.system in added
+        f"{place.name}: place {place.rank} of {len(places)}."
+        for place in places
+        if place.system in added
     ]
     if not set(JUDGES) <= scores.keys():
-        notes.append(f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}.")
+        notes.append(
+            f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}."
+        )
     if any("|seg:punkt@" not in signature for signature in signatures.values()):
-        notes.append("The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt.")
+        notes.append(
+            "The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt."
+        )
     for judge, own in lines.items():
         split_by = {
-            system: {str(row["id"]): row.get("segmenter") or "" for row in rows if "error" not in row}
+            system: {
+                str(row["id"]): row.get("segmenter") or "" for row in rows if "error" not in row
+            }
             for system, rows in own.items()
         }
         mix = Mix.of(split_by)
@@ -176,11 +215,17 @@ def run(
         "systems": len(order),
         "judges": len(scores),
         "clips of all systems": len(next(iter(over_judges.values()))),
-        "scored": sum("error" not in row for own in lines.values() for rows in own.values() for row in rows),
+        "scored": sum(
+            "error" not in row for own in lines.values() for rows in own.values() for row in rows
+        ),
     }
     options = {
-        "rule": RULE, "published": source, "correction": correction, "resamples": resamples, "seed": seed,
-    }  # fmt: skip
+        "rule": RULE,
+        "published": source,
+        "correction": correction,
+        "resamples": resamples,
+        "seed": seed,
+    }
     signature = "; ".join(f"{judge}: {line}" for judge, line in signatures.items())
     results = Results("clip-cc-bench", signature, options, counts, problems.messages, notes, tables)
     if plots:
@@ -210,14 +255,20 @@ def _common(lines: Mapping[str, Mapping[str, Sequence[Record]]], problems: Probl
             if not rows
         ]
         without = f" (none of {', '.join(none)})" if none else ""
-        raise InputError(f"no clip that all judges have scored for all systems{without}: nothing to rank by")
+        raise InputError(
+            f"no clip that all judges have scored for all systems{without}: nothing to rank by"
+        )
     if left_out := [clip for clip in known if clip not in common]:
         problems.add(
-            f"{len(left_out)} clips lack a score, and are left out of all means: {', '.join(left_out)}"
+            f"{len(left_out)} clips lack a score, and are left out of all means:"
+            f" {', '.join(left_out)}"
         )
     return {
         judge: {
-            name: {system: np.array([rows[clip][name] for clip in common]) for system, rows in own.items()}
+            name: {
+                system: np.array([rows[clip][name] for clip in common])
+                for system, rows in own.items()
+            }
             for name in _SCORES
         }
         for judge, own in by_clip.items()
@@ -225,22 +276,46 @@ def _common(lines: Mapping[str, Mapping[str, Sequence[Record]]], problems: Probl
 
 
 def _board(
-    places: Sequence[Place], values: Mapping[str, Values], tests: Sequence[PairedTest],
-    correction: str, seed: int,
-) -> Table:  # fmt: skip
+    places: Sequence[Place],
+    values: Mapping[str, Values],
+    tests: Sequence[PairedTest],
+    correction: str,
+    seed: int,
+) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for place, test in zip_longest(places, tests):
         interval = mean_interval(values[place.system], seed=seed).tolist()
-        rows.append((
-            place.rank, place.name, place.borda, place.mean_hm_cf, *interval, place.mean_coarse,
-            place.mean_fine, *(test_cells(test) if test else [None] * 5),
-        ))  # fmt: skip
-    columns = ("rank", "system", "Borda", "HM-CF", "low", "high", "coarse", "fine F1", "to the next",
-               "to the next low", "to the next high", "p bootstrap", "p permutation")  # fmt: skip
+        rows.append(
+            (
+                place.rank,
+                place.name,
+                place.borda,
+                place.mean_hm_cf,
+                *interval,
+                place.mean_coarse,
+                place.mean_fine,
+                *(test_cells(test) if test else [None] * 5),
+            )
+        )
+    columns = (
+        "rank",
+        "system",
+        "Borda",
+        "HM-CF",
+        "low",
+        "high",
+        "coarse",
+        "fine F1",
+        "to the next",
+        "to the next low",
+        "to the next high",
+        "p bootstrap",
+        "p permutation",
+    )
     corrected = describe_correction(correction, len(tests))
     note = (
-        "Means over judges. Intervals are 95 % bootstrap intervals over clips; `to the next` is the paired "
-        f"difference of HM-CF to the system below, {corrected}. Rule: {RULE}."
+        "Means over judges. Intervals are 95 % bootstrap intervals over clips; `to the next` is"
+        f" the paired difference of HM-CF to the system below, {corrected}. Rule: {RULE}."
     )
     return Table("leaderboard", "Leaderboard", columns, rows, note)
 
@@ -255,11 +330,21 @@ def _by_judge(
             low, high = mean_interval(values["hm_cf"], seed=seed).tolist()
             others = (float(values[name].mean()) for name in _SCORES if name != "hm_cf")
             rows.append(
-                (judge, place.name, place.points[judge], means[judge][place.system].hm_cf, low, high, *others)
+                (
+                    judge,
+                    place.name,
+                    place.points[judge],
+                    means[judge][place.system].hm_cf,
+                    low,
+                    high,
+                    *others,
+                )
             )
     labels = (LABELS[name] for name in _SCORES if name != "hm_cf")
     columns = ("judge", "system", "points", LABELS["hm_cf"], "low", "high", *labels)
-    return Table("judges", "By judge", columns, rows, "HM-CF with its 95 % bootstrap interval over clips.")
+    return Table(
+        "judges", "By judge", columns, rows, "HM-CF with its 95 % bootstrap interval over clips."
+    )
 
 
 def _write_submissions(lines: Mapping[str, Mapping[str, Sequence[Record]]], folder: Path) -> None:
@@ -267,4 +352,6 @@ def _write_submissions(lines: Mapping[str, Mapping[str, Sequence[Record]]], fold
         (folder / "submission" / judge).mkdir(parents=True, exist_ok=True)
         for system, rows in own.items():
             scored = folder / "scores" / judge / f"{system}.jsonl"
-            write_submission(folder / "submission" / judge / f"{system}.json", judge, system, rows, scored)
+            write_submission(
+                folder / "submission" / judge / f"{system}.json", judge, system, rows, scored
+            )

@@ -17,7 +17,11 @@ from vcs_runtime.comparing.latex import Heading
 from vcs_runtime.comparing.tables import Cell, Table
 
 _NAMED = 5  # scenes that one line names
-_GROUPS = {"valid": "Valid test cases", "invalid": "Invalid test cases", "not said": "Other test cases"}
+_GROUPS = {
+    "valid": "Valid test cases",
+    "invalid": "Invalid test cases",
+    "not said": "Other test cases",
+}
 
 
 def run(
@@ -37,7 +41,9 @@ def run(
     scenes = {case.scene for case in cases}
     elsewhere = scenes_of(published) - scenes
     if elsewhere:
-        named = ", ".join(sorted(elsewhere, key=scene_key)[:_NAMED]) + ", ..." * (len(elsewhere) > _NAMED)
+        named = ", ".join(sorted(elsewhere, key=scene_key)[:_NAMED]) + ", ..." * (
+            len(elsewhere) > _NAMED
+        )
         problems.add(f"published scenes without texts here: {len(elsewhere)} ({named})")
     for name in sorted(published.keys() - {case.id for case in cases}):
         if name.partition("/")[0] in scenes:
@@ -48,7 +54,9 @@ def run(
         problems.add(f"{name}: no published score")
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len(scenes)}
     counts |= {"published scenes": len(scenes & scenes_of(published))} if published else {}
-    results = Results("corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages)
+    results = Results(
+        "corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages
+    )
     results.tables += tables(scored, scores, published, metrics, threshold)
     if results.tables and (cases_table := results.tables[0]).name == "cases":
         keys = [Heading(_GROUPS[str(valid)], str(name)) for name, valid, *_ in cases_table.rows]
@@ -60,7 +68,11 @@ def run(
 
 
 def tables(
-    cases: Sequence[Case], scores: ScoresById, published: ScoresById, metrics: Metrics, threshold: float = 0.5
+    cases: Sequence[Case],
+    scores: ScoresById,
+    published: ScoresById,
+    metrics: Metrics,
+    threshold: float = 0.5,
 ) -> list[Table]:
     """Make the tables of the experiment, from the cases that have scores."""
     single = [case for case in cases if not case.series]
@@ -71,7 +83,9 @@ def tables(
         for case in single:
             groups.setdefault((case.name, _word(case.valid)), []).append(scores[case.id])
         listed.append(
-            means_table("cases", "Mean and standard deviation by case", groups, ("case", "valid"), metrics)
+            means_table(
+                "cases", "Mean and standard deviation by case", groups, ("case", "valid"), metrics
+            )
         )
         listed.append(_classification(single, scores, metrics, threshold))
     if series:
@@ -81,15 +95,23 @@ def tables(
         keys = ("kind", "position", "level")
         listed.append(
             means_table(
-                "series", "Graded series: mean and standard deviation by level", groups, keys, metrics
+                "series",
+                "Graded series: mean and standard deviation by level",
+                groups,
+                keys,
+                metrics,
             )
         )
     if published:
-        listed += agreement({case.id: case.name for case in single}, scores, published, metrics, "case")
+        listed += agreement(
+            {case.id: case.name for case in single}, scores, published, metrics, "case"
+        )
     return listed
 
 
-def _classification(cases: Sequence[Case], scores: ScoresById, metrics: Metrics, threshold: float) -> Table:
+def _classification(
+    cases: Sequence[Case], scores: ScoresById, metrics: Metrics, threshold: float
+) -> Table:
     labelled = [case for case in cases if case.valid is not None]
     table_1 = [case for case in labelled if case.valid or case.name in TABLE_1_INVALID]
     rows: list[tuple[Cell, ...]] = []
@@ -102,8 +124,9 @@ def _classification(cases: Sequence[Case], scores: ScoresById, metrics: Metrics,
             columns = ("cases", "metric", *measures)
             rows.append((which, metric, *measures.values()))
     note = (
-        f"A text counts as valid from a score of {threshold:g} on. AUC needs no threshold: how often a valid "
-        "text scores above an invalid one. Of Table 1: the kinds of rewrite that the papers' table shows."
+        f"A text counts as valid from a score of {threshold:g} on. AUC needs no threshold: how"
+        " often a valid text scores above an invalid one. Of Table 1: the kinds of rewrite that"
+        " the papers' table shows."
     )
     return Table("classification", "Valid against invalid", columns, rows, note)
 

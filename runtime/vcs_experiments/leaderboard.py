@@ -14,8 +14,8 @@ from vcs_runtime.util.numbers import exact_means
 
 #: How systems are ranked.
 RULE = (
-    "points of a judge = number of systems with a lower mean HM-CF; rank by the sum of points, then by the "
-    "mean HM-CF over judges"
+    "points of a judge = number of systems with a lower mean HM-CF; rank by the sum of points, then"
+    " by the mean HM-CF over judges"
 )
 
 
@@ -46,7 +46,10 @@ class Place:
 
 
 def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
-    """Rank systems as the benchmark does; raise InputError if a judge lacks one or has equal means."""
+    """Rank systems as the benchmark does.
+
+    Raise InputError if a judge lacks a system or has equal means for two systems.
+    """
     systems = sorted({system for own in means.values() for system in own})
     points: dict[str, dict[str, int]] = {system: {} for system in systems}
     for judge in sorted(means):
@@ -61,18 +64,29 @@ def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
                     f"{own[system].hm_cf}, and the benchmark's rule has no order for equal means"
                 )
             points[system][judge] = lower
-    # Exactly rounded sums, as `sum` has them since Python 3.12, with which the benchmark's table was made.
-    averages = {system: Means(*exact_means([own[system] for own in means.values()])) for system in systems}
+    # Exactly rounded sums, as `sum` has them since Python 3.12, with which the benchmark's table
+    # was made.
+    averages = {
+        system: Means(*exact_means([own[system] for own in means.values()])) for system in systems
+    }
     order = sorted(
-        systems, key=lambda system: (sum(points[system].values()), averages[system].hm_cf), reverse=True
+        systems,
+        key=lambda system: (sum(points[system].values()), averages[system].hm_cf),
+        reverse=True,
     )
     return [
         Place(
-            rank, system, names.get(system, system), sum(points[system].values()), averages[system].hm_cf,
-            averages[system].coarse, averages[system].fine_f1, points[system],
+            rank,
+            system,
+            names.get(system, system),
+            sum(points[system].values()),
+            averages[system].hm_cf,
+            averages[system].coarse,
+            averages[system].fine_f1,
+            points[system],
         )
         for rank, system in enumerate(order, 1)
-    ]  # fmt: skip
+    ]
 
 
 def document(places: list[Place], means: ByJudge, source: str) -> dict[str, Any]:
@@ -84,7 +98,10 @@ def document(places: list[Place], means: ByJudge, source: str) -> dict[str, Any]
         "judges": judges,
         "max_borda": len(judges) * (len(places) - 1),
         "systems": [
-            {**asdict(place), "judges": {judge: means[judge][place.system]._asdict() for judge in judges}}
+            {
+                **asdict(place),
+                "judges": {judge: means[judge][place.system]._asdict() for judge in judges},
+            }
             for place in places
         ],
     }

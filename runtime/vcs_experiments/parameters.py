@@ -1,4 +1,4 @@
-"""The effect of chunk size and tolerance: texts are embedded once, and aligned under every setting."""
+"""The effect of chunk size and tolerance; texts are embedded once and aligned per setting."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def embed(
         for start in range(0, len(cases), _BLOCK):
             block = [Embedded(case) for case in cases[start : start + _BLOCK]]
             errors: dict[int, str] = {}
-            # A block at every chunk size before the next block: the scorer splits and embeds its texts once.
+            # A block at every chunk size before the next block: the scorer splits and embeds its
+            # texts once.
             for chunk_size in chunk_sizes:
                 stream = scorer.stream(block, attrgetter("pair"), Options(chunk_size))
                 for item, result, evidence in chain.from_iterable(stream):
@@ -69,24 +70,32 @@ def signature_of(scorer: Scorer, chunk_sizes: Sequence[int], lcts: Sequence[floa
 
 
 def run(
-    cases: Sequence[Case], published: ScoresById, scorer: Scorer, problems: Problems, *,
-    chunk_sizes: Sequence[int], lcts: Sequence[float], threshold: float = 0.5,
+    cases: Sequence[Case],
+    published: ScoresById,
+    scorer: Scorer,
+    problems: Problems,
+    *,
+    chunk_sizes: Sequence[int],
+    lcts: Sequence[float],
+    threshold: float = 0.5,
     log: Callable[[str], None] = lambda message: None,
-) -> Results:  # fmt: skip
+) -> Results:
     """Repeat the corruption experiment for each chunk size and LCT."""
     started = time.perf_counter()
     embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
     scored = [embedded.case for embedded in embedded_cases]
     embedded = time.perf_counter()
     scores = {
-        (chunk_size, lct): align_all([e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct))["vcs"]
+        (chunk_size, lct): align_all(
+            [e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct)
+        )["vcs"]
         for chunk_size in chunk_sizes
         for lct in lcts
     }
     aligned = time.perf_counter() - embedded
     log(
-        f"{len(scored)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under {len(scores)} "
-        f"settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
+        f"{len(scored)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under"
+        f" {len(scores)} settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
     )
     counts = {"pairs": len(cases), "scored": len(scored), "settings": len(scores)}
     tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
@@ -100,10 +109,12 @@ Scores = Mapping[tuple[int, float], Values]
 
 def _settings(
     cases: Sequence[Case], scores: Scores, published: ScoresById, threshold: float
-) -> Table:  # fmt: skip
+) -> Table:
     labelled = np.array([case.valid is not None for case in cases])
     valid = np.array([case.valid is True for case in cases])
-    references = sorted({metric for own in published.values() for metric in own if metric.startswith("VCS")})
+    references = sorted(
+        {metric for own in published.values() for metric in own if metric.startswith("VCS")}
+    )
     rows: list[tuple[Cell, ...]] = []
     columns: tuple[str, ...] = ("chunk size", "LCT")
     for (chunk_size, lct), values in scores.items():
@@ -115,8 +126,11 @@ def _settings(
             row += list(measures.values())
             columns = ("chunk size", "LCT", "mean valid", "mean invalid", *measures)
         for metric in references:
-            both = [(value, published[c.id][metric]) for value, c in zip(values, cases, strict=True)
-                    if metric in published.get(c.id, ())]  # fmt: skip
+            both = [
+                (value, published[c.id][metric])
+                for value, c in zip(values, cases, strict=True)
+                if metric in published.get(c.id, ())
+            ]
             row.append(statistics.spearman(*np.array(both).T))
         rows.append(tuple(row))
     columns += tuple(f"Spearman with published {metric}" for metric in references)

@@ -41,7 +41,7 @@ def distribution(cases: Sequence[Case], scores: ScoresById, metric: str, path: P
 
 
 def severity(cases: Sequence[Case], scores: ScoresById, metric: str, path: Path) -> Path:
-    """Draw the mean score by level: a panel for each kind of corruption, a line for each position."""
+    """Plot the mean score by level, with a panel per corruption and a line per position."""
     groups: dict[str, dict[str, dict[int, list[float]]]] = {}
     for case in cases:
         if case.series:
@@ -53,7 +53,10 @@ def severity(cases: Sequence[Case], scores: ScoresById, metric: str, path: Path)
         for position, by_level in positions.items():
             levels = sorted(by_level)
             axes.plot(
-                levels, [float(np.mean(by_level[level])) for level in levels], marker="o", label=position
+                levels,
+                [float(np.mean(by_level[level])) for level in levels],
+                marker="o",
+                label=position,
             )
         axes.set(title=kind, xlabel="level", ylabel=metric, ylim=(-0.02, 1.02))
         axes.legend()
@@ -63,13 +66,16 @@ def severity(cases: Sequence[Case], scores: ScoresById, metric: str, path: Path)
 def against_published(
     cases: Sequence[Case], scores: ScoresById, published: ScoresById, metric: str, path: Path
 ) -> Path:
-    """Draw our mean and the published one, a row for each kind of rewrite, sorted by the published mean."""
+    """Plot our mean and the published mean per kind of rewrite, sorted by the published mean."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if metric in published.get(case.id, ()):
             groups.setdefault(case.name, []).append(case)
     means = {
-        name: [float(np.mean([source[case.id][metric] for case in chosen])) for source in (published, scores)]
+        name: [
+            float(np.mean([source[case.id][metric] for case in chosen]))
+            for source in (published, scores)
+        ]
         for name, chosen in groups.items()
     }
     names = sorted(means, key=lambda name: means[name][0])
@@ -89,10 +95,14 @@ def leaderboard_plot(places: Sequence[Place], means: ByJudge, path: Path) -> Pat
     """Draw the mean HM-CF of each system by each judge, and over judges; the best system on top."""
     figure, [axes] = new_figure(1, height=1.2 + 0.28 * len(places))
     rows = range(len(places))
-    axes.scatter([place.mean_hm_cf for place in places], rows, color="black", marker="|", s=120, label="mean")
+    axes.scatter(
+        [place.mean_hm_cf for place in places], rows, color="black", marker="|", s=120, label="mean"
+    )
     for judge, own in means.items():
         axes.scatter([own[place.system].hm_cf for place in places], rows, s=18, label=judge)
-    axes.set_yticks(rows, [f"{place.rank}. {place.name} ({place.borda})" for place in places], fontsize=7)
+    axes.set_yticks(
+        rows, [f"{place.rank}. {place.name} ({place.borda})" for place in places], fontsize=7
+    )
     axes.invert_yaxis()
     axes.set(xlabel="mean HM-CF", title="rank, system and Borda points")
     axes.legend(fontsize=7)

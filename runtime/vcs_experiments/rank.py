@@ -15,7 +15,13 @@ from vcs_experiments.metrics.scoring import Job, Metrics
 from vcs_experiments.results import Output, Results, run_jobs
 from vcs_runtime.comparing import tables as comparison_tables
 from vcs_runtime.comparing.statistics import Values
-from vcs_runtime.comparing.systems import Counts, PairedTest, compare_systems, enough_resamples, paired_tests
+from vcs_runtime.comparing.systems import (
+    Counts,
+    PairedTest,
+    compare_systems,
+    enough_resamples,
+    paired_tests,
+)
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED, mean_interval
@@ -40,12 +46,16 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
             raise InputError(f"{path}: model {path.stem} is there twice")
         texts = read_descriptions(path, problems, predictions=True)
         models[path.stem] = {
-            name: text for name, text in texts.items() if name in references and isinstance(text, str)
+            name: text
+            for name, text in texts.items()
+            if name in references and isinstance(text, str)
         }
         for name in sorted(references.keys() - texts.keys()):
             problems.add(f"{path}: no prediction for {name}")
         if rest := sorted(texts.keys() - models[path.stem].keys()):
-            problems.add(f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)")
+            problems.add(
+                f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)"
+            )
     return models
 
 
@@ -86,12 +96,16 @@ def run(
 ) -> Results:
     """Score all models, and rank them by a mean score.
 
-    Means are over the ids that every model has a score for. Otherwise a model would gain by leaving out the
-    hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without a `segmenter` the
-    results do not say what split the texts.
+    Means are over the ids that every model has a score for. Otherwise a model would gain by leaving
+    out the hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without
+    a `segmenter` the results do not say what split the texts.
     """
     jobs = [
-        Job(f"{model}/{name}", (text,) if isinstance(text, str) else tuple(text), models[model][name])
+        Job(
+            f"{model}/{name}",
+            (text,) if isinstance(text, str) else tuple(text),
+            models[model][name],
+        )
         for model in models
         for name, text in references.items()
         if name in models[model]
@@ -113,7 +127,8 @@ def run(
         if 2 * sum(zeros.values()) > total:
             by = vcs.replace("VCS", "margin")
             notes = [
-                f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked by {by}."
+                f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked"
+                f" by {by}."
             ]
     mix = _mix([job for job in jobs if job.id.partition("/")[2] in common], segmenter)
     notes += mix.sentences(dict.fromkeys(models, metrics.signature))
@@ -121,24 +136,35 @@ def run(
     number = len(order) * (len(order) - 1) // 2 if all_pairs else len(order) - 1
     resamples = resamples or enough_resamples(number, correction)
     own = {by: values[by]}
-    tests = paired_tests(own, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed)
+    tests = paired_tests(
+        own, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed
+    )
     tables = [_ranking(order, values, zeros, by, tests, correction, seed)]
     if baseline or all_pairs:
         left_out = {
-            name: [model for model in order if f"{model}/{name}" not in scores] for name in references
+            name: [model for model in order if f"{model}/{name}" not in scores]
+            for name in references
         }
         counts = {
             model: Counts(
-                sum(model in without and name in models[model] for name, without in left_out.items()),
+                sum(
+                    model in without and name in models[model] for name, without in left_out.items()
+                ),
                 sum(name not in models[model] for name in references),
                 zeros[model],
             )
             for model in order
         }
         comparison = compare_systems(
-            own, counts, dict.fromkeys(order, metrics.signature), baseline or order[0], correction=correction,
-            all_pairs=all_pairs, resamples=resamples, seed=seed,
-        )  # fmt: skip
+            own,
+            counts,
+            dict.fromkeys(order, metrics.signature),
+            baseline or order[0],
+            correction=correction,
+            all_pairs=all_pairs,
+            resamples=resamples,
+            seed=seed,
+        )
         comparison = replace(comparison, mix=mix)
         comparison.left_out.update((name, without) for name, without in left_out.items() if without)
         tables += comparison_tables.tables(comparison)
@@ -156,7 +182,7 @@ def run(
 
 
 def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:
-    """Find which segmenter splits each text against each reference; nothing without a `segmenter`."""
+    """Find the segmenter that splits each text and reference; empty without a `segmenter`."""
     if segmenter is None:
         return Mix()
     pairs = [(job, reference) for job in jobs for reference in job.references]
@@ -180,22 +206,49 @@ def _ranking(
     rows: list[tuple[Cell, ...]] = []
     for place, (model, test) in enumerate(zip_longest(order, tests), 1):
         mine = values[by][model]
-        row: list[Cell] = [place, model, float(mine.mean()), *mean_interval(mine, seed=seed).tolist()]
+        row: list[Cell] = [
+            place,
+            model,
+            float(mine.mean()),
+            *mean_interval(mine, seed=seed).tolist(),
+        ]
         row += test_cells(test) if test else [None] * 5
         rows.append(
-            (*row, zeros[model], *(float(values[column][model].mean()) for column in values if column != by))
+            (
+                *row,
+                zeros[model],
+                *(float(values[column][model].mean()) for column in values if column != by),
+            )
         )
     others = (column for column in values if column != by)
-    columns = ("rank", "model", by, "low", "high", "to the next", "to the next low", "to the next high",
-               "p bootstrap", "p permutation", "zeros", *others)  # fmt: skip
+    columns = (
+        "rank",
+        "model",
+        by,
+        "low",
+        "high",
+        "to the next",
+        "to the next low",
+        "to the next high",
+        "p bootstrap",
+        "p permutation",
+        "zeros",
+        *others,
+    )
     corrected = describe_correction(correction, len(tests))
     note = (
-        "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the model "
-        f"below, with the p-values of a paired bootstrap and a permutation test, {corrected}. "
-        "`zeros` counts the texts whose first VCS is 0."
+        "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the"
+        " model below, with the p-values of a paired bootstrap and a permutation test,"
+        f" {corrected}. `zeros` counts the texts whose first VCS is 0."
     )
-    return Table("ranking", f"Models by {by}; p-values {corrected}", columns, rows, note,
-                 ("to the next low", "to the next high", "p bootstrap"))  # fmt: skip
+    return Table(
+        "ranking",
+        f"Models by {by}; p-values {corrected}",
+        columns,
+        rows,
+        note,
+        ("to the next low", "to the next high", "p bootstrap"),
+    )
 
 
 def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, Values]]) -> Table:
@@ -204,7 +257,12 @@ def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, Values]
     for column, by_model in values.items():
         ours = np.array([by_model[model].mean() for model in ranking])
         rows.append(
-            (column, len(ranking), statistics.kendall(ours, theirs), statistics.spearman(ours, theirs))
+            (
+                column,
+                len(ranking),
+                statistics.kendall(ours, theirs),
+                statistics.spearman(ours, theirs),
+            )
         )
     columns = ("metric", "models", "Kendall tau-b", "Spearman rho")
     return Table("agreement", "Agreement with the ranking that was given", columns, rows)

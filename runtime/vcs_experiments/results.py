@@ -1,7 +1,7 @@
-"""The results of an experiment: a line of JSON for each text, and tables as JSON, CSV, LaTeX and Markdown.
+"""An experiment's results: a JSON line per text, and tables in JSON, CSV, LaTeX and Markdown.
 
-No clock, host or path goes into these files. The same data, seed and long form of the signature give the same
-bytes, on one kind of processor (docs/reference/signature.md).
+No clock, host or path goes into these files. The same data, seed and long form of the signature
+give the same bytes, on one kind of processor (docs/reference/signature.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from vcs_runtime.comparing.tables import Cell, Table, cell_text, write_csv
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import JobFiles
-from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import (
+    Items,
+    check_signature,
+    check_texts,
+    hash_texts,
+    run_resumable,
+)
 from vcs_runtime.scoring.signature import long_form
 from vcs_runtime.util.atomic import refuse_input_as_output, write_whole
 from vcs_runtime.util.printable import enumerated
@@ -67,7 +73,9 @@ class Results:
         """Return all tables as Markdown, with 3 decimals."""
         parts = [f"# {self.experiment}", f"`{self.signature}`"]
         parts.append(
-            ", ".join(f"{name}: {value}" for name, value in [*self.counts.items(), *self.options.items()])
+            ", ".join(
+                f"{name}: {value}" for name, value in [*self.counts.items(), *self.options.items()]
+            )
         )
         parts += self.notes
         for table in self.tables:
@@ -82,7 +90,7 @@ class Results:
 
 
 def check_output(folder: Path, *sources: Path | None) -> None:
-    """Raise InputError if one of the files that are read would be replaced by results in a folder."""
+    """Raise InputError if results in `folder` would replace one of the files in `sources`."""
     own = (
         *folder.glob("*.csv"),
         *folder.glob("*.tex"),
@@ -93,9 +101,12 @@ def check_output(folder: Path, *sources: Path | None) -> None:
 
 
 def write_pairs(
-    folder: Path, scores: ScoresById, columns: Sequence[str], keys: tuple[str, str] = ("scene", "case")
+    folder: Path,
+    scores: ScoresById,
+    columns: Sequence[str],
+    keys: tuple[str, str] = ("scene", "case"),
 ) -> None:
-    """Write `pairs.csv`: two columns from the ids "SCENE/CASE", called `keys`; then one for each metric."""
+    """Write `pairs.csv`: columns `keys` from ids "SCENE/CASE", then one column for each metric."""
     rows: Iterator[tuple[Cell, ...]] = (
         (*name.split("/", 1), *(own[column] for column in columns)) for name, own in scores.items()
     )
@@ -103,11 +114,19 @@ def write_pairs(
 
 
 def means_table(
-    name: str, title: str, groups: Mapping[tuple[Cell, ...], Sequence[Mapping[str, float]]],
-    keys: Sequence[str], metrics: Metrics, note: str = "",
-) -> Table:  # fmt: skip
+    name: str,
+    title: str,
+    groups: Mapping[tuple[Cell, ...], Sequence[Mapping[str, float]]],
+    keys: Sequence[str],
+    metrics: Metrics,
+    note: str = "",
+) -> Table:
     """Make a table of means and sample standard deviations by group, as in the papers."""
-    columns = [*keys, "n", *(part for metric in metrics.columns for part in (metric, f"{metric} sd"))]
+    columns = [
+        *keys,
+        "n",
+        *(part for metric in metrics.columns for part in (metric, f"{metric} sd")),
+    ]
     rows: list[tuple[Cell, ...]] = []
     for key, scores in groups.items():
         row: list[Cell] = [*key, len(scores)]
@@ -119,20 +138,31 @@ def means_table(
 
 
 def means_latex(means: Table, keys: Sequence[Heading], metrics: Metrics, caption: str) -> str:
-    """Return a table of means as papers print it: its rows as columns, the deviation below the mean."""
+    """Return a LaTeX table of means as in papers: metrics as rows, deviations below the means."""
     rows: list[list[str | Number]] = []
     for metric in metrics.columns:
         at, factor = means.columns.index(metric), scale(metric, metrics)
         for place, label, sign in ((at, metric, ""), (at + 1, "", "\u00b1")):
             numbers = [f"{factor * float(row[place] or 0):.1f}" for row in means.rows]
-            rows.append([label, *(Number("", "", sign + each) if sign else Number(each) for each in numbers)])
+            rows.append(
+                [
+                    label,
+                    *(Number("", "", sign + each) if sign else Number(each) for each in numbers),
+                ]
+            )
     caption = f"{caption} Above, the mean; below, the standard deviation; {times_100(metrics)}."
-    return latex_table([Heading("", "metric"), *keys], rows, caption=caption, label=means.name,
-                 comments=[metrics.signature], wide=True)  # fmt: skip
+    return latex_table(
+        [Heading("", "metric"), *keys],
+        rows,
+        caption=caption,
+        label=means.name,
+        comments=[metrics.signature],
+        wide=True,
+    )
 
 
 def scale(metric: str, metrics: Metrics) -> float:
-    """Return by what a score is multiplied in papers; scores computed elsewhere stay as they are."""
+    """Return the factor for a score in papers: 100, or 1 for scores computed elsewhere."""
     return 1 if metric in metrics.foreign else 100
 
 
@@ -155,10 +185,17 @@ class Output:
 
 
 def run_jobs(
-    jobs: Sequence[Job], metrics: Metrics, out: Output, problems: Problems,
-    *, keys: tuple[str, str] = ("scene", "case"),
-) -> dict[str, dict[str, float]]:  # fmt: skip
-    """Score jobs, append a line each to `pairs.jsonl`, and write `pairs.csv`, with ids under `keys`."""
+    jobs: Sequence[Job],
+    metrics: Metrics,
+    out: Output,
+    problems: Problems,
+    *,
+    keys: tuple[str, str] = ("scene", "case"),
+) -> dict[str, dict[str, float]]:
+    """Score jobs, append a line per job to `pairs.jsonl`, and write `pairs.csv`.
+
+    `keys` names the id columns of `pairs.csv`.
+    """
     scores: dict[str, dict[str, float]] = {}
     for column, own in metrics.foreign.items():
         if lacking := [job.id for job in jobs if job.id not in own.numbers]:
@@ -170,7 +207,9 @@ def run_jobs(
             problems.add(f"{job.id}: {record['error']}: not scored")
         else:
             theirs = {name: own.numbers[job.id] for name, own in metrics.foreign.items()}
-            scores[job.id] = {name: record[name] for name in metrics.columns if name not in theirs} | theirs
+            scores[job.id] = {
+                name: record[name] for name in metrics.columns if name not in theirs
+            } | theirs
 
     def check(place: str, job: Job, record: Record) -> None:
         # First the texts: where they are others, the signature has another idf too, and says less.
@@ -179,16 +218,20 @@ def run_jobs(
 
     run_resumable(
         JobFiles(out.folder / "pairs.jsonl", out.resume, out.overwrite),
-        Items(jobs, len(jobs), attrgetter("id"), check), partial(_score_blocks, metrics), collect,
+        Items(jobs, len(jobs), attrgetter("id"), check),
+        partial(_score_blocks, metrics),
+        collect,
         bar=partial(progress_bar, unit="texts"),
-    )  # fmt: skip
+    )
     write_pairs(out.folder, scores, metrics.columns, keys)
     return scores
 
 
 def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[Job, Record]]]:
     while block := list(islice(jobs, _BLOCK)):
-        yield [(job, _record(job, scores, metrics.signature)) for job, scores in metrics.score(block)]
+        yield [
+            (job, _record(job, scores, metrics.signature)) for job, scores in metrics.score(block)
+        ]
 
 
 def _record(job: Job, scores: Scored, signature: str) -> Record:

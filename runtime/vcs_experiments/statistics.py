@@ -28,7 +28,8 @@ def kendall_interval(
 ) -> tuple[float, float]:
     """Compute the 95 % percentile-bootstrap interval of Kendall's tau-b of the means of systems.
 
-    Items are drawn, the same ones for all systems; a side is `(systems, items)`, or means `(systems,)`.
+    Items are drawn, the same ones for all systems; a side is `(systems, items)`, or means
+    `(systems,)`.
     """
     one, other = np.triu_indices(len(first), 1)
     draw = np.random.default_rng(seed)
@@ -53,8 +54,13 @@ def _vary(*sides: Values) -> bool:
     return all(len(side) > 1 and np.ptp(side) > 0 for side in sides)
 
 
-def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5) -> dict[str, Any]:
-    """Measure how well scores `(n,)` separate valid texts from invalid ones; AUC is NaN without both."""
+def classification(
+    scores: Values, valid: npt.NDArray[np.bool_], threshold: float = 0.5
+) -> dict[str, Any]:
+    """Measure how well scores `(n,)` separate valid texts from invalid texts.
+
+    The AUC is NaN unless there are texts of both kinds.
+    """
     from scipy.stats import mannwhitneyu
 
     positive = scores >= threshold
@@ -64,11 +70,14 @@ def classification(scores: Values, valid: npt.NDArray[np.bool_], threshold: floa
     both = bool(valid.any() and not valid.all())
     u = float(mannwhitneyu(scores[valid], scores[~valid]).statistic) if both else float("nan")
     return {
-        "valid": int(valid.sum()), "invalid": int((~valid).sum()),
-        "accuracy": float((positive == valid).mean()), "precision": precision, "recall": recall,
+        "valid": int(valid.sum()),
+        "invalid": int((~valid).sum()),
+        "accuracy": float((positive == valid).mean()),
+        "precision": precision,
+        "recall": recall,
         "F1": 2 * precision * recall / (precision + recall) if hits else 0.0,
         "AUC": u / (int(valid.sum()) * int((~valid).sum())) if both else float("nan"),
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -82,19 +91,28 @@ class Rated:
 
 
 def rated(
-    measure: Callable[[Values, Values], float], scores: Values, ratings: Values, groups: Sequence[str],
-    *, resamples: int = RESAMPLES, seed: int = SEED,
-) -> Rated:  # fmt: skip
+    measure: Callable[[Values, Values], float],
+    scores: Values,
+    ratings: Values,
+    groups: Sequence[str],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Rated:
     """Correlate scores `(n,)` with ratings `(n, raters)`; the bootstrap draws whole groups."""
     rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
     draw = np.random.default_rng(seed)
 
     def of(chosen: npt.NDArray[np.intp]) -> list[float]:
-        return [measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])]
+        return [
+            measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])
+        ]
 
     single = of(np.arange(len(scores)))
     means = [
-        float(np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))]))))
+        float(
+            np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))])))
+        )
         for _ in range(resamples)
     ]
     return Rated(float(np.mean(single)), *interval(np.array(means)), tuple(single))

@@ -23,8 +23,8 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
 
-# The published names of the scores, and ours: those that change with the tolerance, and those that do not.
-# The margin is not among the published ones.
+# The published names of the scores, and ours: those that change with the tolerance, and those that
+# do not. The margin is not among the published ones.
 _TOLERANT = {"VCS": "vcs", "margin": "margin", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
 _FIXED = {"GAS": "gas", "LAS": "las"}
 REFERENCES = (1, 9)
@@ -50,31 +50,43 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
         place = f"{path} line {number}"
         if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
             raise InputError(
-                f"{place}: unknown dataset format: an object with vid, refs, cands and scores was expected"
+                f"{place}: unknown dataset format: an object with vid, refs, cands and scores was"
+                " expected"
             )
         if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
-            raise InputError(f"{place}: unknown dataset format: refs, cands and scores must be lists")
-        references = row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
+            raise InputError(
+                f"{place}: unknown dataset format: refs, cands and scores must be lists"
+            )
+        references = (
+            row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
+        )
         references = [text for text in references if isinstance(text, str) and text.strip()]
         if not references:
             problems.add(f"{place} ({row['vid']}): no reference: the video is left out")
             continue
         rated: list[tuple[str, list[float]]] = []
         for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
-            numbers = [finite_number(rating) for rating in ratings] if isinstance(ratings, list) else [None]
+            numbers = (
+                [finite_number(rating) for rating in ratings]
+                if isinstance(ratings, list)
+                else [None]
+            )
             good = [value for value in numbers if value is not None]
             if len(good) == len(numbers):
                 raters = raters or len(good)
             if not isinstance(text, str) or not text.strip():
                 problems.add(f"{place} ({row['vid']}): candidate {i} is empty: left out")
             elif len(good) != len(numbers) or len(good) != raters:
-                problems.add(f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
-                             "from every rater was expected: left out")  # fmt: skip
+                problems.add(
+                    f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
+                    "from every rater was expected: left out"
+                )
             else:
                 rated.append((text, good))
         if len(row["cands"]) != len(row["scores"]):
             problems.add(
-                f"{place} ({row['vid']}): {len(row['cands'])} candidates, ratings of {len(row['scores'])}"
+                f"{place} ({row['vid']}): {len(row['cands'])} candidates, ratings of"
+                f" {len(row['scores'])}"
             )
         if rated:
             candidates, ratings = [text for text, _ in rated], [numbers for _, numbers in rated]
@@ -85,13 +97,16 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
 
 
 class ShortMetrics(Metrics):
-    """VCS_short and its components beside the known metrics, with the first reference and with all nine.
+    """VCS_short, its components and the known metrics, with the first and with all nine references.
 
-    Each score is the best over the references, taken for each component by itself, as the authors did.
+    Each score is the best over the references, taken for each component by itself, as the authors
+    did.
     """
 
     def __init__(self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float]) -> None:
-        super().__init__(scorer, known, Options(params=Params(lct=lcts[0]), short=True), lcts, REFERENCES)
+        super().__init__(
+            scorer, known, Options(params=Params(lct=lcts[0]), short=True), lcts, REFERENCES
+        )
         own = [f"{name}_{lct}" for name in _TOLERANT for lct in self._params]
         names = (*own, *_FIXED, *known.columns)
         self.columns = tuple(column(name, first) for first in REFERENCES for name in names)
@@ -121,7 +136,11 @@ def run(
     The interval is over videos: the bootstrap draws all candidates of a video together.
     """
     rated = {
-        f"{video.id}/{i}": (Job(f"{video.id}/{i}", tuple(video.references), text), video.id, ratings)
+        f"{video.id}/{i}": (
+            Job(f"{video.id}/{i}", tuple(video.references), text),
+            video.id,
+            ratings,
+        )
         for video in videos
         for i, (text, ratings) in enumerate(zip(video.candidates, video.ratings, strict=True))
     }
@@ -135,7 +154,9 @@ def run(
         name, _, count = heading.rpartition(" ") if _OWN.search(heading) else (heading, "", "")
         row: list[Cell] = [name, count, len(scores)]
         for measure in (statistics.kendall, statistics.spearman):
-            value = statistics.rated(measure, scores, ratings, groups, resamples=resamples, seed=seed)
+            value = statistics.rated(
+                measure, scores, ratings, groups, resamples=resamples, seed=seed
+            )
             row += [value.mean, value.low, value.high, *value.by_rater]
         rows.append(tuple(row))
     raters = [f"rater {i + 1}" for i in range(ratings.shape[1])]
@@ -146,12 +167,22 @@ def run(
     table = Table("correlation", "Correlation with human ratings", tuple(columns), rows, note)
     counts = {"candidates": len(jobs), "scored": len(scores_by_id), "videos": len(videos)}
     options = {"resamples": resamples, "seed": seed}
-    return Results("vatex", metrics.signature, options, counts, problems.messages, tables=[table],
-                   latex={"correlation": _latex(rows, metrics, raters)} if rows else {})  # fmt: skip
+    return Results(
+        "vatex",
+        metrics.signature,
+        options,
+        counts,
+        problems.messages,
+        tables=[table],
+        latex={"correlation": _latex(rows, metrics, raters)} if rows else {},
+    )
 
 
 def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequence[str]) -> str:
-    """Return the correlations as the papers' Table 2: a row a metric, the best of each column in bold."""
+    """Return the correlations in the form of the papers' Table 2.
+
+    Each metric has a row, and the best value of each column is bold.
+    """
     at = {"\u03c4": 3, "\u03c1": 3 + 3 + len(raters)}
     counts = list(dict.fromkeys(str(row[1]) for row in rows))
     columns = [(count, name) for count in counts for name in at]
@@ -162,17 +193,28 @@ def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequ
         values.setdefault(str(row[0]), {}).update(
             (key, value) for key, value in own.items() if value == value
         )
-    best = {key: max((own[key] for own in values.values() if key in own), default=0.0) for key in columns}
+    best = {
+        key: max((own[key] for own in values.values() if key in own), default=0.0)
+        for key in columns
+    }
     lines = [
         [
             name,
-            *(Number(f"{own[key]:.1f}", bold=own[key] == best[key]) if key in own else "" for key in columns),
+            *(
+                Number(f"{own[key]:.1f}", bold=own[key] == best[key]) if key in own else ""
+                for key in columns
+            ),
         ]
         for name, own in values.items()
     ]
-    headings = [Heading("", "metric"), *(Heading(_GROUPS.get(count, count), name) for count, name in columns)]
+    headings = [
+        Heading("", "metric"),
+        *(Heading(_GROUPS.get(count, count), name) for count, name in columns),
+    ]
     caption = (
         "Kendall's τ-b and Spearman's ρ with human ratings, the mean over raters, times 100. "
         "The best one is bold."
     )
-    return latex_table(headings, lines, caption=caption, label="correlation", comments=[metrics.signature])
+    return latex_table(
+        headings, lines, caption=caption, label="correlation", comments=[metrics.signature]
+    )

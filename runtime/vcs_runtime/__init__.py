@@ -34,26 +34,53 @@ if TYPE_CHECKING:
     from vcs_runtime.segmentation.segmenter import Segmenter
 
 __all__ = [
-    "BundleError", "CacheError", "DeviceError", "Embedder", "InputError", "MissingExtraError", "ModelError",
-    "Options", "Params", "Result", "Results", "Scorer", "ScorerConfig", "Scores", "Segmenter",
-    "TextEmbedder", "TextError", "TextSegmenter", "VcsError", "__version__", "score",
-]  # fmt: skip
+    "BundleError",
+    "CacheError",
+    "DeviceError",
+    "Embedder",
+    "InputError",
+    "MissingExtraError",
+    "ModelError",
+    "Options",
+    "Params",
+    "Result",
+    "Results",
+    "Scorer",
+    "ScorerConfig",
+    "Scores",
+    "Segmenter",
+    "TextEmbedder",
+    "TextError",
+    "TextSegmenter",
+    "VcsError",
+    "__version__",
+    "score",
+]
 
 _MODULES = {
-    "Embedder": "vcs_runtime.inference.embedder", "Options": "vcs_runtime.scoring.options",
-    "Params": "vcs_numba", "Result": "vcs_runtime.scoring.result", "Results": "vcs_runtime.scoring.result",
-    "Scorer": "vcs_runtime.scoring.scorer", "ScorerConfig": "vcs_runtime.scoring.options",
-    "Scores": "vcs_numba", "Segmenter": "vcs_runtime.segmentation.segmenter",
-    "TextEmbedder": "vcs_runtime.inference.custom", "TextSegmenter": "vcs_runtime.segmentation.custom",
+    "Embedder": "vcs_runtime.inference.embedder",
+    "Options": "vcs_runtime.scoring.options",
+    "Params": "vcs_numba",
+    "Result": "vcs_runtime.scoring.result",
+    "Results": "vcs_runtime.scoring.result",
+    "Scorer": "vcs_runtime.scoring.scorer",
+    "ScorerConfig": "vcs_runtime.scoring.options",
+    "Scores": "vcs_numba",
+    "Segmenter": "vcs_runtime.segmentation.segmenter",
+    "TextEmbedder": "vcs_runtime.inference.custom",
+    "TextSegmenter": "vcs_runtime.segmentation.custom",
     "score": "vcs_runtime.scoring.scorer",
-}  # fmt: skip
+}
 #: Packages of their own, which `dir` names and the first use imports.
 _PACKAGES = ("capi", "compat", "integrations", "report", "training")
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used: the command line must not wait for all of them."""
+        """Import a public name when it is first used.
+
+        The command line does not have to wait for all names.
+        """
         if name in _PACKAGES:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULES:

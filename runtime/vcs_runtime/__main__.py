@@ -8,7 +8,10 @@ from vcs_runtime.util import process
 
 
 def main() -> NoReturn:
-    """Run the command line in this process, which is interrupted without a traceback from here on."""
+    """Run the command line in this process.
+
+    An interrupt then ends the process without a traceback.
+    """
     with process.ends_when_interrupted():
         from vcs_runtime.cli import main as run
     run()

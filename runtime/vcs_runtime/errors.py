@@ -1,7 +1,7 @@
 """The errors of this package. All are `VcsError`s.
 
-Errors about arguments and texts are also `ValueError`s, so that code that does not know this package can
-catch them. Errors about the machine or a bundle are also `RuntimeError`s.
+Errors about arguments and texts are also `ValueError`s, so that code that does not know this
+package can catch them. Errors about the machine or a bundle are also `RuntimeError`s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ class TextError(VcsError, ValueError):
 
 
 class InputError(VcsError, ValueError):
-    """An input file that cannot be read, or an output file that cannot be written, with file and line."""
+    """An input file that cannot be read, or an output file that cannot be written.
+
+    The message names the file and the line.
+    """
 
 
 class BundleError(VcsError, RuntimeError):
@@ -42,15 +45,24 @@ class CacheError(VcsError, RuntimeError):
 
 
 class ModelError(VcsError, RuntimeError):
-    """A model that is not available, or that gives impossible answers: ViSIL's, or a model of the caller."""
+    """A model that is not available, or that gives impossible answers.
+
+    The model is ViSIL's, or comes from the caller.
+    """
 
 
 class BuildError(VcsError, RuntimeError):
-    """The library of the C API cannot be built on this machine. The message names what is missing."""
+    """The library of the C API cannot be built on this machine.
+
+    The message names what is missing.
+    """
 
 
 class MissingExtraError(VcsError, ImportError):
-    """A package that the base install does not bring is missing. The message says what to install."""
+    """A package that the base install does not bring is missing.
+
+    The message says what to install.
+    """
 
 
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:

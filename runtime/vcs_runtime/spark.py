@@ -1,6 +1,7 @@
 """Spark: pairs in two columns of a data frame, through `predict_batch_udf` (docs/guide/spark.md).
 
-This module does not import Spark: `predict_batch_udf` takes a function that returns a function of arrays.
+This module does not import Spark: `predict_batch_udf` takes a function that returns a function of
+arrays.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ def make_predict_fn(
     Parameters
     ----------
     config
-        How the scorer is opened. A bundle's folder means this bundle on the CPU. `threads` should be
-        `spark.task.cpus`; None means 1, because Spark runs a worker for each core.
+        How the scorer is opened. A bundle's folder means this bundle on the CPU. `threads` should
+        be `spark.task.cpus`; None means 1, because Spark runs a worker for each core.
     options
         How pairs are scored.
     columns
-        A score, a count, `flags`, `segmenter`, `error` or `signature`; or several, for a dict of arrays,
-        which fits a StructType with the same names.
+        A score, a count, `flags`, `segmenter`, `error` or `signature`; or several, for a dict of
+        arrays, which fits a StructType with the same names.
 
     Returns
     -------
     function
-        `predict(reference, generated)` takes two arrays of n texts. A row that cannot be scored, a null too,
-        has NaN and an `error` (otherwise ""); it does not fail the task.
+        `predict(reference, generated)` takes two arrays of n texts. A row that cannot be scored, a
+        null too, has NaN and an `error` (otherwise ""); it does not fail the task.
 
     Raises
     ------
@@ -62,9 +63,13 @@ def make_predict_fn(
     config = ScorerConfig.of(config, device="cpu")
     scorer = Scorer.from_config(replace(config, threads=config.threads or 1))
 
-    def predict(reference: npt.NDArray[Any], generated: npt.NDArray[Any]) -> npt.NDArray[Any] | Columns:
+    def predict(
+        reference: npt.NDArray[Any], generated: npt.NDArray[Any]
+    ) -> npt.NDArray[Any] | Columns:
         results = list(scorer.iter_scores(pairs_of(reference, generated), options))
         scored = to_columns(results, options)
-        return scored[columns] if isinstance(columns, str) else {name: scored[name] for name in names}
+        return (
+            scored[columns] if isinstance(columns, str) else {name: scored[name] for name in names}
+        )
 
     return predict

@@ -17,7 +17,24 @@ from vcs_visil.summaries import Image, Summary, Video
 from vcs_visil.writing import answered
 
 __all__ = [
-    "Forced", "Generated", "Generates", "Image", "LogProbs", "MaskedCaption", "Recorded", "Recorder",
-    "Summary", "Video", "VisilOptions", "VisilResult", "answered", "frontier", "mask_caption",
-    "parse_timecode", "probe", "probe_generated", "select_summary", "visil",
-]  # fmt: skip
+    "Forced",
+    "Generated",
+    "Generates",
+    "Image",
+    "LogProbs",
+    "MaskedCaption",
+    "Recorded",
+    "Recorder",
+    "Summary",
+    "Video",
+    "VisilOptions",
+    "VisilResult",
+    "answered",
+    "frontier",
+    "mask_caption",
+    "parse_timecode",
+    "probe",
+    "probe_generated",
+    "select_summary",
+    "visil",
+]

@@ -1,4 +1,4 @@
-"""Options of ViSIL, and its ways to ask a model for words: forced, mask by mask, or as it generates them."""
+"""Options of ViSIL, and its ways to ask a model for words: forced, by mask, or generated."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class VisilOptions:
     samples
         Number of times that the model is asked. Log-probabilities are averaged (a geometric mean).
     method
-        "forced" asks for the whole answer at once, each word given the ones before it. "sequential" asks for
-        one mask at a time, with the masks before it filled in. "generate" lets the model answer, and looks
-        for the words among its likeliest tokens: an approximation.
+        "forced" asks for the whole answer at once, each word given the ones before it. "sequential"
+        asks for one mask at a time, with the masks before it filled in. "generate" lets the model
+        answer, and looks for the words among its likeliest tokens: an approximation.
     count
         Which occurrences of a keyword are scored: "first" or "all".
     prompts
@@ -84,12 +84,20 @@ class VisilOptions:
             Fields `key:value`, separated by "|".
         """
         fields = {
-            "def": DEFINITION, "model": fingerprint, "prompt": self.wording.version, "frames": frames,
-            "samples": self.samples, "method": self.method,
-            **({"top": self.top, "floor": digits(self.floor), "approximate": "yes"}
-               if self.method == GENERATE else {}),
-            "count": self.count, "v": __version__,
-        }  # fmt: skip
+            "def": DEFINITION,
+            "model": fingerprint,
+            "prompt": self.wording.version,
+            "frames": frames,
+            "samples": self.samples,
+            "method": self.method,
+            **(
+                {"top": self.top, "floor": digits(self.floor), "approximate": "yes"}
+                if self.method == GENERATE
+                else {}
+            ),
+            "count": self.count,
+            "v": __version__,
+        }
         return "|".join(["visil", *(f"{key}:{value}" for key, value in fields.items())])
 
 
@@ -106,7 +114,8 @@ class Side:
     by_word: tuple[float, ...]  # nats, averaged over the runs
     runs: tuple[float, ...]  # sum over the words in each run, in nats
     prompt_tokens: int | None  # None if the model does not report it
-    known: tuple[str, ...] = ()  # of generated answers: how each number is known, in the run that knows least
+    # Of generated answers: how each number is known, in the run that knows least.
+    known: tuple[str, ...] = ()
 
     @property
     def log_p(self) -> float:
@@ -120,12 +129,16 @@ class Side:
 
 
 def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOptions) -> Side:
-    """Ask a model for the masked words, as often as the options say, and average the log-probabilities."""
+    """Ask a model for the masked words as often as set, and average the log-probabilities."""
     prompts = options.wording
     runs, knowns, tokens = [], [], None
     for run in range(options.samples):
         values, known, tokens = _ASK[options.method](
-            lambda text: prompts.fill("score", given=given, masked_caption=text), masked, model, options, run
+            lambda text: prompts.fill("score", given=given, masked_caption=text),
+            masked,
+            model,
+            options,
+            run,
         )
         runs.append(values)
         knowns.append(known)
@@ -137,8 +150,8 @@ def ask(given: list[Part], masked: MaskedCaption, model: Model, options: VisilOp
 def count_tokens(shown: Summary | Video, model: Model, options: VisilOptions) -> int | None:
     """Count the model's tokens of the text and images of a summary.
 
-    The count is the difference of two prompts, so the tokens that a chat template adds do not count. None if
-    the model does not report it.
+    The count is the difference of two prompts, so the tokens that a chat template adds do not
+    count. None if the model does not report it.
     """
     content: list[Part]
     content = [*shown.frames] if isinstance(shown, Video) else [*shown.keyframes, shown.text]
@@ -161,7 +174,9 @@ _Prompt = Callable[[str], list[Part]]
 _Answer = tuple[list[float], Sequence[str], int | None]
 
 
-def _forced(prompt: _Prompt, masked: MaskedCaption, model: Model, options: VisilOptions, run: int) -> _Answer:
+def _forced(
+    prompt: _Prompt, masked: MaskedCaption, model: Model, options: VisilOptions, run: int
+) -> _Answer:
     forced = _forces(model).force(prompt(masked.text), masked.answer, run)
     check_forced(forced, masked.answer)
     words = by_word(forced, masked.answer)
@@ -196,7 +211,9 @@ _ASK = {"forced": _forced, "sequential": _sequential, GENERATE: _generated}
 
 def _forces(model: Model) -> LogProbs:
     if not hasattr(model, "force"):
-        raise ModelError(f"{model.fingerprint}: answers cannot be forced here: use the method {GENERATE!r}")
+        raise ModelError(
+            f"{model.fingerprint}: answers cannot be forced here: use the method {GENERATE!r}"
+        )
     return cast("LogProbs", model)
 
 

@@ -1,4 +1,4 @@
-"""Correlation of ViSIL scores with answers to questions: logistic regression, Pearson's r, permutation test.
+"""Correlation of ViSIL scores with answers to questions, and its permutation test.
 
 This module needs SciPy (extra `experiments`).
 """
@@ -59,12 +59,18 @@ class Correlation:
 
 
 def correlate(
-    scores: Sequence[float], correct: Sequence[int], *, groups: Sequence[str] | None = None,
-    trim: bool = False, shuffles: int = SHUFFLES, seed: int = SEED,
-) -> Correlation:  # fmt: skip
+    scores: Sequence[float],
+    correct: Sequence[int],
+    *,
+    groups: Sequence[str] | None = None,
+    trim: bool = False,
+    shuffles: int = SHUFFLES,
+    seed: int = SEED,
+) -> Correlation:
     """Correlate ViSIL scores with answers, 1 or 0, shuffled within `groups` if there are any.
 
-    `trim` leaves out one largest and one smallest score. Raises TextError for fewer than 3 or equal values.
+    `trim` leaves out one largest and one smallest score. Raises TextError for fewer than 3 or equal
+    values.
     """
     x, y = np.asarray(scores, np.float64), np.asarray(correct, np.float64)
     names = np.asarray(groups if groups is not None else [""] * len(x))
@@ -94,13 +100,17 @@ def correlate(
 
 
 def fit_logit(x: Values, y: Values) -> Logit:
-    """Fit a logistic regression, float64 `(n,)`, by Newton's method; TextError if it has no estimate."""
+    """Fit a logistic regression, float64 `(n,)`, by Newton's method.
+
+    Raises TextError if it has no estimate.
+    """
     from scipy.special import expit
     from scipy.stats import norm
 
     if _separable(x, y):
         raise TextError(
-            "a threshold on the scores separates the answers: the logistic regression has no estimate"
+            "a threshold on the scores separates the answers: the logistic regression has no"
+            " estimate"
         )
     # Scores are standardised, so that the equations are well conditioned.
     mean, spread = x.mean(), x.std()
@@ -125,7 +135,10 @@ def fit_logit(x: Values, y: Values) -> Logit:
 
 
 def _separable(x: Values, y: Values) -> bool:
-    """Return whether a threshold separates correct from wrong answers; scores equal to it may be both."""
+    """Return whether a threshold separates correct from wrong answers.
+
+    Scores equal to it may be both.
+    """
     right, wrong = x[y == 1], x[y == 0]
     return bool(right.max() <= wrong.min() or wrong.max() <= right.min())
 
@@ -135,26 +148,37 @@ def _p(x: Values, y: Values, shuffles: int, seed: int) -> tuple[float, bool]:
     from scipy.stats import permutation_test
 
     def statistic(right: Values, wrong: Values, axis: int) -> Values:
-        # A permutation chooses the scores of the correct answers, and r grows with the mean of these scores.
+        # A permutation chooses the scores of the correct answers, and r grows with the mean of
+        # these scores.
         return np.asarray(np.mean(right, axis=axis))
 
     right, wrong = x[y == 1], x[y == 0]
-    if min(len(right), len(wrong)) == 1:  # SciPy needs two of each; a single answer may go to any score
+    # SciPy needs two of each; a single answer may go to any score.
+    if min(len(right), len(wrong)) == 1:
         [one] = right if len(right) == 1 else wrong
         return min(1.0, 2 * float(min((x <= one).mean(), (x >= one).mean()))), True
     test = permutation_test(
-        (right, wrong), statistic, permutation_type="independent", vectorized=True, n_resamples=shuffles,
-        batch=1000, rng=np.random.default_rng(seed),
-    )  # fmt: skip
+        (right, wrong),
+        statistic,
+        permutation_type="independent",
+        vectorized=True,
+        n_resamples=shuffles,
+        batch=1000,
+        rng=np.random.default_rng(seed),
+    )
     return float(test.pvalue), math.comb(len(x), len(right)) <= shuffles
 
 
 def _grouped_p(x: Values, y: Values, groups: npt.NDArray[Any], shuffles: int, seed: int) -> float:
-    """Return the p-value of r with answers shuffled within groups; the data count as one more shuffle."""
+    """Return the p-value of r with answers shuffled within groups.
+
+    The data count as one more shuffle.
+    """
     draw = np.random.default_rng(seed)
     rows = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     observed, low, high = float(x @ y), 0, 0
-    margin = _ROUNDING * float(np.abs(x).sum())  # rounding depends on the order; ties must stay ties
+    # Rounding depends on the order; ties must stay ties.
+    margin = _ROUNDING * float(np.abs(x).sum())
     shuffled = y.copy()
     for _ in range(shuffles):
         for chosen in rows:

@@ -1,4 +1,4 @@
-"""Scores, tokens and answers by format of the summaries, and along the frontier: figures of the paper."""
+"""Scores, tokens and answers by format of the summaries, and along the frontier."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
     for name in sorted({*values, *given}, key=_order):
         row: dict[str, Any] = {"format": name}
         if name in values:
-            low, first, median, third, high = np.percentile(values[name], (0, 25, 50, 75, 100)).tolist()
+            low, first, median, third, high = np.percentile(
+                values[name], (0, 25, 50, 75, 100)
+            ).tolist()
             quartiles = {"min": low, "q1": first, "median": median, "q3": third, "max": high}
             row["visil"] = {**_spread(values[name]), **quartiles}
         if name in tokens:
@@ -44,7 +46,9 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
         if name in given:
             row["accuracy"] = share([answer["correct"] for answer in given[name]])
             for quantity in QUANTITIES:
-                if listed := [one[quantity] for one in given[name] if one.get(quantity) is not None]:
+                if listed := [
+                    one[quantity] for one in given[name] if one.get(quantity) is not None
+                ]:
                     row[quantity] = _spread(listed)
         rows.append(row)
     return rows
@@ -53,8 +57,8 @@ def by_format(scores: Scores, answers: Iterable[Mapping[str, Any]] = ()) -> list
 def paired(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Compare the accuracy of each two formats over the questions that were answered from both.
 
-    Several answers to one question are one mean. The p-values of the paired permutation tests are corrected
-    by Holm's method for the number of tests.
+    Several answers to one question are one mean. The p-values of the paired permutation tests are
+    corrected by Holm's method for the number of tests.
     """
     right: dict[str, dict[tuple[str, str], list[int]]] = {}
     for name, given in _by_format(scores, answers).items():
@@ -65,17 +69,27 @@ def paired(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> list[dict[st
     for first, second in combinations(sorted(right, key=_order), 2):
         both = sorted(right[first].keys() & right[second].keys())
         if len(both) > 1:
-            own, other = (np.array([np.mean(right[name][key]) for key in both]) for name in (first, second))
+            own, other = (
+                np.array([np.mean(right[name][key]) for key in both]) for name in (first, second)
+            )
             found = paired_difference(other, own)
-            rows.append({"formats": [first, second], "questions": len(both), "difference": found.mean,
-                         "low": found.low, "high": found.high, "p": found.p_permutation})  # fmt: skip
+            rows.append(
+                {
+                    "formats": [first, second],
+                    "questions": len(both),
+                    "difference": found.mean,
+                    "low": found.low,
+                    "high": found.high,
+                    "p": found.p_permutation,
+                }
+            )
     for row, p in zip(rows, holm(np.array([row["p"] for row in rows])), strict=True):
         row["p_holm"] = float(p)
     return rows
 
 
 def candidates_of(scores: Scores) -> dict[str, list[tuple[str, float, float]]]:
-    """Return name, score and tokens of the summaries of each video; raise ValueError without tokens.
+    """Return name, score and tokens of the summaries of each video.
 
     The full video is no summary: it counts only where there is nothing else.
     """
@@ -101,7 +115,8 @@ def along_frontier(
 ) -> dict[str, list[dict[str, Any]]]:
     """Follow the chosen summaries as a token's price grows, beside each format and a random choice.
 
-    Raises ValueError if tokens are unknown. Without `alphas`, 0 and up to ten at which a choice changes.
+    Raises ValueError if tokens are unknown. Without `alphas`, 0 and up to ten at which a choice
+    changes.
     """
     _require_tokens(scores)
     candidates = candidates_of(scores)
@@ -118,12 +133,18 @@ def along_frontier(
             for field in ("tokens", "visil")
         ]
         # Expected numbers of correct and of all answers, if each summary of a group is as likely.
-        correct = math.fsum(statistics.fmean(sum(right.get(key, ())) for key in group) for group in groups)
-        count = math.fsum(statistics.fmean(len(right.get(key, ())) for key in group) for group in groups)
+        correct = math.fsum(
+            statistics.fmean(sum(right.get(key, ())) for key in group) for group in groups
+        )
+        count = math.fsum(
+            statistics.fmean(len(right.get(key, ())) for key in group) for group in groups
+        )
         return {
-            "videos": len(groups), "tokens": statistics.fmean(means[0]), "visil": statistics.fmean(means[1]),
+            "videos": len(groups),
+            "tokens": statistics.fmean(means[0]),
+            "visil": statistics.fmean(means[1]),
             "accuracy": correct / count if count else None,
-        }  # fmt: skip
+        }
 
     chosen = []
     for alpha in alphas or _alphas(fronts):
@@ -134,7 +155,9 @@ def along_frontier(
         for part in parts:
             groups.setdefault(_format(part), {}).setdefault(name, []).append((name, part["name"]))
         groups.setdefault(RANDOM, {})[name] = [(name, one) for one, _, _ in candidates[name]]
-    baselines = [{"name": name, **point([*groups[name].values()])} for name in sorted(groups, key=_order)]
+    baselines = [
+        {"name": name, **point([*groups[name].values()])} for name in sorted(groups, key=_order)
+    ]
     return {"chosen": chosen, "baselines": baselines}
 
 
@@ -152,14 +175,15 @@ def drops(judged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 **share(values),
                 "drop": true["share"] - statistics.fmean(values) if true else None,
             }
-            for kind, values in sorted(groups[name].items()) if kind != "true"
-        }  # fmt: skip
+            for kind, values in sorted(groups[name].items())
+            if kind != "true"
+        }
         rows.append({"format": name, "true": true, "confused": confused})
     return rows
 
 
 def share(values: Sequence[int]) -> dict[str, Any]:
-    """Return number, correct ones, their share, and Wilson's 95 % interval of it, for zeros and ones."""
+    """Return number, correct ones, their share, and its 95 % interval by Wilson."""
     n, right, z = len(values), sum(values), 1.959963984540054
     p = right / n
     middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -180,9 +204,13 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
     return {"n": len(values), "mean": statistics.fmean(values), "sd": sd}
 
 
-def _by_format(scores: Scores, answers: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return answers by the format of their summaries; where a summary has no score, by their own."""
-    formats = {(name, part["name"]): _format(part) for name, parts in scores.items() for part in parts}
+def _by_format(
+    scores: Scores, answers: Iterable[Mapping[str, Any]]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Return answers by the format of their summaries, or by their own without a score."""
+    formats = {
+        (name, part["name"]): _format(part) for name, parts in scores.items() for part in parts
+    }
     given: dict[str, list[Mapping[str, Any]]] = {}
     for row in answers:
         given.setdefault(formats.get((str(row["id"]), row["name"])) or _format(row), []).append(row)
@@ -196,5 +224,14 @@ def _format(row: Mapping[str, Any]) -> str:
 
 def _order(name: str) -> tuple[int, str]:
     """Order formats from text over images to the video; others follow."""
-    known = ("text", "1-image", "1-image only", "2-image", "2-image only", "3-image", "3-image only", "video")
+    known = (
+        "text",
+        "1-image",
+        "1-image only",
+        "2-image",
+        "2-image only",
+        "3-image",
+        "3-image only",
+        "video",
+    )
     return (known.index(name) if name in known else len(known), name)

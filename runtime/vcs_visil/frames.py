@@ -1,4 +1,7 @@
-"""Frames of video files, by number, timecode or uniformly sampled. Decoding needs PyAV (extra `video`)."""
+"""Frames of video files, by number, timecode or uniformly sampled.
+
+Decoding needs PyAV (extra `video`).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
     Parameters
     ----------
     text
-        "HH:MM:SS:FF", or "HH:MM:SS;FF" for drop-frame timecode (29.97 and 59.94 frames per second only).
+        "HH:MM:SS:FF", or "HH:MM:SS;FF" for drop-frame timecode (29.97 and 59.94 frames per second
+        only).
     fps
         Frames per second.
     frames
@@ -78,7 +82,9 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
     if match[4] == ";":
         dropped = _DROP.get(number)
         if dropped is None or not math.isclose(rate, number * _NTSC, rel_tol=1e-4):
-            raise TextError(f"timecode: {text!r} drops frames, which {float(rate):g} frames a second do not")
+            raise TextError(
+                f"timecode: {text!r} drops frames, which {float(rate):g} frames a second do not"
+            )
         if minutes % 10 and not seconds and frame < dropped:
             raise TextError(f"timecode: {text!r}: drop-frame timecode leaves this number out")
         at -= dropped * (minutes - minutes // 10)
@@ -119,7 +125,7 @@ class VideoFile:
                 raise InputError(f"{path}: no frame can be read")
 
     def read(self, numbers: Sequence[int]) -> list[Image]:
-        """Decode frames, counted from 0, in any order, as PNG of at most `LONG_SIDE` pixels a side."""
+        """Decode frames, counted from 0, in any order, as PNG of at most `LONG_SIDE` pixels."""
         images = []
         with self._stream() as (container, stream):
             start = (stream.start_time or 0) * stream.time_base
@@ -128,9 +134,12 @@ class VideoFile:
                     raise InputError(f"{self.path}: no frame {number}; there are {self.frames}")
                 at = start + number / self.fps
                 container.seek(int(at / stream.time_base), stream=stream)
-                # `seek` stops at the keyframe before it; the frame itself is within half a frame of its time.
+                # `seek` stops at the keyframe before it; the frame itself is within half a frame of
+                # its time.
                 for frame in container.decode(stream):
-                    if frame.pts is not None and frame.pts * stream.time_base > at - 1 / (2 * self.fps):
+                    if frame.pts is not None and frame.pts * stream.time_base > at - 1 / (
+                        2 * self.fps
+                    ):
                         images.append(_image(frame))
                         break
                 else:
@@ -142,7 +151,8 @@ class VideoFile:
         av = require("av", "video", "reading frames of a video")
         try:
             refuse_special(self.path, self.path)  # FFmpeg would wait for what a pipe brings
-            # FFmpeg takes "http:/host/x" for an address, but an absolute path for a file, whatever it holds.
+            # FFmpeg takes "http:/host/x" for an address, but an absolute path for a file, whatever
+            # it holds.
             with av.open(os.path.abspath(self.path)) as container:
                 if not container.streams.video:
                     raise InputError(f"{self.path}: the file has no video stream")
@@ -152,10 +162,13 @@ class VideoFile:
 
 
 class FrameFolder:
-    """A folder of frames as PNG or JPEG files, in the order of their names, as some data sets have videos."""
+    """A folder of frames as PNG or JPEG files, in the order of their names."""
 
     def __init__(self, path: Path, fps: Fraction | float) -> None:
-        """List the frames, of which there are `fps` per second; raise InputError if there are none."""
+        """List the frames, `fps` of them per second.
+
+        Raises InputError if there are no frames.
+        """
         self.path, self.fps = path, check_rate(fps)
         self._files = sorted(file for file in path.iterdir() if file.suffix.lower() in _IMAGES)
         self.frames = len(self._files)

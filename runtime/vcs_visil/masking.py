@@ -1,4 +1,4 @@
-"""Captions with masked keywords, and keywords that are chosen without a model (docs/guide/visil.md)."""
+"""Captions with masked keywords, and keywords chosen without a model."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ MAX_KEYWORDS = 20
 # Frequent English words, and words of any video description: they carry little information.
 _FREQUENT = frozenset(
     """
-    able across actually almost along already also although always among another anything around away back
-    become becomes begins behind beside big camera cannot clearly close comes continues could different done
-    either else end entire even every everything far first focus footage frame front gets give given gives
-    goes going good got great half image indicate keep keeps kind large last later left less like likely long
-    look looks made make makes making many may maybe might moment moments move moves much must near nearby
-    need never new next nothing often old one others overall part person piece place point possibly quickly
-    quite rather really right say says scene second see seem seems seen sequence set several shot show showing
-    shown shows side since slightly slowly small someone something sometimes soon start starts still such
-    suddenly take taken takes taking thing things third three throughout together toward towards two upon use
-    used uses using various video view viewer visible way ways well whether whole within without would yet
+    able across actually almost along already also although always among another anything around
+    away back become becomes begins behind beside big camera cannot clearly close comes continues
+    could different done either else end entire even every everything far first focus footage frame
+    front gets give given gives goes going good got great half image indicate keep keeps kind large
+    last later left less like likely long look looks made make makes making many may maybe might
+    moment moments move moves much must near nearby need never new next nothing often old one others
+    overall part person piece place point possibly quickly quite rather really right say says scene
+    second see seem seems seen sequence set several shot show showing shown shows side since
+    slightly slowly small someone something sometimes soon start starts still such suddenly take
+    taken takes taking thing things third three throughout together toward towards two upon use used
+    uses using various video view viewer visible way ways well whether whole within without would
+    yet
     """.split()
 )
 
@@ -76,8 +78,8 @@ def mask_caption(
 ) -> MaskedCaption:
     """Mask every whole-word occurrence of each keyword, in upper or lower case.
 
-    Apostrophes and hyphens within a word belong to it: "sedan" is not in "sedan-chair". A possessive 's does
-    not belong to the word and stays unmasked.
+    Apostrophes and hyphens within a word belong to it: "sedan" is not in "sedan-chair". A
+    possessive 's does not belong to the word and stays unmasked.
 
     Parameters
     ----------
@@ -119,8 +121,8 @@ def mask_caption(
     for position, (word, expected) in enumerate(zip(present, order, strict=True), 1):
         if word != expected:
             raise TextError(
-                f"keywords: out of order: {word!r} is there before {expected!r}, which comes first in the "
-                f"caption (keyword {position})"
+                f"keywords: out of order: {word!r} is there before {expected!r}, which comes first"
+                f" in the caption (keyword {position})"
             )
     text, end = "", 0
     for start, stop, _ in spans:
@@ -128,15 +130,18 @@ def mask_caption(
         end = stop
     words = [word for _, _, word in spans]
     scored = range(len(words)) if count == "all" else map(words.index, order)
-    return MaskedCaption(text + caption[end:], " ".join(words), tuple(scored), tuple(order), missing)
+    return MaskedCaption(
+        text + caption[end:], " ".join(words), tuple(scored), tuple(order), missing
+    )
 
 
 def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
     """Choose keywords that are spread over a caption.
 
-    A model that reads the caption chooses better. The caption is cut into `limit` stretches, and each gives
-    its best word; the best other words fill up the rest. Rare words come before frequent ones, then long
-    before short, then early before late. Raises TextError if no word can be a keyword.
+    A model that reads the caption chooses better. The caption is cut into `limit` stretches, and
+    each gives its best word; the best other words fill up the rest. Rare words come before frequent
+    ones, then long before short, then early before late. Raises TextError if no word can be a
+    keyword.
     """
     check_text(caption, "caption")
     if limit < 1:
@@ -155,7 +160,9 @@ def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
     stretches: dict[int, str] = {}
     for word, place in first.items():
         stretch = place * limit // len(words)
-        if word not in _FREQUENT and (stretch not in stretches or rank(word) < rank(stretches[stretch])):
+        if word not in _FREQUENT and (
+            stretch not in stretches or rank(word) < rank(stretches[stretch])
+        ):
             stretches[stretch] = word
     chosen = list(stretches.values())
     chosen += sorted(first.keys() - set(chosen), key=rank)[: limit - len(chosen)]
@@ -163,7 +170,7 @@ def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
 
 
 def _words(caption: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of every word: letters, marks and digits, joined by apostrophes and hyphens."""
+    """Yield start and end of every word: letters, marks, digits, apostrophes and hyphens."""
     kinds = "".join(
         "j" if c in _JOINERS else "w" if c == "_" or unicodedata.category(c)[0] in "LMN" else " "
         for c in caption

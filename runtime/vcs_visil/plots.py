@@ -14,7 +14,7 @@ from vcs_runtime.util.figures import new_figure, save_figure
 def by_format(
     scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> Path:
-    """Plot the scores by format, and the accuracy of answers where it is known (`formats.by_format`)."""
+    """Plot the scores by format, and the known accuracy of answers (`formats.by_format`)."""
     scored = [row["format"] for row in rows if "visil" in row]
     answered = [row for row in rows if "accuracy" in row]
     figure, panels = new_figure(2 if answered else 1)
@@ -36,7 +36,10 @@ def by_format(
     if answered:
         found = [row["accuracy"] for row in answered]
         heights = [one["share"] for one in found]
-        errors = [[one["share"] - one["low"] for one in found], [one["high"] - one["share"] for one in found]]
+        errors = [
+            [one["share"] - one["low"] for one in found],
+            [one["high"] - one["share"] for one in found],
+        ]
         panels[1].bar(range(len(answered)), heights, yerr=errors, capsize=4)
         panels[1].set_xticks(range(len(answered)), [row["format"] for row in answered])
         panels[1].set(ylabel="accuracy", ylim=(0, 1))
@@ -44,11 +47,15 @@ def by_format(
 
 
 def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
-    """Plot ViSIL against tokens along the frontier and of the baselines (`formats.along_frontier`)."""
+    """Plot ViSIL against tokens along the frontier and of baselines (`formats.along_frontier`)."""
     figure, [axes] = new_figure(1)
     chosen = found["chosen"]
     axes.plot(
-        [p["tokens"] for p in chosen], [p["visil"] for p in chosen], color="black", marker=".", label="chosen"
+        [p["tokens"] for p in chosen],
+        [p["visil"] for p in chosen],
+        color="black",
+        marker=".",
+        label="chosen",
     )
     for point in found["baselines"]:
         axes.scatter(point["tokens"], point["visil"], label=point["name"])
@@ -72,9 +79,15 @@ def drops(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
     width = 0.8 / max(1, len(kinds))
     for i, kind in enumerate(kinds):
         heights = [-(row["confused"].get(kind, {}).get("drop") or 0.0) for row in rows]
-        axes.bar([place + i * width for place in range(len(rows))], heights, width, label=f"confused {kind}")
+        axes.bar(
+            [place + i * width for place in range(len(rows))],
+            heights,
+            width,
+            label=f"confused {kind}",
+        )
     axes.set_xticks(
-        [place + width * (len(kinds) - 1) / 2 for place in range(len(rows))], [row["format"] for row in rows]
+        [place + width * (len(kinds) - 1) / 2 for place in range(len(rows))],
+        [row["format"] for row in rows],
     )
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(ylabel="change of accuracy")

@@ -1,6 +1,7 @@
 """Prompts: versioned text files in `prompts-1/`, or a folder of your own with the same files.
 
-They ask for the same as the prompts of the paper's appendix F, in our own words (docs/guide/visil.md).
+They ask for the same as the prompts of the paper's appendix F, in our own words
+(docs/guide/visil.md).
 """
 
 from __future__ import annotations
@@ -20,19 +21,29 @@ from vcs_visil.summaries import Image, Part, Summary, Video
 VERSION = "1"
 # The fields of every prompt: each must occur once, and no others.
 _GIVEN: Mapping[str, set[str]] = {
-    "given-video": {"images"}, "given-text": {"summary"}, "given-keyframe": {"images", "summary"},
-    "given-keyframes": {"images", "summary"}, "given-images": {"images"},
-}  # fmt: skip
+    "given-video": {"images"},
+    "given-text": {"summary"},
+    "given-keyframe": {"images", "summary"},
+    "given-keyframes": {"images", "summary"},
+    "given-images": {"images"},
+}
 _FIELDS: Mapping[str, set[str]] = {
-    "caption": {"images"}, "keywords": {"caption"}, "keyframes": {"images"}, "summarize": {"images"},
-    "summarize-keyframes": {"images", "keyframes"}, "score": {"given", "masked_caption"},
-    "correspond": {"images", "summaries"}, "answer": {"given", "question", "options"},
-    "confuse": {"change", "summary"}, **_GIVEN,
-}  # fmt: skip
+    "caption": {"images"},
+    "keywords": {"caption"},
+    "keyframes": {"images"},
+    "summarize": {"images"},
+    "summarize-keyframes": {"images", "keyframes"},
+    "score": {"given", "masked_caption"},
+    "correspond": {"images", "summaries"},
+    "answer": {"given", "question", "options"},
+    "confuse": {"change", "summary"},
+    **_GIVEN,
+}
 # Prompts that a folder may leave out: what is given for an answer, where it differs from a score's.
 _OPTIONAL: Mapping[str, set[str]] = {f"answer-{name}": fields for name, fields in _GIVEN.items()}
 _FIELD = re.compile(r"\{([a-z_]+)\}")
-# Whatever looks like a field: a name that is written otherwise, such as {masked.caption}, is found as well.
+# Whatever looks like a field: a name that is written otherwise, such as {masked.caption}, is found
+# as well.
 _LIKE_A_FIELD = re.compile(r"\{([A-Za-z][\w .-]*)\}")
 
 
@@ -70,12 +81,14 @@ class Prompts:
         return parts
 
     def given(self, shown: Summary | Video, step: str = "") -> list[Part]:
-        """Return the part of a prompt that shows a video, or a summary of text, keyframes or both."""
+        """Return the part of a prompt with a video, or a summary of text, keyframes or both."""
         fields: dict[str, Sequence[Part]]
         if isinstance(shown, Video):
             name, fields = "given-video", {"images": shown.frames}
         else:
-            name = {0: "given-text", 1: "given-keyframe"}.get(len(shown.keyframes), "given-keyframes")
+            name = {0: "given-text", 1: "given-keyframe"}.get(
+                len(shown.keyframes), "given-keyframes"
+            )
             fields = {"images": named(shown.keyframes)} if shown.keyframes else {}
             if shown.text:
                 fields["summary"] = [shown.text]
@@ -86,10 +99,15 @@ class Prompts:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return the names of the prompts in a folder; raise InputError naming a file that has another name."""
+    """Return the names of the prompts in a folder.
+
+    Raises InputError, which names a file with another name.
+    """
     known = {*_FIELDS, *_OPTIONAL}
     with file_errors(folder):
-        files = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "README")))
+        files = sorted(
+            path for path in folder.iterdir() if not path.name.startswith((".", "README"))
+        )
     for path in files:
         if path.suffix != ".txt" or path.stem not in known:
             listed = ", ".join(f"{name}.txt" for name in sorted(known))
@@ -98,7 +116,10 @@ def _names(folder: Path) -> set[str]:
 
 
 def _read(path: Path, fields: set[str]) -> str:
-    """Return the text of a prompt; raise InputError naming file and line unless its fields are right."""
+    """Return the text of a prompt.
+
+    Raises InputError with file and line unless its fields are right.
+    """
     try:
         text = read_whole(path).decode()
     except UnicodeDecodeError:

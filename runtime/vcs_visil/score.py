@@ -2,7 +2,8 @@
 
     ViSIL = log P(caption | video) - log P(caption | summary)
 
-P is a vision-language model's probability of the keywords of the caption. The unit is nats; lower is better.
+P is a vision-language model's probability of the keywords of the caption. The unit is nats; lower
+is better.
 """
 
 from __future__ import annotations
@@ -75,11 +76,19 @@ class VisilResult:
             for keyword, v, s in zip(keywords, self.video.known, self.summary.known, strict=True):
                 keyword |= {"known_video": v, "known_summary": s}
         return {
-            "name": self.name, "format": self.format, "visil": self.visil, "per_keyword": self.per_keyword,
-            "n": len(self.words), **({"approximate": True} if self.approximate else {}),
-            "tokens": self.tokens, "log_p_video": self.video.log_p, "log_p_summary": self.summary.log_p,
-            "spread_video": self.video.spread, "spread_summary": self.summary.spread, "keywords": keywords,
-        }  # fmt: skip
+            "name": self.name,
+            "format": self.format,
+            "visil": self.visil,
+            "per_keyword": self.per_keyword,
+            "n": len(self.words),
+            **({"approximate": True} if self.approximate else {}),
+            "tokens": self.tokens,
+            "log_p_video": self.video.log_p,
+            "log_p_summary": self.summary.log_p,
+            "spread_video": self.video.spread,
+            "spread_summary": self.summary.spread,
+            "keywords": keywords,
+        }
 
     @property
     def approximate(self) -> bool:
@@ -88,10 +97,20 @@ class VisilResult:
 
 
 def visil(
-    video: Video, caption: str, keywords: Sequence[str], summaries: Sequence[Summary | Video],
-    model: Model, *, samples: int = 1, method: str = "forced", count: str = "first",
-    drop_missing: bool = False, prompts: Prompts | None = None, top: int = TOP, floor: float = FLOOR,
-) -> list[VisilResult]:  # fmt: skip
+    video: Video,
+    caption: str,
+    keywords: Sequence[str],
+    summaries: Sequence[Summary | Video],
+    model: Model,
+    *,
+    samples: int = 1,
+    method: str = "forced",
+    count: str = "first",
+    drop_missing: bool = False,
+    prompts: Prompts | None = None,
+    top: int = TOP,
+    floor: float = FLOOR,
+) -> list[VisilResult]:
     """Score summaries of a video. The probabilities given the video are computed once.
 
     Parameters
@@ -139,13 +158,18 @@ def visil(
 
 
 def score(
-    video: Video, masked: MaskedCaption, summaries: Sequence[Summary | Video], model: Model,
+    video: Video,
+    masked: MaskedCaption,
+    summaries: Sequence[Summary | Video],
+    model: Model,
     options: VisilOptions,
-) -> list[VisilResult]:  # fmt: skip
+) -> list[VisilResult]:
     """Score summaries as `visil` does, for a caption that is masked already."""
     names = [summary.name for summary in summaries]
     if len(set(names)) < len(names):
-        raise TextError(f"summaries: two have the same name (the names are {', '.join(map(repr, names))})")
+        raise TextError(
+            f"summaries: two have the same name (the names are {', '.join(map(repr, names))})"
+        )
     prompts = options.wording
     sides: dict[tuple[Part, ...], Side] = {}
 
@@ -169,9 +193,20 @@ def score(
         losses = tuple(v - s for v, s in zip(of_video.by_word, of_summary.by_word, strict=True))
         total = math.fsum(losses)  # a sum of differences, so that equal sides give exactly 0
         tokens = summary.tokens if isinstance(summary, Summary) else None
-        results.append(VisilResult(
-            summary.name, total, total / len(losses), words, losses, of_video, of_summary,
-            count_tokens(summary, model, options) if tokens is None else tokens,
-            len(video.frames), options.samples, signature, summary.format,
-        ))  # fmt: skip
+        results.append(
+            VisilResult(
+                summary.name,
+                total,
+                total / len(losses),
+                words,
+                losses,
+                of_video,
+                of_summary,
+                count_tokens(summary, model, options) if tokens is None else tokens,
+                len(video.frames),
+                options.samples,
+                signature,
+                summary.format,
+            )
+        )
     return results

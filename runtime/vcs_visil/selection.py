@@ -71,7 +71,8 @@ def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
     steps = []
     while True:
         steps.append(Step(alpha, *chosen))
-        # The alphas at which a shorter summary equals the chosen one; of several, the shortest wins after it.
+        # The alphas at which a shorter summary equals the chosen one; of several, the shortest wins
+        # after it.
         crossings = [
             ((score - chosen[1]) / (chosen[2] - tokens), tokens, name, score)
             for name, score, tokens in listed
@@ -88,7 +89,8 @@ def frontier(candidates: Iterable[tuple[str, float, float]]) -> list[Step]:
 def _select(candidates: list[tuple[str, float, float]], alpha: float) -> tuple[str, float, float]:
     level = _least(candidates, lambda c: c[1] + alpha * c[2])
     fewest = min(tokens for _, _, tokens in level)
-    # Among equal lengths the score alone decides: next to many tokens its difference is lost in rounding.
+    # Among equal lengths the score alone decides: next to many tokens its difference is lost in
+    # rounding.
     level = _least([c for c in candidates if c[2] == fewest], lambda c: c[1])
     return min(level)
 

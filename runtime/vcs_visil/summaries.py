@@ -61,7 +61,10 @@ class Image:
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
         data = _PNG + b"".join(
-            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
             for kind, content in chunks
         )
         return cls(data)

@@ -1,9 +1,10 @@
-"""Texts that a model writes around scoring: caption, keywords, keyframes, summaries, judgements, answers.
+"""Texts that a model writes around scoring, such as captions, keywords and summaries.
 
-Each step has a prompt and a check of the answer. If the answer cannot be used, the model is asked once more,
-with the reason. If the second answer cannot be used either, the step raises TextError.
+Each step has a prompt and a check of the answer. If the answer cannot be used, the model is asked
+once more, with the reason. If the second answer cannot be used either, the step raises TextError.
 
-The reasons are part of what a model reads: another wording of these errors may change what it writes.
+The reasons are part of what a model reads: another wording of these errors may change what it
+writes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Writer(Protocol):
     """A vision-language model that writes. Methods raise ModelError if the model fails."""
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
-        """Return the answer to a user's turn of texts and images, of at most `max_tokens` tokens."""
+        """Return the answer to a user's turn of texts and images, up to `max_tokens` tokens."""
 
 
 def write_caption(writer: Writer, prompts: Prompts, frames: Sequence[Image]) -> str:
@@ -68,7 +69,11 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
 
 
 def choose_keyframes(
-    writer: Writer, prompts: Prompts, frames: Sequence[tuple[str, Image]], fps: Fraction | float, count: int
+    writer: Writer,
+    prompts: Prompts,
+    frames: Sequence[tuple[str, Image]],
+    fps: Fraction | float,
+    count: int,
 ) -> list[dict[str, str]]:
     """Choose three keyframes of a video."""
 
@@ -79,7 +84,9 @@ def choose_keyframes(
         numbers = []
         for entry in chosen:
             if not all(isinstance(entry.get(key), str) for key in ("timestamp", "description")):
-                raise TextError("keyframes: each object needs a 'timestamp' and a 'description', both texts")
+                raise TextError(
+                    "keyframes: each object needs a 'timestamp' and a 'description', both texts"
+                )
             numbers.append(parse_timecode(entry["timestamp"], fps, frames=count))
         if sorted(set(numbers)) != numbers:
             raise TextError("keyframes: they are not in the order of time")
@@ -101,7 +108,9 @@ def write_summary(
         check_text(text, "summary")
         present = placeholders(text)
         if present != names:
-            raise TextError(f"summary: it names the keyframes {present}, not {names}, each once and in order")
+            raise TextError(
+                f"summary: it names the keyframes {present}, not {names}, each once and in order"
+            )
         return text.strip()
 
     if keyframes:
@@ -122,7 +131,7 @@ class Judgement:
 def judge_summaries(
     writer: Writer, prompts: Prompts, frames: Sequence[Image], summaries: Sequence[Summary]
 ) -> list[Judgement]:
-    """Judge which summaries correspond to the video: the correspondence test of the paper's appendix F.5.
+    """Judge which summaries correspond to the video (the paper's appendix F.5).
 
     The model sees all summaries at once under numbers, because a name might reveal the answer.
     """
@@ -163,15 +172,21 @@ def answer_question(
             raise TextError(f"answer: {text.strip()[:40]!r} is none of {', '.join(letters)}")
         return letter
 
-    listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
+    listed = "\n".join(
+        f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)
+    )
     given = prompts.given(shown, "answer")
-    return ask_writer(writer, prompts.fill("answer", given=given, question=question, options=listed), checked)
+    return ask_writer(
+        writer, prompts.fill("answer", given=given, question=question, options=listed), checked
+    )
 
 
 def answered(
-    writer: Writer, text: str, questions: Sequence[tuple[str, Sequence[str], str]],
+    writer: Writer,
+    text: str,
+    questions: Sequence[tuple[str, Sequence[str], str]],
     prompts: Prompts | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the share of questions about a video that a model answers rightly from a text alone.
 
     It is a reward for captions: what a text does not say cannot be answered.
@@ -183,7 +198,8 @@ def answered(
     text
         The caption.
     questions
-        Questions with options and the letter of the right one: `("Who runs?", ["A dog", "A cat"], "A")`.
+        Questions with options and the letter of the right one: `("Who runs?", ["A dog", "A cat"],
+        "A")`.
     prompts
         The prompts; None for the built-in ones.
 
@@ -204,11 +220,15 @@ def answered(
         raise TextError("questions: there is none")
     for number, (_, options, letter) in enumerate(questions):
         if letter not in list(string.ascii_uppercase[: len(options)]):
-            raise TextError(f"questions[{number}]: {letter!r} is no letter of its {len(options)} options")
+            raise TextError(
+                f"questions[{number}]: {letter!r} is no letter of its {len(options)} options"
+            )
     right = 0
     for question, options, letter in questions:
         with suppress(TextError):
-            right += answer_question(writer, prompts or builtin(), shown, question, options) == letter
+            right += (
+                answer_question(writer, prompts or builtin(), shown, question, options) == letter
+            )
     return right / len(questions)
 
 
@@ -237,5 +257,7 @@ def _json_list(text: str, kind: type, label: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise TextError(f"{label}: not JSON: {error}") from None
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise TextError(f"{label}: a JSON array of {'strings' if kind is str else 'objects'} was expected")
+        raise TextError(
+            f"{label}: a JSON array of {'strings' if kind is str else 'objects'} was expected"
+        )
     return values

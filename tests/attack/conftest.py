@@ -23,15 +23,21 @@ def engine(tiny_bundle: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def files(tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs, one of which cannot be scored; scores of two systems; all that commands read, and what they must not touch."""
+def files(
+    tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Pairs, one of which cannot be scored; scores of two systems; all that commands read, and what
+    they must not touch."""
     folder = tmp_path_factory.mktemp("files")
     rows: list[dict[str, Any]] = [
-        {"id": f"v{i}", "reference": story(i, 3), "generated": story(50 + i, 3), "note": i} for i in range(6)
+        {"id": f"v{i}", "reference": story(i, 3), "generated": story(50 + i, 3), "note": i}
+        for i in range(6)
     ]
     rows[2]["generated"] = ""
     other = [{**row, "generated": story(80 + i, 2)} for i, row in enumerate(rows)]
-    summaries = [{"name": f"s{i}", "visil": i / 4, "tokens": 3 + i, "text": story(i)} for i in range(3)]
+    summaries = [
+        {"name": f"s{i}", "visil": i / 4, "tokens": 3 + i, "text": story(i)} for i in range(3)
+    ]
     answers = [{"name": f"s{i}", "correct": i % 2, "total": 2} for i in range(3)]
     texts = {
         "references.json": (rows, "reference"),
@@ -41,8 +47,12 @@ def files(tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.T
     contents = {
         "pairs.jsonl": rows,
         "other-pairs.jsonl": other,
-        "items.jsonl": [{"id": "v", "video": "v.mp4", "summaries": [{"name": "s", "text": story(3)}]}],
-        "visil.jsonl": [{"id": f"v{i}", "signature": "s", "summaries": summaries} for i in range(3)],
+        "items.jsonl": [
+            {"id": "v", "video": "v.mp4", "summaries": [{"name": "s", "text": story(3)}]}
+        ],
+        "visil.jsonl": [
+            {"id": f"v{i}", "signature": "s", "summaries": summaries} for i in range(3)
+        ],
         "answers.jsonl": [{"id": f"v{i}", **answer} for i in range(3) for answer in answers],
         "pairs.csv": "id,reference,generated\na,A dog runs.,A man runs.\n",
         "ref.txt": story(1),
@@ -50,7 +60,10 @@ def files(tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.T
         "params.toml": "lct = 0.5\n",
         "notes.txt": "what must not be lost",
         "empty": "",
-        **{name: json.dumps({row["id"]: row[key] for row in of}) for name, (of, key) in texts.items()},
+        **{
+            name: json.dumps({row["id"]: row[key] for row in of})
+            for name, (of, key) in texts.items()
+        },
     }
     (folder / "systems").mkdir()
     for name, content in contents.items():
@@ -62,14 +75,17 @@ def files(tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.T
     shutil.copytree(tiny_bundle.parent / "checkpoint", folder / "checkpoint")
     for name in ("scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet"):
         assert vcs("score", folder / "pairs.jsonl", "-o", folder / name, *engine).code == 1
-    assert vcs("score", folder / "other-pairs.jsonl", "-o", folder / "other.jsonl", *engine).code == 0
+    assert (
+        vcs("score", folder / "other-pairs.jsonl", "-o", folder / "other.jsonl", *engine).code == 0
+    )
     assert vcs("bundle", "pack", tiny_bundle, "-o", folder / "packed.tar").code == 0
     return folder
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Any], Any]], None]:
-    """Put what a function makes of another in its place: a check that cannot fail would find nothing either."""
+    """Put what a function makes of another in its place: a check that cannot fail would find
+    nothing either."""
 
     def put(target: str, make: Callable[[Any], Any]) -> None:
         owner, _, name = target.rpartition(".")
@@ -81,7 +97,8 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Any], Any
 
 @pytest.fixture(autouse=True, scope="module")
 def bounded_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In `make attack`, let an attack on memory end in an error of this process, not in that of another."""
+    """In `make attack`, let an attack on memory end in an error of this process, not in that of
+    another."""
     # Chromium reserves far more than it uses.
     if (
         request.config.getoption("--hypothesis-profile", None) != "attack"

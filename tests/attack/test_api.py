@@ -1,4 +1,5 @@
-"""The Python API with values of any kind: documented errors with a message, scores within their range, later calls as before."""
+"""The Python API with values of any kind: documented errors with a message, scores within their
+range, later calls as before."""
 
 from __future__ import annotations
 
@@ -57,14 +58,19 @@ CALLS = mostly(
     ),
     times=2,
 )
-CONFIG = st.sets(st.sampled_from([field.name for field in fields(ScorerConfig)]), min_size=1, max_size=2)
+CONFIG = st.sets(
+    st.sampled_from([field.name for field in fields(ScorerConfig)]), min_size=1, max_size=2
+)
 
 
 def check(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a function; what it raises is documented and says something, what it returns is a score."""
+    """Call a function; what it raises is documented and says something, what it returns is a
+    score."""
     try:
-        named = {name: value() if name == "params" and callable(value) and value is not float else value
-                 for name, value in named.items()}  # fmt: skip
+        named = {
+            name: value() if name == "params" and callable(value) and value is not float else value
+            for name, value in named.items()
+        }
         answer = function(*arguments, **named)
     except (ValueError, TypeError, VcsError) as error:
         if not str(error):
@@ -73,7 +79,9 @@ def check(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     for result in answer if isinstance(answer, list) else [answer]:
         if isinstance(result, Result) and result.error is None:
             shown = {name: getattr(result.scores, name) for name in ("vcs", "gas", "las", "nas")}
-            assert all(math.isfinite(score) and -1e-9 <= score <= 1 + 1e-9 for score in shown.values()), shown
+            assert all(
+                math.isfinite(score) and -1e-9 <= score <= 1 + 1e-9 for score in shown.values()
+            ), shown
     return answer
 
 

@@ -1,4 +1,5 @@
-"""Argument sets of every command, drawn from click's own tree: right, wrong, twisted, and of wrong kinds."""
+"""Argument sets of every command, drawn from click's own tree: right, wrong, twisted, and of wrong
+kinds."""
 
 from __future__ import annotations
 
@@ -25,48 +26,139 @@ from vcs_runtime.serve.server import ScoreServer
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
 _WORDS = [*map(for_argv, STRINGS)]
-_NUMBERS = [*map(repr, NUMBERS[:-6]), "10" * 20, "2147483648", "65535", "-2147483649", "1e300", "0.1.2"]
+_NUMBERS = [
+    *map(repr, NUMBERS[:-6]),
+    "10" * 20,
+    "2147483648",
+    "65535",
+    "-2147483649",
+    "1e300",
+    "0.1.2",
+]
 # Options that write; the rest of the paths are read.
 _WRITTEN = {"output", "cache", "plot", "record", "card", "folder"}
 # What a lawful large number of these asks for would take hours, or all processors.
 _COSTLY = {"resamples", "shuffles", "workers", "actors", "samples", "threads", "frames"}
 _COSTLY_NUMBERS = ("0", "-1", "nan", "inf", "", "x", "1e300", "2147483648.5", "-9" * 9)
 # Commands that start pip, a compiler, or a network; they are drawn seldom.
-_SLOW = {"fetch", "kit", "capi", "doctor", "warm-up", "demo", "triton", "engine", "experiment", "export"}
+_SLOW = {
+    "fetch",
+    "kit",
+    "capi",
+    "doctor",
+    "warm-up",
+    "demo",
+    "triton",
+    "engine",
+    "experiment",
+    "export",
+}
 # Good values of options that are plain texts, by their names.
 _GOOD: dict[str, tuple[str, ...]] = {
-    "bundle": ("in/bundle",), "embedder": ("in/bundle",), "segmenter": ("auto", "rules", "in/bundle"), "name": ("in/bundle",),
-    "device": ("cpu",), "reference_key": ("reference", "note"), "generated_key": ("generated", "note"), "id_key": ("id",),
-    "keep": ("note",), "clean": ("markdown", "think,list-numbers"), "baseline": ("scores", "a"), "names": ("a", "b"),
-    "host": ("127.0.0.1",), "title": ("A title",), "extra": ("cpu",), "by": ("vcs",), "python": ("3.11",), "dated": ("today",),
-    "vllm": ("http://127.0.0.1:9",), "sglang": ("http://127.0.0.1:9",), "stepping": ("http://127.0.0.1:9",), "model": ("m",),
-    "address": ("127.0.0.1:9",), "judge": ("a=in/scores.jsonl",), "at": ("0.5", "1"), "shape": ("1x8",), "name_": ("a",),
-    "output": ("out/scores.jsonl", "out/scores.csv", "out/new/", "out/report.html"), "params": ("in/params.toml",),
-}  # fmt: skip
+    "bundle": ("in/bundle",),
+    "embedder": ("in/bundle",),
+    "segmenter": ("auto", "rules", "in/bundle"),
+    "name": ("in/bundle",),
+    "device": ("cpu",),
+    "reference_key": ("reference", "note"),
+    "generated_key": ("generated", "note"),
+    "id_key": ("id",),
+    "keep": ("note",),
+    "clean": ("markdown", "think,list-numbers"),
+    "baseline": ("scores", "a"),
+    "names": ("a", "b"),
+    "host": ("127.0.0.1",),
+    "title": ("A title",),
+    "extra": ("cpu",),
+    "by": ("vcs",),
+    "python": ("3.11",),
+    "dated": ("today",),
+    "vllm": ("http://127.0.0.1:9",),
+    "sglang": ("http://127.0.0.1:9",),
+    "stepping": ("http://127.0.0.1:9",),
+    "model": ("m",),
+    "address": ("127.0.0.1:9",),
+    "judge": ("a=in/scores.jsonl",),
+    "at": ("0.5", "1"),
+    "shape": ("1x8",),
+    "name_": ("a",),
+    "output": ("out/scores.jsonl", "out/scores.csv", "out/new/", "out/report.html"),
+    "params": ("in/params.toml",),
+}
 # Good files of options and arguments, by their names.
 _FITTING: dict[str, tuple[str, ...]] = {
-    "references": ("in/references.json", "in/ref.txt"), "reference_file": ("in/references.json",), "generated": ("in/gen.txt",),
-    "prediction_files": ("in/systems/a.json", "in/systems"), "predictions": ("in/systems",), "pairs": ("in/pairs.jsonl", "in/pairs.csv"),
-    "files": ("in/scores.jsonl", "in/other.jsonl", "in/scores.csv"), "sources": ("in/scores.jsonl", "in/pairs.jsonl"),
-    "file": ("in/packed.tar",), "source": ("in/checkpoint",), "items": ("in/items.jsonl",), "texts": ("in/pairs.jsonl",),
+    "references": ("in/references.json", "in/ref.txt"),
+    "reference_file": ("in/references.json",),
+    "generated": ("in/gen.txt",),
+    "prediction_files": ("in/systems/a.json", "in/systems"),
+    "predictions": ("in/systems",),
+    "pairs": ("in/pairs.jsonl", "in/pairs.csv"),
+    "files": ("in/scores.jsonl", "in/other.jsonl", "in/scores.csv"),
+    "sources": ("in/scores.jsonl", "in/pairs.jsonl"),
+    "file": ("in/packed.tar",),
+    "source": ("in/checkpoint",),
+    "items": ("in/items.jsonl",),
+    "texts": ("in/pairs.jsonl",),
     "params": ("in/params.toml",),
-}  # fmt: skip
+}
 _INPUTS = (
-    "in/pairs.jsonl", "in/pairs.jsonl", "in/pairs.csv", "in/scores.jsonl", "in/scores.jsonl", "in/other.jsonl", "in/references.json",
-    "in/systems", "in/systems/a.json", "in/ref.txt", "in/gen.txt", "in/bundle", "in/packed.tar", "in/checkpoint", "in/items.jsonl",
+    "in/pairs.jsonl",
+    "in/pairs.jsonl",
+    "in/pairs.csv",
+    "in/scores.jsonl",
+    "in/scores.jsonl",
+    "in/other.jsonl",
+    "in/references.json",
+    "in/systems",
+    "in/systems/a.json",
+    "in/ref.txt",
+    "in/gen.txt",
+    "in/bundle",
+    "in/packed.tar",
+    "in/checkpoint",
+    "in/items.jsonl",
     "in/scores.csv",
-)  # fmt: skip
+)
 _BAD_INPUTS = (
-    "in/notes.txt", "in/empty", "in/nowhere", "in/", "in/pipe", "in/null", "in/zero", "in/loop", "in/pairs.jsonl/x", "-", ".",
-    "in/bundle/bundle.json", "in/bundle/embedder/model.onnx", "in/\udcff", "in/" + "x" * 300,
-)  # fmt: skip
+    "in/notes.txt",
+    "in/empty",
+    "in/nowhere",
+    "in/",
+    "in/pipe",
+    "in/null",
+    "in/zero",
+    "in/loop",
+    "in/pairs.jsonl/x",
+    "-",
+    ".",
+    "in/bundle/bundle.json",
+    "in/bundle/embedder/model.onnx",
+    "in/\udcff",
+    "in/" + "x" * 300,
+)
 _OUTPUTS = (
-    "out/scores.jsonl", "out/scores.csv", "out/scores.parquet", "out/report.html", "out/report.pdf", "out/new", "out/new/deep/er",
+    "out/scores.jsonl",
+    "out/scores.csv",
+    "out/scores.parquet",
+    "out/report.html",
+    "out/report.pdf",
+    "out/new",
+    "out/new/deep/er",
     "out/packed.tar",
-)  # fmt: skip
+)
 _BAD_OUTPUTS = (
-    *_INPUTS, "in/notes.txt", "in/empty", "in/pairs.jsonl/x", "in/loop", "in/null", "in/full", ".", "", "out/\udcff.html", "x" * 300,
-)  # fmt: skip
+    *_INPUTS,
+    "in/notes.txt",
+    "in/empty",
+    "in/pairs.jsonl/x",
+    "in/loop",
+    "in/null",
+    "in/full",
+    ".",
+    "",
+    "out/\udcff.html",
+    "x" * 300,
+)
 
 
 class Arguments(NamedTuple):
@@ -86,7 +178,9 @@ def _leaves(
     for name in command.list_commands(context):
         inner = command.get_command(context, name)
         assert inner is not None
-        for path, parameters in _leaves(inner, click.Context(inner, parent=context, info_name=name)):
+        for path, parameters in _leaves(
+            inner, click.Context(inner, parent=context, info_name=name)
+        ):
             yield (name, *path), parameters
 
 
@@ -107,7 +201,11 @@ def argument_sets(draw: st.DrawFn) -> Arguments:
     rest = [p for p in options if p not in chosen]
     if rest:
         chosen += draw(
-            st.lists(st.sampled_from(rest), unique=True, max_size=draw(st.sampled_from((0, 1, 2, 3, 4, 8))))
+            st.lists(
+                st.sampled_from(rest),
+                unique=True,
+                max_size=draw(st.sampled_from((0, 1, 2, 3, 4, 8))),
+            )
         )
     for option in chosen:
         for _ in range(2 if chance(draw, 8) else 1):
@@ -131,10 +229,14 @@ def _value(draw: st.DrawFn, parameter: click.Parameter, twist: int, drawn: Argum
     twisted = chance(draw, twist)
     low, high = getattr(kind, "min", None), getattr(kind, "max", None)
     if name in _WRITTEN:
-        value = draw(st.sampled_from(_BAD_OUTPUTS if twisted else (*_GOOD.get(name, ()), *_OUTPUTS)))
+        value = draw(
+            st.sampled_from(_BAD_OUTPUTS if twisted else (*_GOOD.get(name, ()), *_OUTPUTS))
+        )
         drawn.written.append(value)
     elif isinstance(kind, click.Path) or (twisted and name in _GOOD and draw(st.booleans())):
-        value = draw(st.sampled_from(_BAD_INPUTS if twisted else _FITTING.get(name, ()) * 4 + _INPUTS))
+        value = draw(
+            st.sampled_from(_BAD_INPUTS if twisted else _FITTING.get(name, ()) * 4 + _INPUTS)
+        )
         drawn.read.append(value)
     elif twisted:
         numbers: Sequence[str] = _COSTLY_NUMBERS if name in _COSTLY else _NUMBERS
@@ -145,7 +247,8 @@ def _value(draw: st.DrawFn, parameter: click.Parameter, twist: int, drawn: Argum
         value = str(int(low or 0) + draw(st.sampled_from((0, 1, 1, 2))))
     elif isinstance(kind, click.types.FloatParamType):
         value = repr(
-            (low or 0) + draw(st.sampled_from((0.01, 0.1, 0.5))) * (1 if high is None else min(1, high))
+            (low or 0)
+            + draw(st.sampled_from((0.01, 0.1, 0.5))) * (1 if high is None else min(1, high))
         )
     else:
         value = draw(st.sampled_from(_GOOD.get(name, ("a", "b"))))
@@ -209,7 +312,9 @@ def check(files: Path, drawn: Arguments) -> None:
         assert not read.intersection(made), done
         for name in made:
             # What is "." may hold files of any name.
-            of_outputs = any(name.startswith(output) or output.startswith(f"{name}/") for output in lawful)
+            of_outputs = any(
+                name.startswith(output) or output.startswith(f"{name}/") for output in lawful
+            )
             assert of_outputs or "." in lawful, f"{name} was changed, which is no output: {done}"
 
 
@@ -229,8 +334,13 @@ def test_a_traceback_is_seen(files: Path, plant: Any) -> None:
 
 def test_a_stray_file_is_seen(files: Path, plant: Any) -> None:
     def make(right: Any) -> Any:
-        return lambda *arguments, **options: (Path("stray").touch(), right(*arguments, **options))[1]
+        return lambda *arguments, **options: (Path("stray").touch(), right(*arguments, **options))[
+            1
+        ]
 
     plant("vcs_runtime.cli.score.is_text_pair", make)
     with pytest.raises(AssertionError, match="which is no output"):
-        check(files, Arguments("score in/pairs.jsonl --bundle in/bundle".split(), [], ["in/pairs.jsonl"]))
+        check(
+            files,
+            Arguments("score in/pairs.jsonl --bundle in/bundle".split(), [], ["in/pairs.jsonl"]),
+        )

@@ -1,4 +1,5 @@
-"""What drawn cases do not reach: neighbours, changes between two runs, phases of a job, foreign files, other users."""
+"""What drawn cases do not reach: neighbours, changes between two runs, phases of a job, foreign
+files, other users."""
 
 from __future__ import annotations
 
@@ -56,40 +57,91 @@ def test_neighbours_have_another_signature_or_the_same_scores(scorer: Scorer, na
         return scorer.signature_for(options), [result.scores for result in results]
 
     for value in {*VALUES, getattr(Params(), name)}:
-        near = (math.nextafter(value, -9), math.nextafter(value, 9), value * (1 - 1e-7), float(f"{value:g}"))
+        near = (
+            math.nextafter(value, -9),
+            math.nextafter(value, 9),
+            value * (1 - 1e-7),
+            float(f"{value:g}"),
+        )
         for other in near:
             one, two = scored(value), scored(other)
             if one and two and one[1] != two[1]:
                 assert one[0] != two[0], f"{name}: {value!r} and {other!r} have one signature"
 
 
-# What an option of `score` was before and after a kill. The others name inputs, models or outputs, or choose what
-# is printed; none of them may be forgotten.
+# What an option of `score` was before and after a kill. The others name inputs, models or outputs,
+# or choose what is printed; none of them may be forgotten.
 CHANGES = {
-    "--preset": ["paper"], "--chunk-size": [2], "--lct": [1, 0.9999999], "--aggregate": ["mean"], "--short": [],
-    "--also": ["hm-cf", "substitution"], "--clean": ["markdown"], "--keep-column": ["note", "more"],
-    "--on-error": ["zero", "error"], "--threads": [1], "--duplicates": ["suffix"],
-    "--id-key": ["more"], "--generated-key": ["reference"], "--reference-key": ["generated"], "--rows": ["split=a"],
+    "--preset": ["paper"],
+    "--chunk-size": [2],
+    "--lct": [1, 0.9999999],
+    "--aggregate": ["mean"],
+    "--short": [],
+    "--also": ["hm-cf", "substitution"],
+    "--clean": ["markdown"],
+    "--keep-column": ["note", "more"],
+    "--on-error": ["zero", "error"],
+    "--threads": [1],
+    "--duplicates": ["suffix"],
+    "--id-key": ["more"],
+    "--generated-key": ["reference"],
+    "--reference-key": ["generated"],
+    "--rows": ["split=a"],
     "--segmenter": ["rules"],
-}  # fmt: skip
+}
 OTHERS = {
-    "files", "-o", "--json", "--all", "--worst", "--resume", "--overwrite", "--csv-safe", "--references",
-    "--predictions", "--format", "--max-read-mb", "--runner", "--actors", "--address", "--params", "--bundle",
-    "--device", "--cache", "--gpu-memory-gb", "--max-pair-gb", "--batch-invariant", "--words", "--embedder",
+    "files",
+    "-o",
+    "--json",
+    "--all",
+    "--worst",
+    "--resume",
+    "--overwrite",
+    "--csv-safe",
+    "--references",
+    "--predictions",
+    "--format",
+    "--max-read-mb",
+    "--runner",
+    "--actors",
+    "--address",
+    "--params",
+    "--bundle",
+    "--device",
+    "--cache",
+    "--gpu-memory-gb",
+    "--max-pair-gb",
+    "--batch-invariant",
+    "--words",
+    "--embedder",
     "--embedder-model",
-}  # fmt: skip
+}
 Rows = list[dict[str, Any]]
 
 
 def check_resumed(
-    engine: tuple[str, ...], before: tuple[Any, ...], after: tuple[Any, ...], change: Callable[[Rows], object]
+    engine: tuple[str, ...],
+    before: tuple[Any, ...],
+    after: tuple[Any, ...],
+    change: Callable[[Rows], object],
 ) -> None:
     """Continue a job that was killed after three lines: as if it had always been so, or refused."""
-    rows: Rows = [{"id": f"v{i}", "reference": story(i, 3), "generated": f"{story(50 + i, 3)} **x**", "note": i,
-                   "more": f"m{i}", "split": "a"} for i in range(6)]  # fmt: skip
+    rows: Rows = [
+        {
+            "id": f"v{i}",
+            "reference": story(i, 3),
+            "generated": f"{story(50 + i, 3)} **x**",
+            "note": i,
+            "more": f"m{i}",
+            "split": "a",
+        }
+        for i in range(6)
+    ]
     rows[4]["generated"] = ""
     with case_folder() as folder:
-        pairs, output, right = (folder / name for name in ("pairs.jsonl", "scores.jsonl", "right.jsonl"))
+        pairs, output, right = (
+            folder / name for name in ("pairs.jsonl", "scores.jsonl", "right.jsonl")
+        )
         write_pairs(pairs, rows)
         run("score", pairs, "-o", output, *engine, *before)
         output.write_bytes(killed := b"".join(output.read_bytes().splitlines(keepends=True)[:3]))
@@ -99,11 +151,15 @@ def check_resumed(
         done = run("score", pairs, "-o", output, "--resume", *engine, *after)
         now = output.read_bytes()
         refused = done.code == 2 and now == killed
-        assert refused or now == right.read_bytes(), f"{before} then {after}: lines of both runs: {done}"
+        assert refused or now == right.read_bytes(), (
+            f"{before} then {after}: lines of both runs: {done}"
+        )
 
 
 @pytest.mark.parametrize("option", CHANGES)
-def test_an_option_that_changes_between_kill_and_resume(engine: tuple[str, ...], option: str) -> None:
+def test_an_option_that_changes_between_kill_and_resume(
+    engine: tuple[str, ...], option: str
+) -> None:
     values = [(option, str(value)) for value in CHANGES[option]] or [(option,)]
     words = ("--words", engine[1])
     for before, after in zip([(), *values], [*values, ()], strict=True):
@@ -120,7 +176,10 @@ def test_a_column_that_changes_between_kill_and_resume(
     engine: tuple[str, ...], column: str, row: int
 ) -> None:
     keep = ("--keep-column", "note", "--keep-column", "more")
-    for change in (lambda rows: rows[row].update({column: "another"}), lambda rows: rows[row].pop(column)):
+    for change in (
+        lambda rows: rows[row].update({column: "another"}),
+        lambda rows: rows[row].pop(column),
+    ):
         check_resumed(engine, keep, keep, change)
     check_resumed(engine, keep, keep, lambda rows: rows.insert(row, {**rows[row], "id": "new"}))
 
@@ -153,7 +212,9 @@ def test_a_second_writer_meets_a_job_in_each_phase(
 
     with case_folder() as folder:
         output, right = folder / f"scores{suffix}", (files / f"scores{suffix}").read_bytes()
-        first = Command(folder, "score", files / "pairs.jsonl", "-o", output, *engine, work=stopping)
+        first = Command(
+            folder, "score", files / "pairs.jsonl", "-o", output, *engine, work=stopping
+        )
         assert not first.ended(os.WUNTRACED), first.wait()
         for how in ("--overwrite", "--resume"):
             done = run("score", files / "other-pairs.jsonl", "-o", output, how, *engine, codes=[2])
@@ -221,7 +282,11 @@ def test_another_user_can_write_nothing_that_a_later_run_believes(
         os.setgroups([])
         os.setgid(folder.stat().st_gid)  # a colleague of the same group
         os.setuid(65534)
-        places = [place for name in names.values() for place in (folder / name, *(folder / name).rglob("*"))]
+        places = [
+            place
+            for name in names.values()
+            for place in (folder / name, *(folder / name).rglob("*"))
+        ]
         return sum(os.access(place, os.W_OK) for place in places)
 
     with case_folder() as folder:
@@ -244,7 +309,11 @@ def test_a_memory_in_bytes_counts_characters_of_four_bytes() -> None:
 @pytest.mark.parametrize("factor", [3.0, 1.02, 0.0])
 @pytest.mark.parametrize(
     "command",
-    ["score FILES/pairs.jsonl -o HERE/s.jsonl --device cpu --bundle", "bundle verify", "export verify"],
+    [
+        "score FILES/pairs.jsonl -o HERE/s.jsonl --device cpu --bundle",
+        "bundle verify",
+        "export verify",
+    ],
 )
 def test_an_accepted_bundle_gives_vectors_of_unit_length(
     files: Path, tiny_bundle: Path, factor: float, command: str
@@ -252,7 +321,9 @@ def test_an_accepted_bundle_gives_vectors_of_unit_length(
     with case_folder(tiny_bundle, "bundle") as folder:
         scale_vectors(folder / "bundle", factor)
         words = command.replace("FILES", str(files)).replace("HERE", str(folder)).split()
-        done = run(*words, folder / "bundle", codes=[2], names=["tiny-bert returned vectors of length"])
+        done = run(
+            *words, folder / "bundle", codes=[2], names=["tiny-bert returned vectors of length"]
+        )
         assert str(folder / "bundle") in done.stderr
 
 

@@ -1,4 +1,5 @@
-"""Bundles and packed bundles of an attacker, or damaged on the way: nothing outside is read or written."""
+"""Bundles and packed bundles of an attacker, or damaged on the way: nothing outside is read or
+written."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def harm(draw: st.DrawFn, bundle: Path) -> bool:
     manifest = bundle / MANIFEST
     data = json.loads(manifest.read_text())
     kind = draw(
-        st.sampled_from(("bytes", "bytes", "manifest", "values", "special", "lie", "relisted", "relisted"))
+        st.sampled_from(
+            ("bytes", "bytes", "manifest", "values", "special", "lie", "relisted", "relisted")
+        )
     )
     target = manifest if kind in ("manifest", "values") else draw(st.sampled_from(files))
     if kind in ("bytes", "manifest"):
@@ -47,10 +50,17 @@ def harm(draw: st.DrawFn, bundle: Path) -> bool:
         manifest.write_text(json.dumps(draw(exchanged(data))))
     elif kind == "special":
         target.unlink()
-        draw(st.sampled_from((
-            lambda: None, lambda: target.symlink_to(bundle.parent / "secret"), lambda: os.mkfifo(target), target.mkdir,
-            lambda: target.symlink_to("/dev/zero"),
-        )))()  # fmt: skip
+        draw(
+            st.sampled_from(
+                (
+                    lambda: None,
+                    lambda: target.symlink_to(bundle.parent / "secret"),
+                    lambda: os.mkfifo(target),
+                    target.mkdir,
+                    lambda: target.symlink_to("/dev/zero"),
+                )
+            )
+        )()
     elif kind == "lie":
         draw(st.sampled_from(data["files"]))["path"] = draw(st.sampled_from(LIES))
         manifest.write_text(json.dumps(data))
@@ -78,17 +88,24 @@ def test_a_damaged_bundle_is_refused_or_has_its_own_signature(
         output, bundle = folder / "scores.jsonl", str(folder / "bundle")
         relisted = harm(data.draw, folder / "bundle")
         before = snapshot(folder)
-        words = command.replace("HERE", str(folder)).replace("PAIRS", str(files / "pairs.jsonl")).split()
+        words = (
+            command.replace("HERE", str(folder))
+            .replace("PAIRS", str(files / "pairs.jsonl"))
+            .split()
+        )
         done = run(*words, names=(bundle, "tiny-bert: "))
         # What was finished before a model failed is kept.
         failed = any(
-            said in done.stderr for said in ("tiny-bert: the model", "model.onnx: ONNX Runtime failed")
+            said in done.stderr
+            for said in ("tiny-bert: the model", "model.onnx: ONNX Runtime failed")
         )
         own = {"scores.jsonl"} if done.code != 2 or failed else set()
         own |= {"packed.tar"} if done.code == 0 else set()
         assert set(changed(before, folder)) <= own, done
         if output.exists() and done.code != 2 and not relisted:
-            for line, right in zip(read_lines(output), read_lines(files / "scores.jsonl"), strict=True):
+            for line, right in zip(
+                read_lines(output), read_lines(files / "scores.jsonl"), strict=True
+            ):
                 assert line["signature"] != right["signature"] or line == right
 
 
@@ -141,7 +158,8 @@ def check_packed(tiny_bundle: Path, content: bytes, packed: bytes) -> None:
 
 def files_below(folder: Path) -> dict[Path, bytes | None]:
     return {
-        path.relative_to(folder): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
     }
 
 

@@ -1,4 +1,5 @@
-"""The C API with arguments of any kind: a documented status with a message, and the same scores afterwards."""
+"""The C API with arguments of any kind: a documented status with a message, and the same scores
+afterwards."""
 
 from __future__ import annotations
 
@@ -24,16 +25,21 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 _NUMBERS = st.sampled_from((0.0, 0.5, -1.0, 2.0, math.nan, math.inf, -math.inf, 1e300, 5e-324))
 _INTEGERS = st.sampled_from((0, 1, 2, 3, -1, 32, 40, 2**31 - 1, -(2**31)))
-_FIELDS = {**dict.fromkeys(("lct", "context_cutoff", "context_window"), _NUMBERS),
-           **dict.fromkeys(("chunk_size", "short_form", "reserved"), _INTEGERS),
-           "struct_size": st.sampled_from((40, 32, 0, 44, 4096))}  # fmt: skip
+_FIELDS = {
+    **dict.fromkeys(("lct", "context_cutoff", "context_window"), _NUMBERS),
+    **dict.fromkeys(("chunk_size", "short_form", "reserved"), _INTEGERS),
+    "struct_size": st.sampled_from((40, 32, 0, 44, 4096)),
+}
 CHANGES = st.sets(st.sampled_from(sorted(_FIELDS)), max_size=2).flatmap(
     lambda names: st.fixed_dictionaries({name: _FIELDS[name] for name in sorted(names)})
 )
 SIZES = mostly(st.none(), st.sampled_from((0, 8, 128, 4000)), times=12)
 DEVICES = st.sampled_from((b"cpu", b"cuda:0", b"cuda:99", b"tpu", b"", b"\xff", None, b"cpu:1"))
-CONTENT = mostly(TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=60))
-#: A text with its length, which is at times beyond what any text may have, never beyond its memory else.
+CONTENT = mostly(
+    TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=60)
+)
+#: A text with its length, which is at times beyond what any text may have, never beyond its memory
+#: else.
 COUNTED = mostly(
     CONTENT.map(lambda text: (text, len(text))),
     CONTENT.flatmap(lambda text: st.tuples(st.just(text), st.integers(0, len(text)))),
@@ -43,7 +49,9 @@ COUNTED = mostly(
 )
 
 
-@pytest.fixture(scope="module", params=["python", pytest.param("library", marks=pytest.mark.toolchain)])
+@pytest.fixture(
+    scope="module", params=["python", pytest.param("library", marks=pytest.mark.toolchain)]
+)
 def opened(
     request: pytest.FixtureRequest, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Host]:
@@ -67,7 +75,17 @@ def results_of(draw: Draw, count: int) -> Any:
 
 
 def open_a_model(draw: Draw, each: Host) -> int:
-    names = (each.bundle, each.damaged, b"", b"/", b"/nowhere", b"\xff", b"default", None, b"x" * 5000)
+    names = (
+        each.bundle,
+        each.damaged,
+        b"",
+        b"/",
+        b"/nowhere",
+        b"\xff",
+        b"default",
+        None,
+        b"x" * 5000,
+    )
     model = ctypes.c_void_p()
     status = each.api.vcs_model_open(draw(st.sampled_from(names)), draw(DEVICES), byref(model))
     if model.value:
@@ -104,7 +122,9 @@ def align(draw: Draw, each: Host) -> int:
     kind: Any = draw(st.sampled_from((ctypes.c_double, ctypes.c_float)))
     array = (kind * count)(*draw(st.lists(cosine, min_size=count, max_size=count)))
     # Not more rows than the array has, but what is refused.
-    rows = draw(mostly(st.just(rows), st.sampled_from((2**31, 2**32, 2**63, 2**64 - 1, 0)), times=9))
+    rows = draw(
+        mostly(st.just(rows), st.sampled_from((2**31, 2**32, 2**63, 2**64 - 1, 0)), times=9)
+    )
     function = each.api.vcs_align_f64 if kind is ctypes.c_double else each.api.vcs_align_f32
     params = each.params(**draw(CHANGES))
     return int(function(array, rows, columns, draw(cosine), byref(params), results_of(draw, 1)))

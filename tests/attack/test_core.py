@@ -1,4 +1,5 @@
-"""The alignment core with arrays of any shape, type, order and content: finite scores, or an error that says why."""
+"""The alignment core with arrays of any shape, type, order and content: finite scores, or an error
+that says why."""
 
 from __future__ import annotations
 
@@ -98,13 +99,21 @@ def score_alone_and_in_a_batch(matrix: Any, gas: Any, params: dict[str, Any]) ->
 
 @cases(80)
 @given(matrix=matrices(), gas=GAS, params=PARAMS)
-def test_one_matrix_has_the_score_that_it_has_in_a_batch(matrix: Any, gas: Any, params: Any) -> None:
+def test_one_matrix_has_the_score_that_it_has_in_a_batch(
+    matrix: Any, gas: Any, params: Any
+) -> None:
     check([matrix], lambda: score_alone_and_in_a_batch(matrix, gas, params))
 
 
 @cases(60)
-@given(arrays=st.lists(matrices(), min_size=1, max_size=3), gas=st.lists(GAS, max_size=3), params=PARAMS)
-def test_a_batch_has_finite_scores_for_each_matrix(arrays: list[Any], gas: list[Any], params: Any) -> None:
+@given(
+    arrays=st.lists(matrices(), min_size=1, max_size=3),
+    gas=st.lists(GAS, max_size=3),
+    params=PARAMS,
+)
+def test_a_batch_has_finite_scores_for_each_matrix(
+    arrays: list[Any], gas: list[Any], params: Any
+) -> None:
     def score() -> None:
         batch = vcs_numba.score_batch(arrays, gas, vcs_numba.Params(**params))
         assert len(batch) == len(arrays)
@@ -123,10 +132,15 @@ def test_alignments_and_hm_cf_take_or_refuse_anything(matrix: Any, gas: Any, par
 
 @cases(50)
 @given(
-    numbers=GENERATORS, counts=st.tuples(*[st.integers(1, 9)] * 2), size=st.sampled_from((4, 8)),
-    odd=st.none() | st.tuples(st.integers(0, 3), matrices()), params=PARAMS,
-    parts=st.dictionaries(st.sampled_from(("gas", "las", "vcs", "window_regularizer", "sas")), GAS, max_size=2),
-)  # fmt: skip
+    numbers=GENERATORS,
+    counts=st.tuples(*[st.integers(1, 9)] * 2),
+    size=st.sampled_from((4, 8)),
+    odd=st.none() | st.tuples(st.integers(0, 3), matrices()),
+    params=PARAMS,
+    parts=st.dictionaries(
+        st.sampled_from(("gas", "las", "vcs", "window_regularizer", "sas")), GAS, max_size=2
+    ),
+)
 def test_embeddings_are_scored_and_recombined_or_refused(
     numbers: Any, counts: tuple[int, int], size: int, odd: Any, params: Any, parts: dict[str, Any]
 ) -> None:
@@ -147,8 +161,12 @@ _WORDS = ("stem", "vector", "chunk", "log_class", "name", "negated", "exclusion"
 
 
 @cases(50)
-@given(numbers=GENERATORS, sizes=st.tuples(*[st.integers(1, 9)] * 3), counts=st.tuples(*[st.integers(0, 29)] * 2),
-       odd=st.none() | st.tuples(st.integers(0, 17), matrices()))  # fmt: skip
+@given(
+    numbers=GENERATORS,
+    sizes=st.tuples(*[st.integers(1, 9)] * 3),
+    counts=st.tuples(*[st.integers(0, 29)] * 2),
+    odd=st.none() | st.tuples(st.integers(0, 17), matrices()),
+)
 def test_words_are_compared_alone_as_in_a_batch_or_refused(
     numbers: Any, sizes: tuple[int, int, int], counts: tuple[int, int], odd: Any
 ) -> None:
@@ -156,9 +174,13 @@ def test_words_are_compared_alone_as_in_a_batch_or_refused(
     vectors = numbers.normal(size=(types, 4))
     drawn: dict[str, Any] = {"vectors": vectors / np.linalg.norm(vectors, axis=1, keepdims=True)}
     drawn["excluding"] = np.pad(~np.eye(3, dtype=bool), (1, 0))
-    for side, count, own, other in zip(("gen", "ref"), counts, chunks, reversed(chunks), strict=True):
-        drawn |= {f"{side}_{name}": numbers.integers(high, size=count) for name, high in
-                  (("stem", 12), ("vector", types), ("exclusion", 4))}  # fmt: skip
+    for side, count, own, other in zip(
+        ("gen", "ref"), counts, chunks, reversed(chunks), strict=True
+    ):
+        drawn |= {
+            f"{side}_{name}": numbers.integers(high, size=count)
+            for name, high in (("stem", 12), ("vector", types), ("exclusion", 4))
+        }
         drawn[f"{side}_chunk"] = np.sort(numbers.integers(own, size=count))
         drawn[f"{side}_log_class"] = numbers.normal(size=(count, 3))
         drawn |= {f"{side}_{name}": numbers.random(count) < 0.2 for name in ("name", "negated")}
@@ -168,7 +190,8 @@ def test_words_are_compared_alone_as_in_a_batch_or_refused(
 
     def compare() -> None:
         texts = [
-            vcs_numba.Words(**{name: drawn[f"{side}_{name}"] for name in _WORDS}) for side in ("gen", "ref")
+            vcs_numba.Words(**{name: drawn[f"{side}_{name}"] for name in _WORDS})
+            for side in ("gen", "ref")
         ]
         matches = drawn["gen_match"], drawn["ref_match"]
         vocabulary = vcs_numba.Vocabulary(drawn["vectors"], drawn["excluding"])

@@ -1,4 +1,5 @@
-"""Files of pairs, whole and damaged, in every format: what is accepted has the scores of the Python API."""
+"""Files of pairs, whole and damaged, in every format: what is accepted has the scores of the Python
+API."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 
 from attack.checks import case_folder, changed, run, snapshot
 from attack.drawn import TEXTS, cases, chance, damaged
-from attack.pair_files import PairFile, Row, encoded, name_of, pair_files, read_again, read_scores_again
+from attack.pair_files import (
+    PairFile,
+    Row,
+    encoded,
+    name_of,
+    pair_files,
+    read_again,
+    read_scores_again,
+)
 from support.command_line import Finished
 from support.stories import story
 from vcs_runtime import Options, Scorer, TextError
@@ -27,7 +36,15 @@ OPTIONS: tuple[tuple[tuple[str, ...], Options], ...] = (
     (("--also", "substitution"), Options(also=("substitution",))),
     (("--clean", "markdown,think"), Options(clean=("markdown", "think"))),
 )
-OUTPUTS = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet", "")
+OUTPUTS = (
+    "scores.jsonl",
+    "scores.jsonl",
+    "scores.jsonl",
+    "scores.csv",
+    "scores.tsv",
+    "scores.parquet",
+    "",
+)
 
 
 class Job(NamedTuple):
@@ -44,7 +61,8 @@ JOBS = st.builds(
 
 
 def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> None:
-    """Score a file; what another reading takes has the scores of the Python API, the rest is refused."""
+    """Score a file; what another reading takes has the scores of the Python API, the rest is
+    refused."""
     given, options = job.options
     with case_folder() as folder:
         (folder / "in").mkdir()
@@ -67,11 +85,14 @@ def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> No
         assert not changed(before, folder / "in"), "the input was changed"
         if file.suffix == ".xlsx":
             lacks = "no 'i" in done.stderr
-            assert not file.whole or done.code != 2 or lacks, f"a whole sheet was refused: {done.stderr}"
+            assert not file.whole or done.code != 2 or lacks, (
+                f"a whole sheet was refused: {done.stderr}"
+            )
             return
         rows, unread = read_again(file.content, file.suffix)
         if rows is None:
-            # What pyarrow and csv take beyond the product's reading is compared below; the rest it refuses, too.
+            # What pyarrow and csv take beyond the product's reading is compared below; the rest it
+            # refuses, too.
             assert done.code == 2, f"accepted, though another reading fails: {unread!r}"
             return
         if done.code == 2:
@@ -132,7 +153,9 @@ def texts_by_id(draw: st.DrawFn) -> tuple[str, dict[str, bytes]]:
         texts = {name: draw(TEXTS) for name in names}
         contents = {
             ".json": json.dumps(texts),
-            ".jsonl": "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()),
+            ".jsonl": "".join(
+                json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()
+            ),
             ".csv": "id,text\n" + "".join(f"{name},{index}\n" for index, name in enumerate(names)),
             ".txt": "\n".join(text.replace("\n", " ") for text in texts.values()),
         }
@@ -148,7 +171,9 @@ def logs(draw: st.DrawFn) -> tuple[str, dict[str, bytes]]:
     if draw(st.booleans()):
         targets = TEXTS | st.lists(TEXTS, min_size=2, max_size=2).map(str)
         answers = TEXTS | st.lists(TEXTS, min_size=1, max_size=2) | TEXTS.map(lambda text: [[text]])
-        rows = [{"doc_id": i, "target": draw(targets), "filtered_resps": draw(answers)} for i in numbers]
+        rows = [
+            {"doc_id": i, "target": draw(targets), "filtered_resps": draw(answers)} for i in numbers
+        ]
         return "{} --format lmms-eval", {"log.jsonl": draw(encoded(rows, ".jsonl"))}
     suffix = draw(st.sampled_from((".csv", ".tsv", ".xlsx")))
     rows = [{"index": i, "answer": draw(TEXTS), "prediction": draw(TEXTS)} for i in numbers]
@@ -191,7 +216,9 @@ def test_a_line_that_is_lost_is_seen(scorer: Scorer, engine: tuple[str, ...], pl
         check(pairs(*TWO), Job(), scorer, engine)
 
 
-def test_a_row_that_is_broken_and_taken_is_seen(scorer: Scorer, engine: tuple[str, ...], plant: Any) -> None:
+def test_a_row_that_is_broken_and_taken_is_seen(
+    scorer: Scorer, engine: tuple[str, ...], plant: Any
+) -> None:
     plant("vcs_runtime.jobs.pairs.checked_id", lambda _: lambda name, place, key: name)
     with pytest.raises(AssertionError, match="another reading fails"):
         check(pairs({**TWO[0], "id": True}), Job(), scorer, engine)

@@ -1,4 +1,5 @@
-"""Forks of a process whose other threads score, embed and write vectors: the children score the same, and end."""
+"""Forks of a process whose other threads score, embed and write vectors: the children score the
+same, and end."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def score(config: ScorerConfig) -> list[float]:
 
 
 def reward(config: ScorerConfig) -> list[float | None]:
-    return TrainingScorer(config).reward_fn([], [b for _, b in PROBES], reference=[a for a, _ in PROBES])
+    return TrainingScorer(config).reward_fn(
+        [], [b for _, b in PROBES], reference=[a for a, _ in PROBES]
+    )
 
 
 def embed(config: ScorerConfig) -> str:
@@ -99,7 +102,9 @@ class Busy:
     def goes_on(self) -> None:
         """Wait until each thread has done something more, or has failed."""
         wanted = [rounds + ROUNDS for rounds in self._rounds]
-        while not self.errors and any(now < want for now, want in zip(self._rounds, wanted, strict=True)):
+        while not self.errors and any(
+            now < want for now, want in zip(self._rounds, wanted, strict=True)
+        ):
             time.sleep(0.001)
 
     def end(self) -> None:
@@ -141,7 +146,8 @@ def right(tiny_bundle: Path) -> dict[str, Any]:
 
 
 def fork(bundle: Path, right: dict[str, Any], kinds: list[str], rng: random.Random) -> None:
-    """Fork a busy process a few times; children and parent have the right answers, and the children end."""
+    """Fork a busy process a few times; children and parent have the right answers, and the children
+    end."""
     with case_folder() as folder:
         config = ScorerConfig(bundle, "cpu", threads=1, cache=folder / "cache")
         busy = Busy(kinds, config, rng.randrange(1 << 20))
@@ -153,11 +159,19 @@ def fork(bundle: Path, right: dict[str, Any], kinds: list[str], rng: random.Rand
                     time.sleep(rng.random() * 0.01)
                     names = rng.sample(list(TASKS), rng.randint(1, 2))
                     children.append(
-                        (names, Command(folder, *names, work=lambda names: print(answers(names, config))))
+                        (
+                            names,
+                            Command(
+                                folder, *names, work=lambda names: print(answers(names, config))
+                            ),
+                        )
                     )
                 for names, child in children:
                     done = child.wait()
-                    about = f"a child that does {names} beside {kinds}: exit code {done.code}: {done.stderr[-1500:]}"
+                    about = (
+                        f"a child that does {names} beside {kinds}: exit code {done.code}:"
+                        f" {done.stderr[-1500:]}"
+                    )
                     assert not done.code, about
                     assert not done.stderr, about
                     assert json.loads(done.stdout) == [right[name] for name in names], about

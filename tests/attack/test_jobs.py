@@ -1,4 +1,7 @@
-"""Jobs that are killed, disturbed, and meet each other or a full disk. Not a line is lost or doubled."""
+"""Jobs that are killed, disturbed, and meet each other or a full disk.
+
+Not a line is lost or doubled.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ class Job(NamedTuple):
     def run(
         self, folder: Path, output: Path, *more: object, pairs: Path | None = None, **how: Any
     ) -> Command:
-        return Command(folder, "score", pairs or self.pairs, "-o", output, *self.engine, *more, **how)
+        return Command(
+            folder, "score", pairs or self.pairs, "-o", output, *self.engine, *more, **how
+        )
 
     def check(self, output: Path, done: object) -> None:
         assert output.exists(), f"no output: {done}"
@@ -76,8 +81,14 @@ def job(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "vcs_runtime.cli.explain",
     ):
         importlib.import_module(name)
-    rows = [{"id": f"v{i}", "reference": story(i % 40, 1), "generated": story(100 + i % 60, 1) * (i % 9 > 0)}
-            for i in range(PAIRS)]  # fmt: skip
+    rows = [
+        {
+            "id": f"v{i}",
+            "reference": story(i % 40, 1),
+            "generated": story(100 + i % 60, 1) * (i % 9 > 0),
+        }
+        for i in range(PAIRS)
+    ]
     write_pairs(folder / "pairs.jsonl", rows)
     made = Job(folder / "pairs.jsonl", ("--bundle", str(tiny_bundle), "--device", "cpu"), {})
     for name in dict.fromkeys(FORMATS):
@@ -106,12 +117,18 @@ def lines_of(output: Path) -> Path:
 
 
 def python_was_starting(stderr: str) -> bool:
-    """Return whether Ctrl-C came before the first line of the command's own `main`, and Python told of it."""
+    """Return whether Ctrl-C came before the first line of the command's own `main`, and Python told
+    of it."""
     return stderr.endswith("KeyboardInterrupt\n") and ", in main\n" not in stderr
 
 
 def check_killed(done: Finished, signum: int, *, real: bool) -> None:
-    assert done.code in (-signum, 130, 0, 1), f"signal {signum}: exit code {done.code}: {done.stderr[-400:]}"
+    assert done.code in (
+        -signum,
+        130,
+        0,
+        1,
+    ), f"signal {signum}: exit code {done.code}: {done.stderr[-400:]}"
     if not (real and python_was_starting(done.stderr)):
         assert "Traceback" not in done.stderr, f"signal {signum}: {done.stderr[-800:]}"
 
@@ -148,7 +165,9 @@ def kill(job: Job, rng: random.Random) -> None:
         # One that is killed while it writes the table leaves that: a run of a day later removes it.
         partial = f".{output.name}.partial-" if output.suffix != ".jsonl" else "/"
         left = [
-            path.name for path in folder.iterdir() if path != output and not path.name.startswith(partial)
+            path.name
+            for path in folder.iterdir()
+            if path != output and not path.name.startswith(partial)
         ]
         assert not left, f"{left} left behind"
 
@@ -160,12 +179,17 @@ def write(path: Path, content: bytes) -> None:
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "remove": Path.unlink,
-    "replace": lambda path: (write(path.with_name("other"), PRECIOUS), path.with_name("other").replace(path)),
+    "replace": lambda path: (
+        write(path.with_name("other"), PRECIOUS),
+        path.with_name("other").replace(path),
+    ),
     "rename": lambda path: path.rename(path.with_name("elsewhere")),
     "truncate": lambda path: os.truncate(path, path.stat().st_size // 2),
     "append": lambda path: write(path, PRECIOUS),
     "shrink input": lambda path: os.truncate(path, path.stat().st_size // 3),
-    "grow input": lambda path: write(path, b'{"id": "new", "reference": "A dog.", "generated": "A man."}\n'),
+    "grow input": lambda path: write(
+        path, b'{"id": "new", "reference": "A dog.", "generated": "A man."}\n'
+    ),
 }
 
 
@@ -186,18 +210,21 @@ def disturb(job: Job, rng: random.Random, kind: str) -> None:
         done = command.wait()
         check_end(done)
         if kind.endswith("input"):
-            # What is read already cannot change; a job that ends has a line for each pair that it counted.
+            # What is read already cannot change; a job that ends has a line for each pair that it
+            # counted.
             if done.code != 2:
                 job.check(output, done)
         elif finished < PAIRS:
             assert done.code == 2, (
-                f"{kind} after {finished} lines: exit code {done.code}, so lines are lost: {done.stderr}"
+                f"{kind} after {finished} lines: exit code {done.code}, so lines are lost:"
+                f" {done.stderr}"
             )
             assert content_of(output) == state, f"{kind}: the job has changed the file of another"
 
 
 def write_together(job: Job, rng: random.Random) -> None:
-    """Let several processes write one output, or one folder: one wins, the others are refused, or all agree."""
+    """Let several processes write one output, or one folder: one wins, the others are refused, or
+    all agree."""
     with case_folder() as folder:
         output = folder / rng.choice(FORMATS)
         more: Iterable[object] = rng.choice(((), ("--resume",), ("--cache", folder / "cache")))
@@ -240,7 +267,8 @@ def use_special(job: Job, kind: str, *codes: int) -> None:
 
 
 PROGRAM = "import sys; from vcs_runtime.__main__ import main; sys.exit(main())"
-# $0 is the size of the disk, and the rest is the command; its first output is kept beside that of the second run.
+# $0 is the size of the disk, and the rest is the command; its first output is kept beside that of
+# the second run.
 ON_A_SMALL_DISK = """
 mount -t tmpfs -o size="$0" none disk || exit 70
 "$@"; code=$?
@@ -318,7 +346,10 @@ def test_what_is_no_file_is_used_or_refused(job: Job, special: tuple[Any, ...]) 
 @pytest.fixture
 def may_mount() -> None:
     unshare = ["unshare", "-rm", "true"]
-    if sys.platform != "linux" or subprocess.run(unshare, check=False, capture_output=True).returncode:
+    if (
+        sys.platform != "linux"
+        or subprocess.run(unshare, check=False, capture_output=True).returncode
+    ):
         pytest.skip("this system lets nobody mount a disk of their own")
 
 
@@ -340,12 +371,24 @@ def without_the_last(append: Any) -> Any:
     ("target", "make", "attack", "says"),
     [
         ("OutputFile.append", without_the_last, kill, "differs from|exit code 2"),
-        ("OutputFile.check", does_nothing, partial(disturb, kind="append"), "lines are lost|file of another"),
+        (
+            "OutputFile.check",
+            does_nothing,
+            partial(disturb, kind="append"),
+            "lines are lost|file of another",
+        ),
         ("_lock", does_nothing, write_together, "refused only after|differs from"),
-        ("OutputFile._write", does_nothing, lambda job, rng: use_special(job, "/dev/full", 2), "wrong exit code"),
+        (
+            "OutputFile._write",
+            does_nothing,
+            lambda job, rng: use_special(job, "/dev/full", 2),
+            "wrong exit code",
+        ),
     ],
-)  # fmt: skip
-def test_a_defect_is_seen(job: Job, plant: Any, target: str, make: Any, attack: Any, says: str) -> None:
+)
+def test_a_defect_is_seen(
+    job: Job, plant: Any, target: str, make: Any, attack: Any, says: str
+) -> None:
     def attack_often() -> None:
         for number in range(50):
             attack(job, random.Random(number))
@@ -355,7 +398,12 @@ def test_a_defect_is_seen(job: Job, plant: Any, target: str, make: Any, attack: 
         attack_often()
 
 
-def test_a_write_that_a_full_disk_ends_is_not_taken_for_a_success(may_mount: None, job: Job) -> None:
-    planted = "from vcs_runtime.jobs.output import OutputFile; OutputFile._write = lambda *arguments: None; "
+def test_a_write_that_a_full_disk_ends_is_not_taken_for_a_success(
+    may_mount: None, job: Job
+) -> None:
+    planted = (
+        "from vcs_runtime.jobs.output import OutputFile; OutputFile._write = lambda *arguments:"
+        " None; "
+    )
     with pytest.raises(AssertionError, match="no output|differs from that of an undisturbed run"):
         fill_disk(job, "scores.jsonl", 8192, planted + PROGRAM)

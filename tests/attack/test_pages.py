@@ -1,4 +1,5 @@
-"""Reports with hostile ids, texts, names and titles, opened in a browser: nothing runs, nothing leaves."""
+"""Reports with hostile ids, texts, names and titles, opened in a browser: nothing runs, nothing
+leaves."""
 
 from __future__ import annotations
 
@@ -15,12 +16,28 @@ from attack.drawn import STORIES, STRINGS, cases, for_argv
 from support.stories import write_pairs
 
 PAYLOADS = (
-    "<script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", "\"><svg onload=window.pwned=1>", "'-window.pwned=1-'",
-    "</script><script>window.pwned=1</script>", "<!--<script>", "]]>", "</title><script>window.pwned=1</script>", "javascript:window.pwned=1",
-    "<iframe src=\"javascript:parent.pwned=1\">", "<a href=http://attacker.invalid/>x</a>", "<link rel=stylesheet href=http://attacker.invalid/x.css>",
-    "<style>@import 'http://attacker.invalid'</style>", "</textarea><body onload=window.pwned=1>", "{{constructor.constructor('window.pwned=1')()}}",
-    "\u2028window.pwned=1//", "__proto__", "constructor", "&lt;script&gt;", "</pre><object data=http://attacker.invalid>", "\\x3cscript>window.pwned=1",
-)  # fmt: skip
+    "<script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    '"><svg onload=window.pwned=1>',
+    "'-window.pwned=1-'",
+    "</script><script>window.pwned=1</script>",
+    "<!--<script>",
+    "]]>",
+    "</title><script>window.pwned=1</script>",
+    "javascript:window.pwned=1",
+    '<iframe src="javascript:parent.pwned=1">',
+    "<a href=http://attacker.invalid/>x</a>",
+    "<link rel=stylesheet href=http://attacker.invalid/x.css>",
+    "<style>@import 'http://attacker.invalid'</style>",
+    "</textarea><body onload=window.pwned=1>",
+    "{{constructor.constructor('window.pwned=1')()}}",
+    "\u2028window.pwned=1//",
+    "__proto__",
+    "constructor",
+    "&lt;script&gt;",
+    "</pre><object data=http://attacker.invalid>",
+    "\\x3cscript>window.pwned=1",
+)
 FRAGMENTS = (
     "",
     "#",
@@ -42,7 +59,12 @@ TEXTS = st.tuples(STORIES, HOSTILE, STORIES).map(" ".join)
 
 
 def check(
-    browser: Any, engine: Iterable[str], rows: list[Any], file: str, words: Iterable[str], fragment: str
+    browser: Any,
+    engine: Iterable[str],
+    rows: list[Any],
+    file: str,
+    words: Iterable[str],
+    fragment: str,
 ) -> None:
     with case_folder() as folder:
         source, report = folder / f"{file}.jsonl", folder / "report.html"
@@ -59,7 +81,9 @@ def visit(browser: Any, report: Path, fragment: str) -> None:
         page = context.new_page()
         page.on("console", lambda message: did.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: did.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (did.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on(
+            "dialog", lambda dialog: (did.append(f"dialog: {dialog.message}"), dialog.dismiss())
+        )
         page.on("request", lambda request: did.append(request.url))
         page.goto(report.as_uri() + fragment)
         page.wait_for_selector("body[data-ready]")
@@ -76,21 +100,35 @@ def visit(browser: Any, report: Path, fragment: str) -> None:
 
 @cases(3)
 @given(
-    pairs=st.lists(st.tuples(HOSTILE, TEXTS, TEXTS), min_size=1, max_size=4), file=st.sampled_from(FILES),
-    title=ARGUMENTS, name=ARGUMENTS, fragment=st.sampled_from(FRAGMENTS),
-)  # fmt: skip
+    pairs=st.lists(st.tuples(HOSTILE, TEXTS, TEXTS), min_size=1, max_size=4),
+    file=st.sampled_from(FILES),
+    title=ARGUMENTS,
+    name=ARGUMENTS,
+    fragment=st.sampled_from(FRAGMENTS),
+)
 def test_no_payload_runs_asks_or_becomes_an_element(
-    browser: Any, engine: tuple[str, ...], pairs: list[Any], file: str, title: str, name: str, fragment: str
+    browser: Any,
+    engine: tuple[str, ...],
+    pairs: list[Any],
+    file: str,
+    title: str,
+    name: str,
+    fragment: str,
 ) -> None:
-    rows = [{"id": f"{each} {i}", "reference": a, "generated": b} for i, (each, a, b) in enumerate(pairs)]
+    rows = [
+        {"id": f"{each} {i}", "reference": a, "generated": b}
+        for i, (each, a, b) in enumerate(pairs)
+    ]
     check(browser, engine, rows, file, ("--title", title, "--name", name), fragment)
 
 
-def test_texts_that_become_markup_are_seen(browser: Any, engine: tuple[str, ...], plant: Any) -> None:
+def test_texts_that_become_markup_are_seen(
+    browser: Any, engine: tuple[str, ...], plant: Any
+) -> None:
     as_text = "node.append(...children.filter((child) => child !== null));"
     as_markup = (
-        "for (const child of children.filter((child) => child !== null)) "
-        'if (typeof child === "string") node.insertAdjacentHTML("beforeend", child); else node.append(child);'
+        "for (const child of children.filter((child) => child !== null)) if (typeof child ==="
+        ' "string") node.insertAdjacentHTML("beforeend", child); else node.append(child);'
     )
 
     def make(script: Any) -> Any:
@@ -100,4 +138,11 @@ def test_texts_that_become_markup_are_seen(browser: Any, engine: tuple[str, ...]
     plant("vcs_runtime.report.page._script", make)
     reference, generated = (f"A man walks. {payload} The dog runs." for payload in PAYLOADS[:2])
     with pytest.raises(AssertionError, match="a payload"):
-        check(browser, engine, [{"id": "a", "reference": reference, "generated": generated}], "pairs", (), "")
+        check(
+            browser,
+            engine,
+            [{"id": "a", "reference": reference, "generated": generated}],
+            "pairs",
+            (),
+            "",
+        )

@@ -1,4 +1,5 @@
-"""What commands have written, damaged, and read again by `report`, `compare`, `explain`, `rank`, `visil` and --resume."""
+"""What commands have written, damaged, and read again by `report`, `compare`, `explain`, `rank`,
+`visil` and --resume."""
 
 from __future__ import annotations
 
@@ -15,8 +16,16 @@ from hypothesis import strategies as st
 from attack.checks import case_folder, changed, does_nothing, run, snapshot
 from attack.drawn import cases, chance, damaged, exchanged
 
-SCORES = ("scores.jsonl", "scores.jsonl", "scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet")
-#: What is damaged, and a command that reads it. What is no longer recognised as scores is taken for pairs.
+SCORES = (
+    "scores.jsonl",
+    "scores.jsonl",
+    "scores.jsonl",
+    "scores.csv",
+    "scores.tsv",
+    "scores.parquet",
+)
+#: What is damaged, and a command that reads it. What is no longer recognised as scores is taken for
+#: pairs.
 READINGS = (
     ("SCORES", "report HERE/SCORES -o HERE/out/r.html ENGINE"),
     ("SCORES", "report HERE/SCORES HERE/other.jsonl -o HERE/out/PAGE ENGINE"),
@@ -24,25 +33,41 @@ READINGS = (
     ("pairs.jsonl", "report HERE/SCORES --pairs HERE/pairs.jsonl -o HERE/out/r.html ENGINE"),
     ("SCORES", "compare HERE/SCORES HERE/other.jsonl --resamples 100"),
     ("SCORES", "compare HERE/SCORES HERE/other.jsonl --resamples 100 --format FORMAT --all-pairs"),
-    ("SCORES", "compare HERE/other.jsonl HERE/SCORES --resamples 100 --ignore-signatures --moved 2"),
+    (
+        "SCORES",
+        "compare HERE/other.jsonl HERE/SCORES --resamples 100 --ignore-signatures --moved 2",
+    ),
     ("pairs.jsonl", "explain HERE/pairs.jsonl ENGINE MORE"),
     ("visil.jsonl", "visil select HERE/visil.jsonl --alpha 0.1"),
     ("visil.jsonl", "visil correlate HERE/visil.jsonl --answers HERE/answers.jsonl --shuffles 100"),
-    ("answers.jsonl", "visil correlate HERE/visil.jsonl --answers HERE/answers.jsonl --shuffles 100"),
+    (
+        "answers.jsonl",
+        "visil correlate HERE/visil.jsonl --answers HERE/answers.jsonl --shuffles 100",
+    ),
     ("visil.jsonl", "visil report HERE/visil.jsonl --answers HERE/answers.jsonl"),
     ("answers.jsonl", "visil report HERE/visil.jsonl --answers HERE/answers.jsonl"),
-    ("systems/a.json", "experiment rank --references HERE/references.json --predictions HERE/systems -o HERE/out/rank"
-                       " --resamples 100 --workers 1 ENGINE"),
-)  # fmt: skip
-CHOICES = st.fixed_dictionaries({
-    "SCORES": st.sampled_from(SCORES), "PAGE": st.just("r.html"),
-    "FORMAT": st.sampled_from(("markdown", "latex", "csv", "json")), "MORE": st.sampled_from(("", "--json", "--id v1")),
-})  # fmt: skip
+    (
+        "systems/a.json",
+        (
+            "experiment rank --references HERE/references.json --predictions HERE/systems -o"
+            " HERE/out/rank --resamples 100 --workers 1 ENGINE"
+        ),
+    ),
+)
+CHOICES = st.fixed_dictionaries(
+    {
+        "SCORES": st.sampled_from(SCORES),
+        "PAGE": st.just("r.html"),
+        "FORMAT": st.sampled_from(("markdown", "latex", "csv", "json")),
+        "MORE": st.sampled_from(("", "--json", "--id v1")),
+    }
+)
 
 
 @st.composite
 def twisted(draw: st.DrawFn, content: bytes) -> bytes:
-    """JSON lines with values that are exchanged, doubled or removed; what is no JSON lines is damaged."""
+    """JSON lines with values that are exchanged, doubled or removed; what is no JSON lines is
+    damaged."""
     try:
         lines: Any = [json.loads(line) for line in content.splitlines()]
     except ValueError:
@@ -57,7 +82,11 @@ def twisted(draw: st.DrawFn, content: bytes) -> bytes:
 @cases(14)
 @given(reading=st.sampled_from(READINGS), choices=CHOICES, data=st.data())
 def test_a_damaged_result_is_read_or_refused(
-    files: Path, engine: Sequence[str], reading: tuple[str, str], choices: dict[str, str], data: st.DataObject
+    files: Path,
+    engine: Sequence[str],
+    reading: tuple[str, str],
+    choices: dict[str, str],
+    data: st.DataObject,
 ) -> None:
     named, command = reading
     with case_folder(files) as folder:
@@ -69,7 +98,15 @@ def test_a_damaged_result_is_read_or_refused(
         for word, value in {**choices, "HERE": str(folder), "ENGINE": " ".join(engine)}.items():
             command = command.replace(word, value)
         before = snapshot(folder)
-        names = (path.name, "--pairs", "other.jsonl", "scores", "systems", "visil.jsonl", "answers.jsonl")
+        names = (
+            path.name,
+            "--pairs",
+            "other.jsonl",
+            "scores",
+            "systems",
+            "visil.jsonl",
+            "answers.jsonl",
+        )
         done = run(*command.split(), names=names)
         made = changed(before, folder)
         assert all(name == "out" or name.startswith("out/") for name in made)
@@ -77,8 +114,11 @@ def test_a_damaged_result_is_read_or_refused(
         assert done.code != 2 or not whole, done
 
 
-def check_resuming(files: Path, engine: Sequence[str], content: bytes, pairs: bytes | None = None) -> None:
-    """A damaged output is refused and left alone, or completed: with what it had, and no more or less."""
+def check_resuming(
+    files: Path, engine: Sequence[str], content: bytes, pairs: bytes | None = None
+) -> None:
+    """A damaged output is refused and left alone, or completed: with what it had, and no more or
+    less."""
     right = (files / "scores.jsonl").read_bytes()
     with case_folder(files) as folder:
         output, source = folder / "scores.jsonl", folder / "pairs.jsonl"
@@ -87,13 +127,17 @@ def check_resuming(files: Path, engine: Sequence[str], content: bytes, pairs: by
         if pairs is not None:
             source.write_bytes(pairs)
         before = snapshot(folder)
-        done = run("score", source, "-o", output, "--resume", *engine, names=(output.name, source.name))
+        done = run(
+            "score", source, "-o", output, "--resume", *engine, names=(output.name, source.name)
+        )
         left = output.read_bytes()
         assert set(changed(before, folder)) <= {output.name}
         if done.code == 2:
             assert left == content
             return
-        assert left.startswith(content[: content.rfind(b"\n") + 1]), "lines of the earlier run were changed"
+        assert left.startswith(content[: content.rfind(b"\n") + 1]), (
+            "lines of the earlier run were changed"
+        )
         if same:
             # Not `splitlines`: a carriage return is a space between two values of JSON.
             ids = [json.loads(line)["id"] for line in left.split(b"\n") if line.strip()]
@@ -113,7 +157,9 @@ def test_a_damaged_output_is_completed_or_left_alone(
         content += data.draw(st.sampled_from(lines))[: data.draw(st.integers(0, 200))]
     if chance(data.draw, 80):
         content = data.draw(twisted(content))
-    pairs = data.draw(twisted((files / "pairs.jsonl").read_bytes())) if chance(data.draw, 20) else None
+    pairs = (
+        data.draw(twisted((files / "pairs.jsonl").read_bytes())) if chance(data.draw, 20) else None
+    )
     check_resuming(files, engine, content, pairs)
 
 
@@ -124,7 +170,9 @@ def test_a_torn_line_that_stays_is_seen(files: Path, engine: Sequence[str], plan
         check_resuming(files, engine, first + second[:50])
 
 
-def test_a_damaged_score_that_is_taken_is_seen(files: Path, engine: Sequence[str], plant: Any) -> None:
+def test_a_damaged_score_that_is_taken_is_seen(
+    files: Path, engine: Sequence[str], plant: Any
+) -> None:
     first = (files / "scores.jsonl").read_bytes().splitlines(keepends=True)[0]
     plant("vcs_runtime.jobs.score_files.check_line", does_nothing)
     with pytest.raises(AssertionError, match="wrong exit code"):

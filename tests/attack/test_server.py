@@ -1,4 +1,5 @@
-"""The HTTP server, by requests and by bytes on a connection: a documented answer, and the next client gets its score."""
+"""The HTTP server, by requests and by bytes on a connection: a documented answer, and the next
+client gets its score."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ PAIRS = 900
 LARGE = json.dumps(
     {"pairs": [{"reference": story(i, 60), "generated": story(500 + i, 60)} for i in range(PAIRS)]}
 ).encode()
-PATHS = ("/score",) * 6 + ("/explain",) * 3 + ("/health", "/livez", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")  # fmt: skip
+PATHS = (
+    ("/score",) * 6
+    + ("/explain",) * 3
+    + ("/health", "/livez", "/metrics", "/openapi.json", "/docs", "/", "/score/", "/nowhere")
+)
 METHODS = ("POST",) * 8 + ("GET", "PUT", "HEAD", "DELETE", "OPTIONS")
 TEXT = mostly(TEXTS, st.lists(TEXTS, max_size=3), VALUES, times=8)
 OPTIONS = st.dictionaries(
@@ -40,7 +45,8 @@ OPTIONS = st.dictionaries(
     max_size=2,
 )
 QUESTIONS = st.fixed_dictionaries(
-    {"reference": TEXT, "generated": TEXT}, optional={"id": st.just(1) | HOSTILE | VALUES, "options": OPTIONS}
+    {"reference": TEXT, "generated": TEXT},
+    optional={"id": st.just(1) | HOSTILE | VALUES, "options": OPTIONS},
 )
 
 
@@ -58,7 +64,10 @@ def requests(draw: st.DrawFn) -> bytes:
     kind = draw(st.sampled_from(("application/json", "text/plain", "\xff")))
     name = draw(st.sampled_from(("Authorization", "X", "Accept")))
     value = draw(st.text("abc \xe9\xff", max_size=8))
-    head = f"{draw(st.sampled_from(METHODS))} {draw(st.sampled_from(PATHS))} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = (
+        f"{draw(st.sampled_from(METHODS))} {draw(st.sampled_from(PATHS))} HTTP/1.1\r\nHost:"
+        " x\r\nConnection: close\r\n"
+    )
     head += f"Content-Type: {kind}\r\n{name}: {value}\r\nContent-Length: {len(content)}\r\n\r\n"
     return head.encode("latin-1") + content
 
@@ -81,7 +90,9 @@ def send(server: Running, request: bytes, *, ends: bool = False) -> Answer | Non
     """Send bytes, after which nothing may come; returns the answer, if there is one."""
     with server.connect() as client:
         client.settimeout(HANGS_AFTER_S)
-        response = http.client.HTTPResponse(client, method=request.partition(b" ")[0].decode("latin-1"))
+        response = http.client.HTTPResponse(
+            client, method=request.partition(b" ")[0].decode("latin-1")
+        )
         try:
             client.sendall(request)
             if ends:
@@ -101,7 +112,9 @@ def check(answer: Answer) -> None:
 
 @cases(80)
 @given(request=requests())
-def test_a_request_has_a_documented_status_and_one_sentence(server: Running, request: bytes) -> None:
+def test_a_request_has_a_documented_status_and_one_sentence(
+    server: Running, request: bytes
+) -> None:
     server.lines.clear()
     answer = send(server, request)
     assert answer
@@ -123,8 +136,11 @@ def test_after_any_bytes_the_next_client_gets_its_score(
     assert not server.lines
 
 
-GONE = (b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500, b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{",
-        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))  # fmt: skip
+GONE = (
+    b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500,
+    b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{",
+    b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE),
+)
 
 
 @pytest.mark.parametrize("sent", GONE)
@@ -158,7 +174,8 @@ def test_after_any_client_has_gone_a_small_request_is_answered_at_once(
             assert (again.status, again.json) == (200, right)
     finally:
         server.stop()
-    # What was given up takes a turn, of a few pairs. A request that is scored to its end has all of them.
+    # What was given up takes a turn, of a few pairs. A request that is scored to its end has all of
+    # them.
     assert all(pairs < PAIRS for pairs in scored)
 
 

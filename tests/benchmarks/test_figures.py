@@ -1,4 +1,5 @@
-"""The manual's tables of figures are those in benchmarks/results/figures, of the model that is the default."""
+"""The manual's tables of figures are those in benchmarks/results/figures, of the model that is the
+default."""
 
 from __future__ import annotations
 
@@ -22,7 +23,15 @@ MANUAL = ROOT / "docs"
 
 
 def tables(manual: Path, figures: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPTS / "tables.py", "--manual", manual, "--figures", figures, *options]
+    command = [
+        sys.executable,
+        SCRIPTS / "tables.py",
+        "--manual",
+        manual,
+        "--figures",
+        figures,
+        *options,
+    ]
     return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
 
 
@@ -39,7 +48,9 @@ def test_the_pages_have_the_figures_that_are_kept() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_another_figure_fails_the_check_until_the_page_is_written_again(copy: tuple[Path, Path]) -> None:
+def test_another_figure_fails_the_check_until_the_page_is_written_again(
+    copy: tuple[Path, Path],
+) -> None:
     manual, figures = copy
     path = figures / "amd-epyc-avx2/end_to_end.json"
     record = json.loads(path.read_text("utf-8"))
@@ -53,7 +64,9 @@ def test_another_figure_fails_the_check_until_the_page_is_written_again(copy: tu
     assert tables(manual, figures, "--check").returncode == 0
 
 
-def test_figures_without_a_table_and_tables_without_figures_are_named(copy: tuple[Path, Path]) -> None:
+def test_figures_without_a_table_and_tables_without_figures_are_named(
+    copy: tuple[Path, Path],
+) -> None:
     manual, figures = copy
     shutil.copytree(figures / "amd-epyc-avx2", figures / "another")
     (figures / "amd-epyc-avx2/core.json").unlink()
@@ -66,7 +79,10 @@ def test_figures_without_a_table_and_tables_without_figures_are_named(copy: tupl
 def test_a_new_run_of_a_workload_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     def keep(workload: str, pairs: float) -> dict[str, Any]:
         row = {"workload": workload, "sides": {"ours cpu": {"pairs_s": pairs}}}
-        code = f"import records, pathlib; print(records.keep('x', [{row}], pathlib.Path({str(tmp_path)!r})))"
+        code = (
+            f"import records, pathlib; print(records.keep('x', [{row}],"
+            f" pathlib.Path({str(tmp_path)!r})))"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
         )
@@ -81,14 +97,17 @@ def test_a_new_run_of_a_workload_takes_the_place_of_the_old_one(tmp_path: Path) 
         "shared": 2.0,
     }
     [many, _] = record["rows"]
-    a_revision = r"[0-9a-f]{7,}\+?" if (ROOT / ".git").exists() else re.escape(version("vcs-runtime"))
+    a_revision = (
+        r"[0-9a-f]{7,}\+?" if (ROOT / ".git").exists() else re.escape(version("vcs-runtime"))
+    )
     assert re.fullmatch(a_revision, many["revision"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", many["date"])
     assert "numpy" in many["versions"]
     assert record["processor"]["cores"] >= 1
 
 
-# The models in a signature: the learned segmenter and the embedder, each with the digits of all that computes.
+# The models in a signature: the learned segmenter and the embedder, each with the digits of all
+# that computes.
 DIGITS = re.compile(r"[+:](boundary-en@\w+).*\|emb:([^|]+)|\|emb:([^|]+)")
 
 
@@ -109,8 +128,9 @@ def of_the_default(side: str) -> bool:
     return side.rpartition(":")[0].removeprefix("ours ") in ("", "default")
 
 
-# Digits of an earlier definition, of the same files: the scores of 100 outputs were found equal (1e-8 in the means) by
-# the script `recheck` at 07564bf. Results with these digits are not run again.
+# Digits of an earlier definition, of the same files: the scores of 100 outputs were found equal
+# (1e-8 in the means) by the script `recheck` at 07564bf. Results with these digits are not run
+# again.
 EQUAL = {"boundary-en@923c", "all-minilm-l6-v2@d445"}
 
 
@@ -132,7 +152,9 @@ def test_figures_are_of_the_model_that_is_the_default(equal: set[str]) -> None:
     assert stale == set()
 
 
-def test_figures_whose_signature_was_not_kept_are_of_a_model_that_computes_the_same(equal: set[str]) -> None:
+def test_figures_whose_signature_was_not_kept_are_of_a_model_that_computes_the_same(
+    equal: set[str],
+) -> None:
     """Their file names the digits of the weights that the scores were made with."""
     models = {
         f"{path.parent.name}/{path.name}": record["model"]
@@ -140,7 +162,9 @@ def test_figures_whose_signature_was_not_kept_are_of_a_model_that_computes_the_s
         if "model" in (record := json.loads(path.read_text("utf-8")))
     }
     assert models
-    assert {name: model for name, model in models.items() if not set(model.split(" and ")) <= equal} == {}
+    assert {
+        name: model for name, model in models.items() if not set(model.split(" and ")) <= equal
+    } == {}
 
 
 def test_results_of_experiments_are_of_the_default_or_of_digits_that_were_found_equal(
@@ -155,10 +179,15 @@ def test_results_of_experiments_are_of_the_default_or_of_digits_that_were_found_
     assert stale == {}
 
 
-def test_figures_of_another_origin_say_so_until_all_of_them_are_measured_again(tmp_path: Path) -> None:
+def test_figures_of_another_origin_say_so_until_all_of_them_are_measured_again(
+    tmp_path: Path,
+) -> None:
     def keep(*workloads: str, source: str | None = None) -> Any:
         rows = [{"workload": name, "cells": {"time": "1 s"}} for name in workloads]
-        call = f"records.keep('x', {rows}, pathlib.Path({str(tmp_path)!r}), place=records.ANY, source={source!r})"
+        call = (
+            f"records.keep('x', {rows}, pathlib.Path({str(tmp_path)!r}), place=records.ANY,"
+            f" source={source!r})"
+        )
         code = f"import records, pathlib; print({call})"
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
@@ -180,6 +209,9 @@ def test_a_source_archive_has_its_version_for_a_revision(tmp_path: Path) -> None
     shutil.copy(SCRIPTS / "records.py", tmp_path / "benchmarks")
     done = subprocess.run(
         [sys.executable, "-c", "import records; print(records.revision())"],
-        cwd=tmp_path / "benchmarks", capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path / "benchmarks",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == version("vcs-runtime")

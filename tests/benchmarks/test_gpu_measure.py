@@ -1,4 +1,5 @@
-"""`benchmarks/gpu/measure.py --tiny`: every section runs on a CPU, a run that was stopped goes on, and nothing is lost."""
+"""`benchmarks/gpu/measure.py --tiny`: every section runs on a CPU, a run that was stopped goes on,
+and nothing is lost."""
 
 from __future__ import annotations
 
@@ -14,9 +15,20 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 SECTIONS = {
-    "machine", "default", "correctness", "packed", "varlen", "residual", "score", "jobs", "precisions", "peers", "training", "memory",
+    "machine",
+    "default",
+    "correctness",
+    "packed",
+    "varlen",
+    "residual",
+    "score",
+    "jobs",
+    "precisions",
+    "peers",
+    "training",
+    "memory",
     "batches",
-}  # fmt: skip
+}
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
@@ -54,12 +66,15 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed_by_section(tmp_path: Path) -
     ]
     assert {row["section"] for row in whole["rows"]} == SECTIONS
     assert [row for row in whole["rows"] if "failed" in row or "was stopped" in row["what"]] == []
-    measured = {(row["section"], row["what"]) for row in whole["rows"] if row.get("tokens/s", 0) > 0}
+    measured = {
+        (row["section"], row["what"]) for row in whole["rows"] if row.get("tokens/s", 0) > 0
+    }
     shapes = ("27x600", "630x26", "one pair", "block")
     assert {("packed", f"packed, {shape}") for shape in shapes} <= measured
     assert {("precisions", f"packed, int8, 2 layers, {shape}") for shape in shapes} <= measured
     rows = {(row["section"], row["what"]): row for row in whole["rows"]}
-    assert rows["correctness", "packed, fp32"]["largest difference"] < 1e-6  # also where PyTorch is missing
+    # Also where PyTorch is missing.
+    assert rows["correctness", "packed, fp32"]["largest difference"] < 1e-6
     assert rows["residual", "Cast and Add, 64 x 64"]["ms a sum"] > 0
     [vectors] = [row for row in whole["rows"] if row["what"] == "vectors, cpu"]
     assert vectors["alone, equal to the bit"] == vectors["texts"] > 8
@@ -81,7 +96,11 @@ def test_one_section_is_valid_alone(tmp_path: Path) -> None:
     assert run.returncode == 0, errors
     rows = {row["what"]: row for row in read(path)["rows"]}
     assert rows["6 pairs, every reference new"]["pairs/s"] > 0
-    assert rows["one pair, reference cached"]["p99 ms"] >= rows["one pair, reference cached"]["p50 ms"] > 0
+    assert (
+        rows["one pair, reference cached"]["p99 ms"]
+        >= rows["one pair, reference cached"]["p50 ms"]
+        > 0
+    )
 
 
 def test_a_section_that_fails_says_where_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -106,23 +125,38 @@ def test_the_time_of_kernels_is_summed_by_kind_and_gaps_are_not_busy(tmp_path: P
     trace = tmp_path / "trace.json"
     kernels = [
         ("kernel", "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN", 0, 60),
-        ("kernel", "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>", 50, 20),  # at the same time
+        # At the same time.
+        ("kernel", "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>", 50, 20),
         ("kernel", "void onnxruntime::cuda::_UnaryElementWise<float, __half>", 80, 10),
         ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 90, 10),
         ("cpu_op", "aten::mm", 0, 1000),
     ]
-    events = [{"cat": cat, "name": name, "ts": ts, "dur": dur} for cat, name, ts, dur in reversed(kernels)]
-    trace.write_text(json.dumps({"traceEvents": [*events, {"ph": "M", "name": "process_name"}]}), "utf-8")
-    code = "import json, pathlib, sys, speed; print(json.dumps(speed.summary(speed.read_trace(pathlib.Path(sys.argv[1])))))"
+    events = [
+        {"cat": cat, "name": name, "ts": ts, "dur": dur} for cat, name, ts, dur in reversed(kernels)
+    ]
+    trace.write_text(
+        json.dumps({"traceEvents": [*events, {"ph": "M", "name": "process_name"}]}), "utf-8"
+    )
+    code = (
+        "import json, pathlib, sys, speed;"
+        " print(json.dumps(speed.summary(speed.read_trace(pathlib.Path(sys.argv[1])))))"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(trace)], cwd=BENCHMARKS, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(trace)],
+        cwd=BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     summary = json.loads(done.stdout)
     assert summary["busy"] == pytest.approx(0.9)
     assert summary["kernels"] == 4
     assert {key: value for key, value in summary.items() if key.endswith(" ms")} == {
-        "products ms": 0.06, "attention ms": 0.02, "element-wise ms": 0.01, "copies ms": 0.01,
-    }  # fmt: skip
+        "products ms": 0.06,
+        "attention ms": 0.02,
+        "element-wise ms": 0.01,
+        "copies ms": 0.01,
+    }
 
 
 def test_figures_of_a_small_model_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Every table of figures in the manual comes from kept figures, which have a date, a revision and a signature."""
+"""Every table of figures in the manual comes from kept figures, which have a date, a revision and a
+signature."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ MANUAL = Path(__file__).parents[2] / "docs"
 # The only tables of figures that are written by hand: page and first heads, with the reason.
 BY_HAND = {
     "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu asserts",
-    "benchmarks/parity.md | part | original": "differences that the tests of its last column assert",
+    "benchmarks/parity.md | part | original": (
+        "differences that the tests of its last column assert"
+    ),
     "guide/export.md | figure | limit": "limits, which are chosen",
     "guide/gpu.md | model | shapes": "calculated, as the lines below it say",
     "guide/judges.md | judge | memory for weights": "calculated, as its first bullet says",
@@ -58,4 +61,6 @@ def test_every_table_of_figures_is_made_from_kept_figures() -> None:
 
 
 def test_the_tables_by_hand_that_are_named_exist() -> None:
-    assert [name for name in BY_HAND if not any(table.startswith(name) for table in by_hand())] == []
+    assert [
+        name for name in BY_HAND if not any(table.startswith(name) for table in by_hand())
+    ] == []

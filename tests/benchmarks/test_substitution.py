@@ -1,4 +1,5 @@
-"""The evaluation of replaced words: its figures of our own pairs hold, and its AUC is the one of the scores."""
+"""The evaluation of replaced words: its figures of our own pairs hold, and its AUC is the one of
+the scores."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ def printed(data: Path, part: str) -> dict[str, dict[str, Cells]]:
 
 def test_each_pair_of_our_own_replaces_one_place_of_its_text() -> None:
     assert len(HAND["replaced"]) >= 60
-    assert {about: TEXTS[about].count(old) for about, _, old, _ in HAND["replaced"]} == dict.fromkeys(
-        TEXTS, 1
-    )
+    assert {
+        about: TEXTS[about].count(old) for about, _, old, _ in HAND["replaced"]
+    } == dict.fromkeys(TEXTS, 1)
     assert [own for own in HAND["replaced"] if own[2] == own[3]] == []
     assert {about for about, _, _ in HAND["valid"]} == set(TEXTS)
 
@@ -103,11 +104,15 @@ def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
     with Scorer.open("default", device="cpu") as scorer:
 
         def scores(pairs: list[tuple[str, str]]) -> list[tuple[float, float]]:
-            return [(own.vcs, own.vcs_strict) for own in scorer.score_many(pairs, also=("substitution",))]
+            return [
+                (own.vcs, own.vcs_strict)
+                for own in scorer.score_many(pairs, also=("substitution",))
+            ]
 
         valid = scores([(TEXTS[about], text) for about, _, text in HAND["valid"]])
         wrong = {
-            name: scores([(TEXTS[a], replaced(a, *kinds)) for a in TEXTS]) for name, kinds in WRONG.items()
+            name: scores([(TEXTS[a], replaced(a, *kinds)) for a in TEXTS])
+            for name, kinds in WRONG.items()
         }
     for name, own in wrong.items():
         expected = []
@@ -115,14 +120,18 @@ def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
             sides = [(a[column], b[column]) for a, b in product(valid, own)]
             expected.append(sum((a > b) + (a == b) / 2 for a, b in sides) / len(sides))
         found = tables["substitution_kinds"][name]
-        assert [float(found[head]) for head in ("VCS", "VCS strict")] == pytest.approx(expected, abs=6e-4)
+        assert [float(found[head]) for head in ("VCS", "VCS strict")] == pytest.approx(
+            expected, abs=6e-4
+        )
     goals = tables["substitution_goals"]
     assert (
         goals["wrong actions"]["strict, 4 seen"]
         == tables["substitution_kinds"]["Action Corruption"]["VCS strict"]
     )
     kinds = [kind for _, kind, _ in HAND["valid"]]
-    lowered = [vcs - strict for kind, (vcs, strict) in zip(kinds, valid, strict=True) if kind == "synonyms"]
+    lowered = [
+        vcs - strict for kind, (vcs, strict) in zip(kinds, valid, strict=True) if kind == "synonyms"
+    ]
     assert float(goals["synonyms lowered by"]["strict, 4 seen"]) == pytest.approx(
         sum(lowered) / len(lowered), abs=6e-4
     )

@@ -26,7 +26,8 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 
 
-# Copies: `make` puts links on files, and the shared bundles' are looked at by tools that refuse linked ones.
+# Copies: `make` puts links on files, and the shared bundles' are looked at by tools that refuse
+# linked ones.
 @pytest.fixture
 def tiny(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(tiny_bundle, tmp_path_factory.mktemp("copy") / "bundle")
@@ -117,8 +118,12 @@ def test_only_a_packed_bundle_is_replaced(tiny: Path, tmp_path: Path, kind: str)
     before = contents(tmp_path)
     finished = vcs("bundle", "pack", tiny, "-o", output, "--overwrite")
     assert (finished.code, finished.stderr) == (
-        2, f"vcs-runtime: {output}: it is no packed bundle, and is not replaced: choose another output\n",
-    )  # fmt: skip
+        2,
+        (
+            f"vcs-runtime: {output}: it is no packed bundle, and is not replaced: choose another"
+            " output\n"
+        ),
+    )
     assert contents(tmp_path) == before
     assert os.path.lexists(output)
 
@@ -163,7 +168,9 @@ def test_a_damaged_bundle_is_not_packed(packed: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["copy", "packed.vcs"]
 
 
-def retar(change: Callable[[list[tuple[tarfile.TarInfo, bytes]]], object]) -> Callable[[bytes], bytes]:
+def retar(
+    change: Callable[[list[tuple[tarfile.TarInfo, bytes]]], object],
+) -> Callable[[bytes], bytes]:
     """Unpack a tar file into its members, change these, and pack them again as `pack` would."""
 
     def attack(packed: bytes) -> bytes:
@@ -230,12 +237,16 @@ ATTACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a second archive behind the end": (lambda b: b + b, "something follows the end"),
     "an unlisted file": (retar(lambda m: m.append(extra("evil.so"))), "cut short, or not what"),
     "an unlisted file between": (
-        retar(lambda m: m.insert(2, extra("evil.so"))), r"should come next, not 'evil.so' \(file",
+        retar(lambda m: m.insert(2, extra("evil.so"))),
+        r"should come next, not 'evil.so' \(file",
     ),
     "a missing file": (retar(lambda m: m.pop()), "should come next, not the end"),
     "a file twice": (retar(lambda m: m.insert(2, m[1])), "should come next"),
     "files in another order": (retar(lambda m: m.reverse()), "does not begin with bundle.json"),
-    "the manifest twice": (retar(lambda m: m.insert(1, m[0])), "should come next, not 'bundle.json'"),
+    "the manifest twice": (
+        retar(lambda m: m.insert(1, m[0])),
+        "should come next, not 'bundle.json'",
+    ),
     "a path upwards": (renamed("../../evil"), r"not '../../evil'"),
     "an absolute path": (renamed("/elsewhere/evil"), "not '/elsewhere/evil'"),
     "a symbolic link": (typed(tarfile.SYMTYPE, "/etc/passwd"), r"\(link, 0 bytes\)"),
@@ -246,21 +257,28 @@ ATTACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a sparse file": (typed(tarfile.GNUTYPE_SPARSE), "type b'S'"),
     "an extended header": (typed(tarfile.XHDTYPE), "type b'x'"),
     "a size that is not listed": (sized(1 << 40), "should come next"),
-    "a file that may be run": (retar(lambda m: setattr(m[2][0], "mode", 0o4755)), "should come next"),
+    "a file that may be run": (
+        retar(lambda m: setattr(m[2][0], "mode", 0o4755)),
+        "should come next",
+    ),
     "a bomb of a manifest": (
-        retar(lambda m: setattr(m[0][0], "size", 1 << 33)), "does not begin with bundle.json",
+        retar(lambda m: setattr(m[0][0], "size", 1 << 33)),
+        "does not begin with bundle.json",
     ),
     "more than the disk can hold": (
-        manifested(lambda d: d["files"][0].update(size=1 << 50)), "are needed",
+        manifested(lambda d: d["files"][0].update(size=1 << 50)),
+        "are needed",
     ),
     "a listed path upwards": (
-        manifested(lambda d: d["files"][0].update(path="../evil")), "Expected a plain relative path",
+        manifested(lambda d: d["files"][0].update(path="../evil")),
+        "Expected a plain relative path",
     ),
     "a manifest that lists itself": (
-        manifested(lambda d: d["files"][0].update(path=MANIFEST)), "Expected a plain relative path",
+        manifested(lambda d: d["files"][0].update(path=MANIFEST)),
+        "Expected a plain relative path",
     ),
     "a newer schema": (manifested(lambda d: d.update(schema=9)), "schema 9"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -284,7 +302,10 @@ def test_two_bundles_make_one_that_scores_as_they_do(sat: Path, tiny: Path, tmp_
     assert made.manifest.segmenter.model
     assert made.manifest.segmenter.model.model.startswith("segmenter/")
     pair = (story(1), story(2))
-    with Scorer.open(made.root, device="cpu") as one, Scorer.open(tiny, "cpu", segmenter=str(sat)) as two:
+    with (
+        Scorer.open(made.root, device="cpu") as one,
+        Scorer.open(tiny, "cpu", segmenter=str(sat)) as two,
+    ):
         assert one.score(*pair) == two.score(*pair)
 
 
@@ -307,7 +328,9 @@ def test_a_made_bundle_shares_its_files_where_the_disk_allows(
         assert np.array_equal(old.embed(["dog"]), new.embed(["dog"]))
 
 
-def test_engines_that_are_not_there_cannot_be_combined(sat: Path, tiny: Path, tmp_path: Path) -> None:
+def test_engines_that_are_not_there_cannot_be_combined(
+    sat: Path, tiny: Path, tmp_path: Path
+) -> None:
     with pytest.raises(BundleError, match="it holds no embedder"):
         merge(sat, tiny, tmp_path / "x")
     with pytest.raises(BundleError, match="it holds no segmenter"):
@@ -327,7 +350,9 @@ def test_rules_and_the_rest_come_along_and_other_engines_do_not(
     assert not made.segmenter.model
     merge(tiny, mixed, tmp_path / "mixed")
     merge(tmp_path / "mixed", tiny, tmp_path / "again")
-    assert not any(e.path.startswith("segmenter/") for e in open_bundle(tmp_path / "again").manifest.files)
+    assert not any(
+        e.path.startswith("segmenter/") for e in open_bundle(tmp_path / "again").manifest.files
+    )
 
 
 def test_the_commands(tiny: Path, sat: Path, tmp_path: Path) -> None:
@@ -339,10 +364,15 @@ def test_the_commands(tiny: Path, sat: Path, tmp_path: Path) -> None:
     assert "all as bundle.json lists them" in vcs("bundle", "verify", tiny).stdout
     assert vcs("bundle", "pack", tiny, "-o", tmp_path / "p").code == 0
     assert vcs("bundle", "unpack", tmp_path / "p", "-o", tmp_path / "u").code == 0
-    made = vcs("bundle", "make", "--embedder", tmp_path / "u", "--segmenter", sat, "-o", tmp_path / "m")
+    made = vcs(
+        "bundle", "make", "--embedder", tmp_path / "u", "--segmenter", sat, "-o", tmp_path / "m"
+    )
     assert (made.code, made.stdout.strip()) == (0, str(tmp_path / "m"))
     (tmp_path / "u/extra").write_text("x")
-    for arguments in (("verify", tmp_path / "u"), ("unpack", tmp_path / "none", "-o", tmp_path / "n")):
+    for arguments in (
+        ("verify", tmp_path / "u"),
+        ("unpack", tmp_path / "none", "-o", tmp_path / "n"),
+    ):
         done = vcs("bundle", *arguments)
         assert done.code == 2
         assert len(done.stderr.strip().splitlines()) == 1

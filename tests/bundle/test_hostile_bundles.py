@@ -1,7 +1,9 @@
-"""Attacks on whoever opens a bundle. All are refused before ONNX Runtime or the tokenizer sees a file.
+"""Attacks on whoever opens a bundle.
 
-The attacker writes every byte of the bundle, `bundle.json` and its hashes included, unless the attack is on a
-bundle in transit.
+All are refused before ONNX Runtime or the tokenizer sees a file.
+
+The attacker writes every byte of the bundle, `bundle.json` and its hashes included, unless the
+attack is on a bundle in transit.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ from vcs_runtime import BundleError, Embedder
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.onnx_check import check_onnx
 
-MODEL, DATA, TOKENIZER = "embedder/model.onnx", "embedder/model.onnx.data", "embedder/tokenizer.json"
+MODEL, DATA, TOKENIZER = (
+    "embedder/model.onnx",
+    "embedder/model.onnx.data",
+    "embedder/tokenizer.json",
+)
 Attack = Callable[[Path], object]
 
 
@@ -96,7 +102,9 @@ def sub_graph(tensor: TensorProto, depth: int = 1) -> onnx.NodeProto:
     """An If whose branch holds `tensor`, or an If whose branch holds it, and so on."""
     graph = helper.make_graph([], "branch", [], [], initializer=[tensor])
     for _ in range(depth - 1):
-        graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=graph)], "branch", [], [])
+        graph = helper.make_graph(
+            [helper.make_node("If", ["c"], ["y"], then_branch=graph)], "branch", [], []
+        )
     return helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
 
 
@@ -158,7 +166,8 @@ def listed_outside(path: str) -> Attack:
 
 
 def half_tensor(start: bytes) -> bytes:
-    """A node whose attribute has two tensors, which readers merge: the location of one, the offset of the other."""
+    """A node whose attribute has two tensors, which readers merge: the location of one, the offset
+    of the other."""
     halves = [external(location="model.onnx.data"), external(offset="99999999", length="16")]
     attribute = b"".join(field(5, half.SerializeToString()) for half in halves)
     return start + field(7, field(1, field(4, b"Identity") + field(5, attribute)))
@@ -174,8 +183,11 @@ def panicking(path: Path) -> None:
     data = json.loads(path.read_text())
     single = [{"SpecialToken": {"id": "X", "type_id": 0}}]
     data["post_processor"] = {
-        "type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {},
-    }  # fmt: skip
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [],
+        "special_tokens": {},
+    }
     path.write_text(json.dumps(data))
 
 
@@ -189,89 +201,150 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a file too long": (lambda b: os.truncate(b / DATA, 1 << 20), "bytes, bundle.json says"),
     "a file cut short": (lambda b: os.truncate(b / DATA, 100), "has 100 bytes"),
     "a missing file": (lambda b: (b / TOKENIZER).unlink(), "is missing"),
-    "an unlisted file": (lambda b: (b / "embedder/evil.so").write_bytes(b"x"), "evil.so is not listed"),
-    "an unlisted hidden file": (lambda b: (b / ".hidden").write_bytes(b"x"), ".hidden is not listed"),
+    "an unlisted file": (
+        lambda b: (b / "embedder/evil.so").write_bytes(b"x"),
+        "evil.so is not listed",
+    ),
+    "an unlisted hidden file": (
+        lambda b: (b / ".hidden").write_bytes(b"x"),
+        ".hidden is not listed",
+    ),
     "a link to a file": (link(TOKENIZER), "not a regular file"),
     "a link to a folder": (link("embedder"), "embedder is not listed"),
     "a link to the manifest": (link(MANIFEST), "no bundle.json"),
     "a pipe that blocks its reader": (fifo, "not a regular file"),
     # The manifest.
-    "a manifest of 100 MB": (lambda b: os.truncate(b / MANIFEST, 100_000_000), "this is no manifest"),
-    "a manifest nested without end": (
-        lambda b: (b / MANIFEST).write_text('{"a":' * 100_000), "cannot be read",
+    "a manifest of 100 MB": (
+        lambda b: os.truncate(b / MANIFEST, 100_000_000),
+        "this is no manifest",
     ),
-    "a newer schema": (lambda b: edit_manifest(b, lambda d: d.update(schema=4)), "this version reads schema"),
+    "a manifest nested without end": (
+        lambda b: (b / MANIFEST).write_text('{"a":' * 100_000),
+        "cannot be read",
+    ),
+    "a newer schema": (
+        lambda b: edit_manifest(b, lambda d: d.update(schema=4)),
+        "this version reads schema",
+    ),
     "a key that stands twice": (
-        lambda b: (b / MANIFEST).write_text((b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)),
+        lambda b: (b / MANIFEST).write_text(
+            (b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)
+        ),
         "twice",
     ),
-    "an unknown key": (lambda b: edit_manifest(b, lambda d: d.update(run="rm")), "unknown field `run`"),
+    "an unknown key": (
+        lambda b: edit_manifest(b, lambda d: d.update(run="rm")),
+        "unknown field `run`",
+    ),
     "a number that is none": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=float("nan"))), "NaN is no number",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=float("nan"))),
+        "NaN is no number",
     ),
     "a listed path upwards": (listed_outside("../secret"), "Expected a plain relative path"),
-    "a listed path inside and upwards": (listed_outside("embedder/../../secret"), "Expected a plain relative path"),
+    "a listed path inside and upwards": (
+        listed_outside("embedder/../../secret"),
+        "Expected a plain relative path",
+    ),
     "a listed absolute path": (listed_outside("/etc/passwd"), "Expected a plain relative path"),
-    "a listed path of another system": (listed_outside("embedder\\x"), "Expected a plain relative path"),
+    "a listed path of another system": (
+        listed_outside("embedder\\x"),
+        "Expected a plain relative path",
+    ),
     "a listed path with a line break": (listed_outside("a\nb"), "Expected a plain relative path"),
     "a path twice but for its case": (
-        lambda b: edit_manifest(b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
+        lambda b: edit_manifest(
+            b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})
+        ),
         "listed twice",
     ),
     "vectors that fill the memory": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=1 << 40)), "embedder.dimension: Expected `int` <= 1048576",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=1 << 40)),
+        "embedder.dimension: Expected `int` <= 1048576",
     ),
     "a model that is no file of the bundle": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")), "elsewhere/model.onnx is not in files",
+        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")),
+        "elsewhere/model.onnx is not in files",
     ),
     "a model by an absolute path": (
         lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")),
         "embedder.model: Expected a plain relative path",
     ),
     "a model in a format of ONNX Runtime's own": (
-        lambda b: ((b / MODEL).rename(b / "embedder/model.ort"), relist(b),
-                   edit_manifest(b, lambda d: d["embedder"].update(model="embedder/model.ort"))),
+        lambda b: (
+            (b / MODEL).rename(b / "embedder/model.ort"),
+            relist(b),
+            edit_manifest(b, lambda d: d["embedder"].update(model="embedder/model.ort")),
+        ),
         "does not end in .onnx",
     ),
     # External data.
     "external data upwards": (initializer(location="../../secret"), "not the plain name of a file"),
-    "external data by an absolute path": (initializer(location="/etc/passwd"), "not the plain name"),
-    "external data by a path of another system": (initializer(location="C:\\x"), "not the plain name"),
-    "external data in a folder": (initializer(location="x/../model.onnx.data"), "not the plain name"),
-    "external data in this folder": (initializer(location="./model.onnx.data"), "not the plain name"),
+    "external data by an absolute path": (
+        initializer(location="/etc/passwd"),
+        "not the plain name",
+    ),
+    "external data by a path of another system": (
+        initializer(location="C:\\x"),
+        "not the plain name",
+    ),
+    "external data in a folder": (
+        initializer(location="x/../model.onnx.data"),
+        "not the plain name",
+    ),
+    "external data in this folder": (
+        initializer(location="./model.onnx.data"),
+        "not the plain name",
+    ),
     "external data at an address of memory": (
-        initializer(location="*/_ORT_MEM_ADDR_/*", offset="140000000000000", length="16"), "not the plain name",
+        initializer(location="*/_ORT_MEM_ADDR_/*", offset="140000000000000", length="16"),
+        "not the plain name",
     ),
     "external data with a NUL": (initializer(location="model.onnx.data\0"), "not the plain name"),
-    "external data in an unlisted file": (initializer(location="evil.bin"), "does not list beside it"),
+    "external data in an unlisted file": (
+        initializer(location="evil.bin"),
+        "does not list beside it",
+    ),
     "external data beside the weights": (
         # Listed, but no part of the hash that the signature shows.
-        initializer(location="tokenizer.json"), "'embedder/tokenizer.json', which bundle.json does not list as weights",
+        initializer(location="tokenizer.json"),
+        "'embedder/tokenizer.json', which bundle.json does not list as weights",
     ),
-    "external data in the manifest": (initializer(location="bundle.json"), "does not list beside it"),
+    "external data in the manifest": (
+        initializer(location="bundle.json"),
+        "does not list beside it",
+    ),
     "external data in a link": (
-        lambda b: (initializer(location="link")(b), (b / "embedder/link").symlink_to("/etc/passwd")),
+        lambda b: (
+            initializer(location="link")(b),
+            (b / "embedder/link").symlink_to("/etc/passwd"),
+        ),
         "link is not listed",
     ),
     "external data behind the end": (
-        initializer(location="model.onnx.data", offset="99999999", length="16"), "beyond the end",
+        initializer(location="model.onnx.data", offset="99999999", length="16"),
+        "beyond the end",
     ),
     "external data that are too long": (
-        initializer(location="model.onnx.data", length="99999999"), "beyond the end",
+        initializer(location="model.onnx.data", length="99999999"),
+        "beyond the end",
     ),
     "external data before the beginning": (
-        initializer(location="model.onnx.data", offset="-8"), "offset or length is not a number",
+        initializer(location="model.onnx.data", offset="-8"),
+        "offset or length is not a number",
     ),
     "an offset that overflows": (
-        initializer(location="model.onnx.data", offset="18446744073709551616"), "is not a number",
+        initializer(location="model.onnx.data", offset="18446744073709551616"),
+        "is not a number",
     ),
     "external data without a place": (initializer(offset="0"), "have the keys"),
     "external data without anything": (initializer(), "does not say where"),
     "external data with two places": (
-        edit(lambda m: m.graph.initializer.append(twice(external(location="/etc/passwd")))), "have the keys",
+        edit(lambda m: m.graph.initializer.append(twice(external(location="/etc/passwd")))),
+        "have the keys",
     ),
     "external data with unknown keys": (
-        initializer(location="model.onnx.data", prepacked_0="1;2;3"), "have the keys",
+        initializer(location="model.onnx.data", prepacked_0="1;2;3"),
+        "have the keys",
     ),
     "external data that say they are none": (
         edit(lambda m: m.graph.initializer.append(silent(external(location="/etc/passwd")))),
@@ -281,75 +354,107 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "in a sub-graph": (node(sub_graph(FAR)), "not the plain name"),
     "in a sub-graph of a sub-graph": (node(sub_graph(UP, depth=4)), "not the plain name"),
     "in one of several sub-graphs": (
-        node(attributed(graphs=[helper.make_graph([], "g", [], [], initializer=[FAR])])), "not the plain name",
+        node(attributed(graphs=[helper.make_graph([], "g", [], [], initializer=[FAR])])),
+        "not the plain name",
     ),
     "in sub-graphs nested without end": (node(sub_graph(GOOD, depth=20)), "nested more than"),
     "in a Constant": (node(attributed(t=FAR)), "not the plain name"),
     "in a list of tensors": (node(attributed(tensors=[GOOD, FAR])), "not the plain name"),
     "in the values of a sparse attribute": (
-        node(attributed(sparse_tensor=sparse(FAR, GOOD))), "not the plain name",
+        node(attributed(sparse_tensor=sparse(FAR, GOOD))),
+        "not the plain name",
     ),
     "in the indices of a sparse attribute": (
-        node(attributed(sparse_tensor=sparse(GOOD, FAR))), "not the plain name",
+        node(attributed(sparse_tensor=sparse(GOOD, FAR))),
+        "not the plain name",
     ),
     "in a list of sparse tensors": (
-        node(attributed(sparse_tensors=[sparse(GOOD, UP)])), "not the plain name",
+        node(attributed(sparse_tensors=[sparse(GOOD, UP)])),
+        "not the plain name",
     ),
     "in a sparse initializer": (
-        edit(lambda m: m.graph.sparse_initializer.append(sparse(FAR, GOOD))), "not the plain name",
+        edit(lambda m: m.graph.sparse_initializer.append(sparse(FAR, GOOD))),
+        "not the plain name",
     ),
     "in a function": (function(attributed(t=FAR)), "not the plain name"),
     "in a sub-graph of a function": (function(sub_graph(FAR)), "not the plain name"),
     "in the default of a function's attribute": (
-        edit(lambda m: m.functions.append(onnx.FunctionProto(
-            name="F", domain="own", attribute_proto=[AttributeProto(name="a", t=FAR)]))),
+        edit(
+            lambda m: m.functions.append(
+                onnx.FunctionProto(
+                    name="F", domain="own", attribute_proto=[AttributeProto(name="a", t=FAR)]
+                )
+            )
+        ),
         "not the plain name",
     ),
     "in the initialisation of a training": (
-        edit(lambda m: m.training_info.add().initialization.initializer.append(FAR)), "training information",
+        edit(lambda m: m.training_info.add().initialization.initializer.append(FAR)),
+        "training information",
     ),
     "in two halves that readers merge": (raw(half_tensor), "stands twice|have the keys"),
     "in a second graph that readers merge": (
-        raw(lambda b: b + field(7, field(5, FAR.SerializeToString()))), "stands twice|not the plain name",
+        raw(lambda b: b + field(7, field(5, FAR.SerializeToString()))),
+        "stands twice|not the plain name",
     ),
     # Graphs that run what is no graph, or are none.
     "operators of a foreign library": (
-        node(helper.make_node("Run", [], ["y"], domain="evil.custom")), "the domain 'evil.custom'",
+        node(helper.make_node("Run", [], ["y"], domain="evil.custom")),
+        "the domain 'evil.custom'",
     ),
     "foreign operators in a sub-graph of a function": (
-        function(helper.make_node("Run", [], ["y"], domain="ai.onnx.contrib")), "'ai.onnx.contrib'",
+        function(helper.make_node("Run", [], ["y"], domain="ai.onnx.contrib")),
+        "'ai.onnx.contrib'",
     ),
     "an engine of a vendor": (
-        node(helper.make_node("EPContext", [], ["y"], domain="com.microsoft", ep_cache_context="/x")),
+        node(
+            helper.make_node("EPContext", [], ["y"], domain="com.microsoft", ep_cache_context="/x")
+        ),
         "'EPContext' is not allowed",
     ),
     "a Python function": (
-        node(helper.make_node("PythonOp", [], ["y"], domain="com.microsoft")), "'PythonOp' is not allowed",
+        node(helper.make_node("PythonOp", [], ["y"], domain="com.microsoft")),
+        "'PythonOp' is not allowed",
     ),
     "a graph that is text": (rewrite(MODEL, b"no protobuf"), "this is no ONNX graph"),
     "a graph that is empty": (rewrite(MODEL, b""), "between 1 byte"),
     "a model without a graph": (rewrite(MODEL, field(2, b"producer")), "there is no graph"),
     "a graph that is cut short": (raw(lambda b: b[:-3]), "this is no ONNX graph"),
-    "a length beyond the end": (raw(lambda b: b + b"\x3a" + varint(1 << 62)), "this is no ONNX graph"),
+    "a length beyond the end": (
+        raw(lambda b: b + b"\x3a" + varint(1 << 62)),
+        "this is no ONNX graph",
+    ),
     "a number that does not end": (raw(lambda b: b + b"\xff" * 100), "this is no ONNX graph"),
-    "a field whose number overflows": (raw(lambda b: b + varint(1 << 32 | 58) + b"\0"), "impossible number"),
+    "a field whose number overflows": (
+        raw(lambda b: b + varint(1 << 32 | 58) + b"\0"),
+        "impossible number",
+    ),
     "a group, which readers skip": (raw(lambda b: b + b"\x3b\x3c"), "impossible type"),
     "a graph of another type": (raw(lambda b: b + b"\x38\x01"), "stands twice|wrong type"),
-    "a graph of more fields than any": (raw(lambda b: b + b"\x28\x01" * 1_000_001), "more than 1,000,000"),
+    "a graph of more fields than any": (
+        raw(lambda b: b + b"\x28\x01" * 1_000_001),
+        "more than 1,000,000",
+    ),
     # The tokenizer.
     "a tokenizer that is none": (rewrite(TOKENIZER, b"{}"), "tokenizers cannot load it"),
-    "a tokenizer that is no JSON": (rewrite(TOKENIZER, b"\x80\x04cposix\nsystem\n"), "cannot load it"),
+    "a tokenizer that is no JSON": (
+        rewrite(TOKENIZER, b"\x80\x04cposix\nsystem\n"),
+        "cannot load it",
+    ),
     "a tokenizer nested without end": (rewrite(TOKENIZER, b'{"a":' * 100_000), "cannot load it"),
     "a tokenizer at which the library panics": (
-        lambda b: (panicking(b / TOKENIZER), relist(b)), "tokenizers cannot load it",
+        lambda b: (panicking(b / TOKENIZER), relist(b)),
+        "tokenizers cannot load it",
     ),
     "a tokenizer without its token for what it does not know": (
-        lambda b: (without_unknown(b / TOKENIZER), relist(b)), "cannot load it: .*UNK",
+        lambda b: (without_unknown(b / TOKENIZER), relist(b)),
+        "cannot load it: .*UNK",
     ),
     "a tokenizer of an unknown kind": (
-        rewrite(TOKENIZER, b'{"version": "1.0", "model": {"type": "Pickle"}}'), "cannot load it",
+        rewrite(TOKENIZER, b'{"version": "1.0", "model": {"type": "Pickle"}}'),
+        "cannot load it",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -385,7 +490,9 @@ def test_there_are_many() -> None:
 )
 def test_what_is_harmless_passes(bundle: Path, harmless: Attack) -> None:
     harmless(bundle)
-    check_onnx(bundle / MODEL, {path.name: path.stat().st_size for path in (bundle / "embedder").iterdir()})
+    check_onnx(
+        bundle / MODEL, {path.name: path.stat().st_size for path in (bundle / "embedder").iterdir()}
+    )
 
 
 def test_hard_linked_weights_are_fine(bundle: Path) -> None:
@@ -411,7 +518,8 @@ def external_data(message: Any) -> Iterator[dict[str, str]]:
 
 
 def test_no_other_reader_finds_what_the_check_has_not_seen(bundle: Path) -> None:
-    """Graphs with random errors: whatever passes names nothing but the listed file, by protobuf's reading too."""
+    """Graphs with random errors: whatever passes names nothing but the listed file, by protobuf's
+    reading too."""
     node(sub_graph(GOOD, depth=2), attributed(t=GOOD, sparse_tensor=sparse(GOOD, GOOD)))(bundle)
     function(attributed(tensors=[GOOD]))(bundle)
     original = (bundle / MODEL).read_bytes()

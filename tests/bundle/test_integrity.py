@@ -30,7 +30,9 @@ def large(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(integrity, "_MIB", 1000)
     monkeypatch.setenv("VCS_RUNTIME_HOME", str(tmp_path / "home"))
     manifest = read_manifest(copy / MANIFEST)
-    entries = tuple(replace(entry, ends=integrity.ends_of(copy / entry.path)) for entry in manifest.files)
+    entries = tuple(
+        replace(entry, ends=integrity.ends_of(copy / entry.path)) for entry in manifest.files
+    )
     assert [entry.path for entry in entries if entry.ends] == [DATA]
     (copy / MANIFEST).write_text(replace(manifest, files=entries).to_json())
     return copy

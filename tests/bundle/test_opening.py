@@ -28,7 +28,9 @@ LOSS = {"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99}
 
 def test_a_bundle_works_from_any_folder(copy: Path, scorer: Scorer) -> None:
     with Scorer.open(copy, device="cpu") as moved:
-        assert moved.score("A man walks.", "A dog runs.") == scorer.score("A man walks.", "A dog runs.")
+        assert moved.score("A man walks.", "A dog runs.") == scorer.score(
+            "A man walks.", "A dog runs."
+        )
 
 
 def test_a_bundle_is_read_and_never_written(copy: Path) -> None:
@@ -70,21 +72,30 @@ def test_a_manifest_of_schema_2_is_read_with_todays_defaults(copy: Path) -> None
 
 @pytest.mark.parametrize("precision", ["fp8", "int4"])
 @pytest.mark.parametrize("place", ["embedder", "embedder.cuda"])
-def test_a_precision_that_is_no_longer_run_is_refused(copy: Path, place: str, precision: str) -> None:
+def test_a_precision_that_is_no_longer_run_is_refused(
+    copy: Path, place: str, precision: str
+) -> None:
     def change(data: Any) -> None:
         reduce(getitem, place.split("."), data)["precision"] = precision
 
     edit(copy, change)
-    says = rf"bundle\.json: {place}\.precision: .* neither fp8 nor int4, .* export the model again, in fp16 or int8"
+    says = (
+        rf"bundle\.json: {place}\.precision: .* neither fp8 nor int4, .* export the model again, in"
+        r" fp16 or int8"
+    )
     with pytest.raises(BundleError, match=says):
         open_bundle(copy)
 
 
 def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
     new = {
-        "layout": "packed", "instruction": "Query: ", "mask_instruction": True, "long_text": "truncate",
-        "frame": [[1], []], "loss": {**LOSS, "pairs": 2, "vcs_change": 0.01},
-    }  # fmt: skip
+        "layout": "packed",
+        "instruction": "Query: ",
+        "mask_instruction": True,
+        "long_text": "truncate",
+        "frame": [[1], []],
+        "loss": {**LOSS, "pairs": 2, "vcs_change": 0.01},
+    }
     edit(copy, lambda data: data["embedder"].update(new))
     manifest = read_manifest(copy / MANIFEST)
     assert manifest.embedder
@@ -126,18 +137,34 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
             True,
             "embedder: mask_instruction goes with neither a padded layout",
         ),
-        (("embedder", "mask_instruction"), 1, "embedder.mask_instruction: Expected `bool`, got `int`"),
+        (
+            ("embedder", "mask_instruction"),
+            1,
+            "embedder.mask_instruction: Expected `bool`, got `int`",
+        ),
         (("embedder", "frame"), [1, 2], "embedder.frame[0]: Expected `array`, got `int`"),
         (("embedder", "frame"), [[1], [-2]], "embedder.frame[1][0]: Expected `int` >= 0"),
-        (("embedder", "loss"), {"texts": 3}, "embedder.loss: Object missing required field `cosine_mean`"),
+        (
+            ("embedder", "loss"),
+            {"texts": 3},
+            "embedder.loss: Object missing required field `cosine_mean`",
+        ),
         (
             ("embedder", "loss"),
             LOSS | {"cosine_min": 1.5},
             "embedder.loss.cosine_min: Expected `float` <= 1.0",
         ),
         (("embedder", "loss"), LOSS | {"cosine_min": 1.0}, "embedder.loss: cosine_min is above"),
-        (("embedder", "loss"), LOSS | {"a\nb": 1}, r"embedder.loss: Object contains unknown field `a\nb`"),
-        (("segmenter", "rules", "name"), "magic", "segmenter.rules.name: Invalid enum value 'magic'"),
+        (
+            ("embedder", "loss"),
+            LOSS | {"a\nb": 1},
+            r"embedder.loss: Object contains unknown field `a\nb`",
+        ),
+        (
+            ("segmenter", "rules", "name"),
+            "magic",
+            "segmenter.rules.name: Invalid enum value 'magic'",
+        ),
         (("segmenter", "rules"), None, "segmenter: neither rules nor a model"),
     ],
 )
@@ -161,7 +188,11 @@ def test_a_manifest_that_is_wrong_names_the_field(
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "cannot be read"), (b"[]", "Expected `object`, got `array`"), (b"\xff\xfe", "cannot be read")],
+    [
+        (b"", "cannot be read"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"\xff\xfe", "cannot be read"),
+    ],
 )
 def test_a_manifest_that_is_none_is_refused(copy: Path, content: bytes, says: str) -> None:
     (copy / MANIFEST).write_bytes(content)

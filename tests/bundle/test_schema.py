@@ -16,22 +16,52 @@ from vcs_runtime.bundle.manifest import MANIFEST, SCHEMA, read_manifest
 from vcs_runtime.bundle.schema import json_schema
 from vcs_runtime.errors import BundleError
 
-SCHEMA_FILE = json.loads(files("vcs_runtime").joinpath("data/bundle.schema.json").read_text("utf-8"))
+SCHEMA_FILE = json.loads(
+    files("vcs_runtime").joinpath("data/bundle.schema.json").read_text("utf-8")
+)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA_FILE)
 # Rules between fields, which the schema leaves to its descriptions.
 BEYOND = ("is not in files", "listed twice", "stride is above", "cosine_min is above")
 DIGEST = "0" * 64
 VALUES: tuple[Any, ...] = (
-    None, True, 0, 1, 3, 4, -1, 1.5, 0.5, (1 << 20) + 1, 1 << 53, "", "x", "../x", "a//b", ".a", "a\n", "bundle.json",
-    DIGEST, [], [1, 2], [[1], [2]], [[1], [True]], [[-1], []], ["x"], {},
-)  # fmt: skip
+    None,
+    True,
+    0,
+    1,
+    3,
+    4,
+    -1,
+    1.5,
+    0.5,
+    (1 << 20) + 1,
+    1 << 53,
+    "",
+    "x",
+    "../x",
+    "a//b",
+    ".a",
+    "a\n",
+    "bundle.json",
+    DIGEST,
+    [],
+    [1, 2],
+    [[1], [2]],
+    [[1], [True]],
+    [[-1], []],
+    ["x"],
+    {},
+)
 
 
 def everything() -> dict[str, Any]:
     """A manifest that says all that may be said."""
     engine = {
-        "name": "m", "model": "e/m.onnx", "weights": ["e/w"], "tokenizer": "e/t.json", "precision": "int8",
-    }  # fmt: skip
+        "name": "m",
+        "model": "e/m.onnx",
+        "weights": ["e/w"],
+        "tokenizer": "e/t.json",
+        "precision": "int8",
+    }
     return {
         "schema": SCHEMA,
         "name": "n",
@@ -51,17 +81,30 @@ def everything() -> dict[str, Any]:
             "instruction": "Query: ",
             "mask_instruction": True,
             "frame": [[1], [2]],
-            "loss": {"texts": 3, "cosine_mean": 0.99, "cosine_min": 0.9, "pairs": 2, "vcs_change": 0.01,
-                     "vcs_change_p95": 0.05, "margin_change": 0.02, "margin_change_p95": 1.5},
+            "loss": {
+                "texts": 3,
+                "cosine_mean": 0.99,
+                "cosine_min": 0.9,
+                "pairs": 2,
+                "vcs_change": 0.01,
+                "vcs_change_p95": 0.05,
+                "margin_change": 0.02,
+                "margin_change_p95": 1.5,
+            },
         },
         "segmenter": {
             "rules": {"name": "sentencex", "language": "en"},
             "model": {
-                **engine, "kind": "sat", "frame": [0, 2], "max_tokens": 512, "stride": 64, "threshold": 0.25,
+                **engine,
+                "kind": "sat",
+                "frame": [0, 2],
+                "max_tokens": 512,
+                "stride": 64,
+                "threshold": 0.25,
                 "agreement": 0.99,
             },
         },
-    }  # fmt: skip
+    }
 
 
 def places(item: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -99,7 +142,8 @@ def agree(folder: Path, document: Any, what: object) -> None:
 
 
 def in_order(item: Any) -> Any:
-    """A schema with its alternatives in one order: releases of msgspec list them in orders of their own."""
+    """A schema with its alternatives in one order: releases of msgspec list them in orders of their
+    own."""
     if isinstance(item, dict):
         return {
             key: sorted(map(in_order, value), key=json.dumps) if key == "anyOf" else in_order(value)
@@ -125,7 +169,9 @@ def test_a_manifest_that_says_everything_is_valid(tmp_path: Path) -> None:
     VALIDATOR.validate(everything())
 
 
-@pytest.mark.parametrize("place", list(places(everything())), ids=lambda place: ".".join(map(str, place)))
+@pytest.mark.parametrize(
+    "place", list(places(everything())), ids=lambda place: ".".join(map(str, place))
+)
 def test_schema_and_parser_agree_on_any_one_change(tmp_path: Path, place: tuple[Any, ...]) -> None:
     for value in VALUES:
         document = everything()
@@ -175,7 +221,9 @@ def test_the_graph_for_cuda_lies_beside_the_other_one(tmp_path: Path) -> None:
     document = everything()
     document["files"].append({**document["files"][0], "path": "elsewhere/c.onnx"})
     document["embedder"]["cuda"]["model"] = "elsewhere/c.onnx"
-    says = f"embedder.cuda: elsewhere/c.onnx is not in the folder of {document['embedder']['model']}"
+    says = (
+        f"embedder.cuda: elsewhere/c.onnx is not in the folder of {document['embedder']['model']}"
+    )
     reason = parse(tmp_path, document)
     assert reason is not None
     assert says in reason

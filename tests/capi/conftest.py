@@ -39,7 +39,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> building.Built:
 
 @pytest.fixture(scope="session")
 def compile_program(built: building.Built, tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """Compile a C file of tests/capi or of the examples against the library, strictly; returns the program."""
+    """Compile a C file of tests/capi or of the examples against the library, strictly; returns the
+    program."""
 
     def compile_one(name: str, standard: str = "c11", *, link: bool = True) -> Path:
         source = HERE / name if (HERE / name).is_file() else building.source("examples") / name
@@ -69,7 +70,9 @@ def probe(compile_program: Compile) -> Run:
     return lambda *arguments, **environment: run(program, *arguments, **environment)
 
 
-@pytest.fixture(scope="session", params=["python", pytest.param("ctypes", marks=pytest.mark.toolchain)])
+@pytest.fixture(
+    scope="session", params=["python", pytest.param("ctypes", marks=pytest.mark.toolchain)]
+)
 def api(request: pytest.FixtureRequest) -> object:
     """The API as `vcs_runtime.capi` has it, and as the library in this process has it."""
     return capi if request.param == "python" else capi.load(request.getfixturevalue("built").file)

@@ -33,7 +33,9 @@ def scores_of(result: vcs_result) -> Scores:
     return Scores(*(getattr(result, name) for name in Scores._fields))
 
 
-def c_texts(texts: list[bytes]) -> tuple[ctypes.Array[ctypes.c_char_p], ctypes.Array[ctypes.c_size_t]]:
+def c_texts(
+    texts: list[bytes],
+) -> tuple[ctypes.Array[ctypes.c_char_p], ctypes.Array[ctypes.c_size_t]]:
     n = len(texts)
     return (ctypes.c_char_p * n)(*texts), (ctypes.c_size_t * n)(*map(len, texts))
 
@@ -55,10 +57,14 @@ def test_scores_are_those_of_the_scorer_to_the_bit(opened: Host, tiny_bundle: Pa
             result = new_results(1)[0]
             texts = reference.encode(), generated.encode()
             assert (
-                opened.api.vcs_score(scorer, texts[0], len(texts[0]), texts[1], len(texts[1]), byref(result))
+                opened.api.vcs_score(
+                    scorer, texts[0], len(texts[0]), texts[1], len(texts[1]), byref(result)
+                )
                 == 0
             )
-            expected = python.score(reference, generated, chunk_size=2, params=Params(0.25, 0.5, 3.0))
+            expected = python.score(
+                reference, generated, chunk_size=2, params=Params(0.25, 0.5, 3.0)
+            )
             assert scores_of(result) == expected.scores
             assert (result.n_ref, result.n_gen) == (expected.n_ref, expected.n_gen)
             assert opened.signature(scorer) == expected.signature
@@ -87,7 +93,10 @@ def test_a_null_text_in_a_batch_is_its_pairs_fault(opened: Host) -> None:
     texts, lengths = c_texts([TEXT, TEXT])
     references = (ctypes.c_char_p * 2)(TEXT, None)
     results = new_results(2)
-    assert opened.api.vcs_score_batch(opened.scorer, references, lengths, texts, lengths, 2, results) == 1
+    assert (
+        opened.api.vcs_score_batch(opened.scorer, references, lengths, texts, lengths, 2, results)
+        == 1
+    )
     assert [result.status for result in results] == [0, 1]
 
 
@@ -95,7 +104,9 @@ def test_what_stops_a_batch_is_the_status_of_all_its_pairs(opened: Host) -> None
     texts, lengths = c_texts([TEXT, TEXT])
     for references, scorer in ((texts, opened.orphan), (None, opened.scorer)):
         results = new_results(2)
-        assert opened.api.vcs_score_batch(scorer, references, lengths, texts, lengths, 2, results) == 1
+        assert (
+            opened.api.vcs_score_batch(scorer, references, lengths, texts, lengths, 2, results) == 1
+        )
         for result in results:
             assert_says(result, 1)
 
@@ -117,7 +128,13 @@ def test_of_larger_structs_the_known_part_is_used(opened: Host) -> None:
         result.known.struct_size, result.later = ctypes.sizeof(Longer), 7.0
     assert (
         opened.api.vcs_score_batch(
-            opened.scorer, texts, lengths, texts, lengths, 3, ctypes.cast(results, ctypes.POINTER(vcs_result))
+            opened.scorer,
+            texts,
+            lengths,
+            texts,
+            lengths,
+            3,
+            ctypes.cast(results, ctypes.POINTER(vcs_result)),
         )
         == Status.VCS_BAD_TEXT
     )
@@ -136,7 +153,8 @@ def test_of_larger_structs_the_known_part_is_used(opened: Host) -> None:
 
 @pytest.mark.parametrize("size", [136, 140, 144, 152, 160])
 def test_nothing_is_written_beyond_a_struct_of_any_version(opened: Host, size: int) -> None:
-    """136 is the first version, without margin and flags; 140 has half a margin, and 160 an unknown member."""
+    """136 is the first version, without margin and flags; 140 has half a margin, and 160 an unknown
+    member."""
     texts, lengths = c_texts([TEXT, b"", TEXT])
     whole = new_results(3)
     opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, whole)
@@ -156,7 +174,9 @@ def test_nothing_is_written_beyond_a_struct_of_any_version(opened: Host, size: i
         return b"".join(structs) + b"\xa5" * 64
 
     batch, pointer = canary(3)
-    assert opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, pointer) == 4
+    assert (
+        opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, pointer) == 4
+    )
     assert batch.raw[:-1] == expected(*whole)
     one, pointer = canary(1)
     assert opened.api.vcs_score(opened.scorer, TEXT, len(TEXT), TEXT, len(TEXT), pointer) == 0
@@ -166,7 +186,13 @@ def test_nothing_is_written_beyond_a_struct_of_any_version(opened: Host, size: i
     whole[1].status = Status.VCS_INVALID_ARGUMENT
     assert refused.raw[:-1] == expected(*[whole[1]] * 3)
     matrix, aligned = np.full((2, 3), 0.5), new_results(1)[0]
-    arguments = matrix.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), 2, 3, 0.5, byref(opened.params())
+    arguments = (
+        matrix.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+        2,
+        3,
+        0.5,
+        byref(opened.params()),
+    )
     assert opened.api.vcs_align_f64(*arguments, byref(aligned)) == 0
     one, pointer = canary(1)
     assert opened.api.vcs_align_f64(*arguments, pointer) == 0
@@ -179,7 +205,9 @@ def test_the_header_has_the_scores_in_the_order_of_files() -> None:
     assert tuple(re.split(r",\s*", members)) == score_table.NAMES
 
 
-def test_the_example_of_the_documentation_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_documentation_prints_what_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run_snippet("docs/guide/capi.md", "ctypes")
     page = (ROOT / "docs/guide/capi.md").read_text("utf-8")
     assert f"  # {capsys.readouterr().out}```" in page
@@ -202,7 +230,12 @@ def test_versions_and_defaults(opened: Host) -> None:
     assert opened.api.vcs_version() == vcs_runtime.__version__.encode()
     params = opened.params()
     expected = Params()
-    assert (params.struct_size, params.chunk_size, params.short_form, params.reserved) == (40, 1, 0, 0)
+    assert (params.struct_size, params.chunk_size, params.short_form, params.reserved) == (
+        40,
+        1,
+        0,
+        0,
+    )
     assert params.lct == expected.lct
     assert (params.context_cutoff, params.context_window) == (
         expected.context_cutoff,
@@ -284,7 +317,10 @@ def test_eight_threads_score_what_one_does(opened: Host) -> None:
             result = new_results(1)[0]
             lengths = len(reference), len(generated)
             assert (
-                opened.api.vcs_score(scorer, reference, lengths[0], generated, lengths[1], byref(result)) == 0
+                opened.api.vcs_score(
+                    scorer, reference, lengths[0], generated, lengths[1], byref(result)
+                )
+                == 0
             )
             scores.append(scores_of(result))
         opened.api.vcs_scorer_destroy(scorer)

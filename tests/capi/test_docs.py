@@ -27,13 +27,18 @@ def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 COMMANDS = {
     "score.rs": ("rustc", "rustc -L vcs -C link-args=-Wl,-rpath,$PWD/vcs score.rs && ./score"),
-    "score.go": ("go", 'CGO_CFLAGS=-I$PWD/vcs CGO_LDFLAGS="-L$PWD/vcs -Wl,-rpath,$PWD/vcs" go run score.go'),
+    "score.go": (
+        "go",
+        'CGO_CFLAGS=-I$PWD/vcs CGO_LDFLAGS="-L$PWD/vcs -Wl,-rpath,$PWD/vcs" go run score.go',
+    ),
 }
 
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_programs_in_rust_and_go_print_a_score(built: building.Built, tmp_path: Path, name: str) -> None:
+def test_the_programs_in_rust_and_go_print_a_score(
+    built: building.Built, tmp_path: Path, name: str
+) -> None:
     compiler, command = COMMANDS[name]
     if not shutil.which(compiler):
         pytest.skip(f"there is no {compiler}")
@@ -42,6 +47,11 @@ def test_the_programs_in_rust_and_go_print_a_score(built: building.Built, tmp_pa
     (tmp_path / name).write_text(titled("docs/guide/capi.md", name).body, "utf-8")
     environment = {**os.environ, "GOCACHE": str(tmp_path / "cache"), "GO111MODULE": "off"}
     done = subprocess.run(
-        ["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert same("VCS 0.981, flags 0", done.stdout), done.stderr

@@ -1,4 +1,5 @@
-"""The built library in hosts written in C, in an environment that tells them nothing about Python."""
+"""The built library in hosts written in C, in an environment that tells them nothing about
+Python."""
 
 from __future__ import annotations
 
@@ -62,11 +63,14 @@ def test_every_status_is_that_of_the_header(built: build.Built) -> None:
     assert values == {each.name: each.value for each in (*Status, *Flag)}
 
 
-def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path, tmp_path: Path) -> None:
+def test_fifty_pairs_score_as_in_python_to_the_bit(
+    probe: Run, tiny_bundle: Path, tmp_path: Path
+) -> None:
     texts = [text.encode() for pair in PAIRS for text in pair]
     file = tmp_path / "pairs"
     file.write_bytes(
-        struct.pack("@N", len(PAIRS)) + b"".join(struct.pack("@N", len(text)) + text for text in texts)
+        struct.pack("@N", len(PAIRS))
+        + b"".join(struct.pack("@N", len(text)) + text for text in texts)
     )
     raw = probe("pairs", tiny_bundle, file).encode("latin-1")
     results = (vcs_result * (2 * len(PAIRS))).from_buffer_copy(raw)
@@ -78,7 +82,9 @@ def test_fifty_pairs_score_as_in_python_to_the_bit(probe: Run, tiny_bundle: Path
         assert result.flags == sum(Flag[f"VCS_{name.upper()}"] for name in by_python.flags)
 
 
-def test_a_program_of_the_first_header_keeps_working(compile_program: Compile, tiny_bundle: Path) -> None:
+def test_a_program_of_the_first_header_keeps_working(
+    compile_program: Compile, tiny_bundle: Path
+) -> None:
     printed = run(compile_program("first_version.c"), tiny_bundle).splitlines()
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         one, same = scorer.score_many(
@@ -122,7 +128,9 @@ def test_eight_threads_with_200_pairs_each_score_what_one_does(
 ) -> None:
     program = compile_program("score_threads.c", standard)
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"{story(i, 3)}\t{story(i + 5000, 3)}\n" for i in range(pairs)), "utf-8")
+    file.write_text(
+        "".join(f"{story(i, 3)}\t{story(i + 5000, 3)}\n" for i in range(pairs)), "utf-8"
+    )
     printed = json.loads(run(program, file, 8, tiny_bundle, "cpu"))
     assert (printed["pairs"], printed["threads"], printed["equal"]) == (pairs, 8, True)
 
@@ -143,7 +151,10 @@ def test_every_misuse_has_the_same_status_in_c(
 
 @pytest.mark.parametrize(
     "environment",
-    [{"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere", "LC_ALL": "C"}, {"PATH": "/usr/bin:/bin"}],
+    [
+        {"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere", "LC_ALL": "C"},
+        {"PATH": "/usr/bin:/bin"},
+    ],
     ids=["misleading", "another python in the path"],
 )
 def test_the_hosts_environment_does_not_change_which_python_runs(
@@ -173,7 +184,9 @@ def test_a_threads_last_message_is_its_own(probe: Run) -> None:
     assert probe("errors") == "out is NULL\nbundle /nowhere: no such folder\n"
 
 
-def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(probe: Run, tiny_bundle: Path) -> None:
+def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(
+    probe: Run, tiny_bundle: Path
+) -> None:
     assert probe("abandon", tiny_bundle) == "scored\n"
 
 
@@ -185,7 +198,10 @@ def test_a_host_may_open_the_library_at_run_time_and_hide_its_symbols(
 
 
 def test_memory_is_flat(probe: Run, tiny_bundle: Path) -> None:
-    """Opening, scoring, closing; and threads that come and go. A lost scorer would be a megabyte a time."""
+    """Opening, scoring, closing; and threads that come and go.
+
+    A lost scorer would be a megabyte a time.
+    """
     for mode, times, most in (("repeat", 60, 100), ("threads", 600, 2)):
         sizes = list(map(int, probe(mode, tiny_bundle, times).split()))
         assert len(sizes) == times
@@ -193,7 +209,8 @@ def test_memory_is_flat(probe: Run, tiny_bundle: Path) -> None:
 
 
 def test_a_python_host_may_lack_our_packages(built: build.Built, tiny_bundle: Path) -> None:
-    """One of the same version as ours: it gets them from the environment that the library is bound to."""
+    """One of the same version as ours: it gets them from the environment that the library is bound
+    to."""
     code = (
         "import ctypes, sys; sys.path = [p for p in sys.path if 'site-packages' not in p];"
         f"lib = ctypes.CDLL({str(built.file)!r}); model = ctypes.c_void_p();"
@@ -230,10 +247,15 @@ def test_the_command_builds_checks_and_says_what_it_is_bound_to(
         assert sys.executable in lines["interpreter"]
         assert json.loads(lines["example"])["n_ref"] == 2
     assert sorted(path.name for path in folder.iterdir()) == [
-        "libvcs_runtime.so", "libvcs_runtime.so.1", "vcs_runtime.h", "vcs_runtime.pc",
-    ]  # fmt: skip
+        "libvcs_runtime.so",
+        "libvcs_runtime.so.1",
+        "vcs_runtime.h",
+        "vcs_runtime.pc",
+    ]
     if shutil.which("pkg-config"):
-        flags = output("env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "vcs_runtime")
+        flags = output(
+            "env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "vcs_runtime"
+        )
         assert flags.split() == [f"-I{folder}", f"-L{folder}", "-lvcs_runtime"]
 
 
@@ -256,7 +278,9 @@ def test_building_writes_through_no_link(built: build.Built, tmp_path: Path) -> 
     assert thesis.read_text() == "thesis"
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert [path.name for path in folder.iterdir() if path.is_symlink()] == [build.LIBRARY]
-    assert (folder / build.SONAME).stat().st_mode == (built.file.parent / build.SONAME).stat().st_mode
+    assert (folder / build.SONAME).stat().st_mode == (
+        built.file.parent / build.SONAME
+    ).stat().st_mode
     for name in (build.HEADER, "vcs_runtime.pc"):
         assert (folder / name).read_bytes() == (built.file.parent / name).read_bytes()
 

@@ -65,9 +65,14 @@ def test_the_summary_is_a_table_for_people(engine: tuple[object, ...], pairs_fil
     ],
 )
 def test_the_device_is_reported_where_a_gpu_is_unused_or_on_request(
-    tiny_bundle: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch, there: bool, verbose: tuple[str, ...],
-    options: tuple[str, ...], says: str,
-) -> None:  # fmt: skip
+    tiny_bundle: Path,
+    pairs_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: bool,
+    verbose: tuple[str, ...],
+    options: tuple[str, ...],
+    says: str,
+) -> None:
     monkeypatch.setattr(nvidia, "gpu_is_there", lambda: there)
     done = vcs(*verbose, "score", pairs_file, "--bundle", tiny_bundle, *options)
     assert done.code == 0
@@ -87,29 +92,44 @@ def test_cite_prints_entries_with_the_addresses_of_the_help() -> None:
 
 
 def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: Path) -> None:
-    # Two chunks against three are 0 by definition, one against one has no order, equal texts score 1.
+    # Two chunks against three are 0 by definition, one against one has no order, equal texts score
+    # 1.
     pairs = [(story(i, 3), story(20 + i, 2)) for i in range(5)]
     pairs += [(story(1, 1), story(1, 1)), (story(2), story(2)), (story(3), story(3))]
     source = tmp_path / "p.jsonl"
-    write_pairs(source, [{"reference": reference, "generated": generated} for reference, generated in pairs])
+    write_pairs(
+        source, [{"reference": reference, "generated": generated} for reference, generated in pairs]
+    )
     done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
     text = " ".join(done.stdout.split())
     assert "VCS is 0 for 5 of 8 pairs: in 5, order cannot be judged." in text
-    assert ("Order could not be judged in 6 of 8 pairs: 1 with one chunk against one, 5 with too few or too "
-            "unequal chunks.") in text  # fmt: skip
+    assert (
+        "Order could not be judged in 6 of 8 pairs: 1 with one chunk against one, 5 with too few or"
+        " too unequal chunks." in text
+    )
     assert "That is more than half: report margin, GAS and LAS at the defaults" in text
     assert "The mean VCS of the others is 1.000." in text
     assert "nas_l" in vcs("score", source, "--all", *engine).stdout
     strict = vcs("score", source, "--also", "substitution", "--words", engine[1], *engine).stdout
     assert "\nmargin_strict " in strict
     assert "\nvcs_strict " not in strict
-    assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == ["vcs", "margin", "gas", "las", "nas"]
+    assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == [
+        "vcs",
+        "margin",
+        "gas",
+        "las",
+        "nas",
+    ]
     vcs_row = next(row for row in done.stdout.splitlines() if row.startswith("vcs ")).split()
     assert vcs_row[1] == "0.375"
     summary = json.loads(vcs("score", source, "--json", *engine).stdout)
     assert summary["zeros"] == {
-        "pairs": 5, "below_gate": 0, "zero_order": 0, "zero_content": 0, "order_undefined": 5
-    }  # fmt: skip
+        "pairs": 5,
+        "below_gate": 0,
+        "zero_order": 0,
+        "zero_content": 0,
+        "order_undefined": 5,
+    }
     judged = summary["not_judged"]
     assert (judged["pairs"], judged["order_undefined"], judged["single_chunks"]) == (6, 5, 1)
     assert judged["scores_without"]["vcs"]["mean"] == pytest.approx(1.0)
@@ -122,19 +142,31 @@ def test_input_that_is_not_meant_is_refused_with_what_to_type(tmp_path: Path) ->
     assert_one_line(
         vcs("score", tmp_path / "w.json"),
         2,
-        "w.json: an object with 'model', 'samples'; 'samples' is a list of 1 objects: --rows samples\n",
+        "w.json: an object with 'model', 'samples'; 'samples' is a list of 1 objects: --rows"
+        " samples\n",
     )
-    assert_one_line(vcs("score", tmp_path / "w.json", "--rows", "samples"), 2, "entry 1: no 'generated'")
+    assert_one_line(
+        vcs("score", tmp_path / "w.json", "--rows", "samples"), 2, "entry 1: no 'generated'"
+    )
     for name in ("bakery", "bakery.mp4"):
         (tmp_path / f"{name}.json").write_text(json.dumps({name: "A man."}))
-    inputs = ("--references", tmp_path / "bakery.json", "--predictions", tmp_path / "bakery.mp4.json")
+    inputs = (
+        "--references",
+        tmp_path / "bakery.json",
+        "--predictions",
+        tmp_path / "bakery.mp4.json",
+    )
     assert_one_line(vcs("score", *inputs, "-o", tmp_path / "o.jsonl"), 2, "no id in common")
     assert not (tmp_path / "o.jsonl").exists()
     assert "put each text into a file" in vcs("score", "A man walks.", "A man runs.").stderr
 
 
-def test_a_job_without_zeros_says_nothing_of_them(engine: tuple[object, ...], tmp_path: Path) -> None:
-    write_pairs(tmp_path / "p.jsonl", [{"reference": story(i), "generated": story(i)} for i in range(2)])
+def test_a_job_without_zeros_says_nothing_of_them(
+    engine: tuple[object, ...], tmp_path: Path
+) -> None:
+    write_pairs(
+        tmp_path / "p.jsonl", [{"reference": story(i), "generated": story(i)} for i in range(2)]
+    )
     text = vcs("score", tmp_path / "p.jsonl", *engine).stdout
     assert "VCS is 0 for none of 2 pairs, at most half: report VCS and margin." in text
     assert "judged" not in text
@@ -143,7 +175,9 @@ def test_a_job_without_zeros_says_nothing_of_them(engine: tuple[object, ...], tm
     assert summary["not_judged"] == {"pairs": 0, "order_undefined": 0, "single_chunks": 0}
 
 
-def test_the_zero_of_one_pair_is_explained_first(engine: tuple[object, ...], tmp_path: Path) -> None:
+def test_the_zero_of_one_pair_is_explained_first(
+    engine: tuple[object, ...], tmp_path: Path
+) -> None:
     (tmp_path / "ref").write_text(story(1, 3))
     (tmp_path / "gen").write_text(story(2, 2))
     pair = (tmp_path / "ref", tmp_path / "gen")
@@ -155,7 +189,9 @@ def test_the_zero_of_one_pair_is_explained_first(engine: tuple[object, ...], tmp
     assert explained["flags"] == ["order_undefined"]
 
 
-def test_one_pair_from_two_files(scorer: Scorer, engine: tuple[object, ...], tmp_path: Path) -> None:
+def test_one_pair_from_two_files(
+    scorer: Scorer, engine: tuple[object, ...], tmp_path: Path
+) -> None:
     for name, seed in (("ref", 1), ("ref2", 2), ("gen", 3)):
         (tmp_path / name).write_text(story(seed))
     pair = (tmp_path / "ref", tmp_path / "gen")
@@ -252,14 +288,20 @@ def test_parameters_come_from_a_file_and_lct_from_the_option(
     (tmp_path / "p.toml").write_text(PARAMS)
 
     def signature(*options: object) -> str:
-        done = vcs("score", pairs_file, "--json", "--params", tmp_path / "p.toml", *options, *engine)
+        done = vcs(
+            "score", pairs_file, "--json", "--params", tmp_path / "p.toml", *options, *engine
+        )
         return str(json.loads(done.stdout)["signature"])
 
     params = Params(lct=0.25, lct_penalty="excess", regularizer="length", nas_blend_factor=0.5)
     with Scorer.open(engine[1], device="cpu") as scorer:  # type: ignore[arg-type]
         assert signature() == scorer.signature_for(Options(params=params))
-        assert signature("--preset", "paper") == scorer.signature_for(Options(chunk_size=3, params=params))
-        assert signature("--lct", 2) == scorer.signature_for(Options(params=replace(params, lct=2.0)))
+        assert signature("--preset", "paper") == scorer.signature_for(
+            Options(chunk_size=3, params=params)
+        )
+        assert signature("--lct", 2) == scorer.signature_for(
+            Options(params=replace(params, lct=2.0))
+        )
 
 
 @pytest.mark.parametrize(
@@ -286,14 +328,17 @@ def test_a_file_of_parameters_that_cannot_be_used_is_named_with_the_key(
     assert says in done.stderr
 
 
-def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pairs_file: Path) -> None:
+def test_scoring_imports_nothing_of_experiments_or_visil(
+    tiny_bundle: Path, pairs_file: Path
+) -> None:
     code = """
         import sys
         from vcs_runtime.cli import main
         try:
             main(["score", *sys.argv[1:], "--device", "cpu"])
         except SystemExit as end:
-            print(end.code, *{name.split(".")[0] for name in sys.modules if name.startswith("vcs_")})
+            print(end.code, *{name.split(".")[0] for name in sys.modules if \
+name.startswith("vcs_")})
     """
     command = [sys.executable, "-c", textwrap.dedent(code), pairs_file, "--bundle", tiny_bundle]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -302,8 +347,13 @@ def test_scoring_imports_nothing_of_experiments_or_visil(tiny_bundle: Path, pair
 
 @pytest.mark.parametrize(
     "arguments",
-    [("score", ""), ("score", "p.jsonl", "-o", ""), ("capi", "build", "-o", ""), ("export", "sat", "--from", "", "-o", "x")],
-)  # fmt: skip
+    [
+        ("score", ""),
+        ("score", "p.jsonl", "-o", ""),
+        ("capi", "build", "-o", ""),
+        ("export", "sat", "--from", "", "-o", "x"),
+    ],
+)
 def test_an_empty_path_is_refused(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +390,9 @@ def test_demo_prints_a_readable_table(tiny_bundle: Path, tmp_path: Path) -> None
     assert (done.code, done.stderr) == (0, "")
     assert "the reference itself   1.000" in done.stdout
     for columns in (80, 60):
-        narrow = vcs("demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path), COLUMNS=str(columns)).stdout
+        narrow = vcs(
+            "demo", "--device", "cpu", VCS_RUNTIME_HOME=str(tmp_path), COLUMNS=str(columns)
+        ).stdout
         assert max(map(len, narrow.splitlines()[:-1])) <= columns
         assert set(re.findall("[a-z]+", narrow)) >= set(re.findall("[a-z]+", done.stdout))
         assert ("Left out here: LAS recall." in narrow) == (columns == 60)
@@ -360,24 +412,29 @@ def test_help_and_version() -> None:
         (["score", "--help"], "numba onnxruntime"),
     ],
 )
-def test_what_only_answers_does_not_import_what_only_scores(arguments: list[str], absent: str) -> None:
+def test_what_only_answers_does_not_import_what_only_scores(
+    arguments: list[str], absent: str
+) -> None:
     script = (
-        "import atexit, sys\n"
-        f"atexit.register(lambda: print(*[name for name in {absent.split()} if name in sys.modules], file=sys.stderr))\n"
-        "from vcs_runtime.__main__ import main\n"
-        f"sys.argv[1:] = {arguments}\n"
-        "main()"
+        f"import atexit, sys\natexit.register(lambda: print(*[name for name in {absent.split()} if"
+        " name in sys.modules], file=sys.stderr))\nfrom vcs_runtime.__main__ import"
+        f" main\nsys.argv[1:] = {arguments}\nmain()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert "vcs-runtime" in done.stdout
     assert done.stderr.split() == []
 
 
 def test_public_names_are_listed_before_they_are_imported() -> None:
     script = (
-        "import vcs_runtime as v; print(set(v.__all__) - set(dir(v)), 'Scorer' in vars(v)); v.errors.VcsError"
+        "import vcs_runtime as v; print(set(v.__all__) - set(dir(v)), 'Scorer' in vars(v));"
+        " v.errors.VcsError"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "set() False\n"
 
 
@@ -386,7 +443,9 @@ def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
 ) -> None:
     outputs = [tmp_path / "a", tmp_path / "b"]
     for output in outputs:
-        assert vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).code == 0
+        assert (
+            vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).code == 0
+        )
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     done = vcs("score", pairs_file, "--cache", pairs_file, *engine)
     assert_one_line(done, 2, "vector cache", str(pairs_file))
@@ -407,12 +466,17 @@ def test_a_segmenter_of_another_bundle(
     assert (done.code, done.stderr) == (0, "")
     assert json.loads(done.stdout)["segmenters"] == {"tiny-sat": 1, "sentencex": 1}
     done = vcs("score", source, "--segmenter", mixed_bundle, *engine)
-    mix = "Pairs were split as follows: 1 by the learned segmenter (tiny-sat), 1 by rules (sentencex). Two "
+    mix = (
+        "Pairs were split as follows: 1 by the learned segmenter (tiny-sat), 1 by rules"
+        " (sentencex). Two "
+    )
     assert mix in done.stdout
     done = vcs("score", source, "--json", "--segmenter", sat_bundle, *engine)
     assert "segmenters" not in json.loads(done.stdout)
     assert_one_line(
-        vcs("score", source, "--segmenter", "learned", *engine), 2, "rules only, no learned segmenter"
+        vcs("score", source, "--segmenter", "learned", *engine),
+        2,
+        "rules only, no learned segmenter",
     )
     assert_one_line(
         vcs("score", source, "--segmenter", "nowhere", *engine), 2, "bundle nowhere: no such folder"
@@ -424,15 +488,27 @@ def test_a_segmenter_of_another_bundle(
     [
         ("scroe", "Did you mean 'score'?"),
         ("fetch nv-embed-v2", "`hf download nvidia/NV-Embed-v2 --local-dir NV-Embed-v2`, then"),
-        ("export nv-embed-v2 --from nvidia/NV-Embed-v2 -o b", "`vcs-runtime export nv-embed-v2 --from NV"),
+        (
+            "export nv-embed-v2 --from nvidia/NV-Embed-v2 -o b",
+            "`vcs-runtime export nv-embed-v2 --from NV",
+        ),
         (
             "export sat --from segment-any-text/sat-12l-sm -o b",
             "`vcs-runtime export sat --from sat-12l-sm -o",
         ),
-        ("export decoder --from Qwen/Qwen3-Embedding-4B -o b", "`vcs-runtime export decoder --from Qwen3-E"),
+        (
+            "export decoder --from Qwen/Qwen3-Embedding-4B -o b",
+            "`vcs-runtime export decoder --from Qwen3-E",
+        ),
         ("export encoder --from all-mpnet-base-v2 -o b", "all-mpnet-base-v2: no such folder"),
-        ("score p.jsonl --segmenter segment-any-text/sat-3l", "`vcs-runtime export sat --from sat-3l -o"),
-        ("score p.jsonl --bundle nvidia/NV-Embed-v2", "no such folder. Models are not downloaded: `hf"),
+        (
+            "score p.jsonl --segmenter segment-any-text/sat-3l",
+            "`vcs-runtime export sat --from sat-3l -o",
+        ),
+        (
+            "score p.jsonl --bundle nvidia/NV-Embed-v2",
+            "no such folder. Models are not downloaded: `hf",
+        ),
         ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
         ("explain --references r.json --predictions a.json b.json", "one system at a time"),
     ],
@@ -474,8 +550,15 @@ def test_a_missing_extra_is_exit_code_2(tmp_path: Path, monkeypatch: pytest.Monk
     ("arguments", "code"),
     [(("bundle", "verify", "{bundle}"), 0), (("bundle", "verify", "nowhere"), 2), (("score",), 2)],
 )
-def test_a_process_ends_with_the_exit_code(arguments: tuple[str, ...], code: int, tiny_bundle: Path) -> None:
-    command = [sys.executable, "-m", "vcs_runtime", *(part.format(bundle=tiny_bundle) for part in arguments)]
+def test_a_process_ends_with_the_exit_code(
+    arguments: tuple[str, ...], code: int, tiny_bundle: Path
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "vcs_runtime",
+        *(part.format(bundle=tiny_bundle) for part in arguments),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code, done
     assert ("vcs-runtime: " in done.stderr or "Error: " in done.stderr) == bool(code)
@@ -487,7 +570,9 @@ def test_a_reader_that_goes_away_is_no_error_message(tiny_bundle: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        )
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")

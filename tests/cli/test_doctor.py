@@ -55,7 +55,8 @@ def test_doctor_looks_at_the_bundle_that_is_named(tiny_bundle: Path, tmp_path: P
     (damaged / "embedder/model.onnx").write_bytes(b"")
     report = json.loads(vcs("doctor", "--json", "--bundle", damaged).stdout)
     assert report["problems"] == [
-        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json says {(tiny_bundle / 'embedder/model.onnx').stat().st_size}"
+        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json says"
+        f" {(tiny_bundle / 'embedder/model.onnx').stat().st_size}"
     ]
 
 
@@ -68,7 +69,9 @@ def test_doctor_knows_every_extra_and_its_packages() -> None:
         names = [re.split(r"[\[>=]", requirement)[0] for requirement in requirements]
         line = report.get(f"extra {extra}", "")
         assert [
-            name for name in names if name not in line and name not in report and name != "nvidia-cublas"
+            name
+            for name in names
+            if name not in line and name not in report and name != "nvidia-cublas"
         ] == []
 
 
@@ -86,13 +89,20 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
     here = choose_device("openvino")
     lines = {
         "bf16 amx": f"bf16 (this processor multiplies in bf16: AMX); faster{end}",
-        "bf16 avx512": f"bf16 (this processor multiplies in bf16: AVX-512 BF16); perhaps faster (--measure){end}",
+        "bf16 avx512": (
+            "bf16 (this processor multiplies in bf16: AVX-512 BF16); perhaps faster"
+            f" (--measure){end}"
+        ),
         "bf16": f"bf16 (this processor multiplies in bf16); perhaps faster (--measure){end}",
-        "fp32": f"fp32 ({best_precision()[1] if not isa else 'this processor does not multiply in bf16'}); "
-        "little to gain over device cpu",
+        "fp32": (
+            "fp32"
+            f" ({best_precision()[1] if not isa else 'this processor does not multiply in bf16'});"
+            " little to gain over device cpu"
+        ),
     }
     assert (
-        report["device openvino"] == lines["fp32" if isa else f"{here.precision} {here.instructions}".strip()]
+        report["device openvino"]
+        == lines["fp32" if isa else f"{here.precision} {here.instructions}".strip()]
     )
 
 
@@ -103,13 +113,17 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
         ("GenuineIntel avx512_bf16", "not installed"),
         (
             "fpu avx512_bf16",
-            "not installed; this processor multiplies in bf16 (AVX-512 BF16), which vcs-runtime[openvino] uses: "
-            "docs/guide/processors.md",
+            (
+                "not installed; this processor multiplies in bf16 (AVX-512 BF16), which"
+                " vcs-runtime[openvino] uses: docs/guide/processors.md"
+            ),
         ),
         (
             "fpu avx512_bf16 amx_bf16",
-            "not installed; this processor multiplies in bf16 (AMX), which vcs-runtime[openvino] "
-            "uses: docs/guide/processors.md",
+            (
+                "not installed; this processor multiplies in bf16 (AMX), which"
+                " vcs-runtime[openvino] uses: docs/guide/processors.md"
+            ),
         ),
         (None, "not installed"),  # macOS and Windows have no such file
     ],
@@ -186,13 +200,19 @@ def test_doctor_measures_the_devices_of_the_processor_in_turns(
     monkeypatch.setattr(
         import_module("vcs_runtime.cli.doctor"), "best_precision", lambda: ("bf16", "for the test")
     )
-    monkeypatch.setattr("vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test"))
+    monkeypatch.setattr(
+        "vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test")
+    )
     if len(seconds) == 1:
-        monkeypatch.setattr(import_module("vcs_runtime.cli.doctor"), "_version", lambda package: None)
+        monkeypatch.setattr(
+            import_module("vcs_runtime.cli.doctor"), "_version", lambda package: None
+        )
     report = json.loads(vcs("doctor", "--measure", "--json", "--bundle", tiny_bundle).stdout)
     assert report["fastest device"] == verdict
     assert report["speed of cpu"] == "1.00 s for two descriptions and their sentences"
     if len(seconds) == 3:
         assert report["speed of openvino"].startswith(f"{seconds[1]:.2f} s")
         assert "speed of openvino:fp32" in report
-    assert "fastest device" not in json.loads(vcs("doctor", "--json", "--bundle", tiny_bundle).stdout)
+    assert "fastest device" not in json.loads(
+        vcs("doctor", "--json", "--bundle", tiny_bundle).stdout
+    )

@@ -1,4 +1,5 @@
-"""Ids, names of files and words of a bundle: nothing in them is markup, controls a terminal or breaks a stream."""
+"""Ids, names of files and words of a bundle: nothing in them is markup, controls a terminal or
+breaks a stream."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ def engine(tiny_bundle: Path) -> tuple[object, ...]:
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """Two pairs of a hostile id, of which one cannot be scored, and a third one."""
-    rows = [{"id": f"{ESCAPES}{i}", "reference": story(1), "generated": story(2) * (i < 2)} for i in range(3)]
+    rows = [
+        {"id": f"{ESCAPES}{i}", "reference": story(1), "generated": story(2) * (i < 2)}
+        for i in range(3)
+    ]
     write_pairs(tmp_path / "pairs.jsonl", rows)
     return tmp_path / "pairs.jsonl"
 
@@ -49,7 +53,8 @@ def test_ids_are_shown_escaped_by_every_command(
 ) -> None:
     scores, other = tmp_path / "scores.jsonl", tmp_path / "other.jsonl"
     done = [vcs("score", pairs, "-o", scores, *engine)]
-    assert [line["id"] for line in read_lines(scores)] == [f"{ESCAPES}{i}" for i in range(3)]  # data stay
+    # Data stay.
+    assert [line["id"] for line in read_lines(scores)] == [f"{ESCAPES}{i}" for i in range(3)]
     rows = read_lines(scores)
     rows[0]["vcs"] = 0.5
     write_pairs(other, rows)
@@ -84,12 +89,18 @@ def test_a_bundle_of_a_stranger_is_shown_escaped(tiny_bundle: Path, tmp_path: Pa
     assert done.code == 0
     assert safe(done.stdout)
     assert all(f"{name} {SHOWN}" in done.stdout for name in hostile)
-    assert len(done.stdout.splitlines()) == len(vcs("bundle", "info", tiny_bundle).stdout.splitlines())
+    assert len(done.stdout.splitlines()) == len(
+        vcs("bundle", "info", tiny_bundle).stdout.splitlines()
+    )
 
 
-def test_tables_of_experiments_show_texts_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_experiments_show_texts_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = Table("name", f"title {ESCAPES}", ("scene",), [(f"scene {ESCAPES}",)])
-    finish(Results("rank", "signature", {}, {}, notes=[f"note {ESCAPES}"], tables=[table]), tmp_path)
+    finish(
+        Results("rank", "signature", {}, {}, notes=[f"note {ESCAPES}"], tables=[table]), tmp_path
+    )
     printed = capsys.readouterr().out
     assert printed.count(SHOWN[:11]) == 3  # a narrow table breaks the rest
     assert safe(printed)

@@ -21,19 +21,26 @@ FULL = "No space left on device"
 CAPI = {f"lib/{name}": "old vcs_runtime" for name in (SONAME, HEADER, "vcs_runtime.pc")}
 # What lies on the disk before and after, and the file that the error names.
 CASES: dict[str, tuple[dict[str, str], str]] = {
-    "html": ({"r.html": "old"}, f"r.html: {FULL}"), "pdf": ({"r.pdf": "old"}, f"r.pdf: {FULL}"),
-    "pack": ({"b.tar": "bundle.json\0 of old"}, f"b.tar: {FULL}"), "unpack": ({}, "are needed"),
-    "make": ({}, f"made: {FULL}"), "triton": ({}, f"models/vcs: {FULL}"),
+    "html": ({"r.html": "old"}, f"r.html: {FULL}"),
+    "pdf": ({"r.pdf": "old"}, f"r.pdf: {FULL}"),
+    "pack": ({"b.tar": "bundle.json\0 of old"}, f"b.tar: {FULL}"),
+    "unpack": ({}, "are needed"),
+    "make": ({}, f"made: {FULL}"),
+    "triton": ({}, f"models/vcs: {FULL}"),
     "results": ({"results.json": "old", "table.csv": "old"}, f"results.json: {FULL}"),
-    "table": ({"table.csv": "old"}, f"table.csv: {FULL}"), "export": ({}, f"deep/exported: {FULL}"),
+    "table": ({"table.csv": "old"}, f"table.csv: {FULL}"),
+    "export": ({}, f"deep/exported: {FULL}"),
     "capi": (CAPI, f"lib/{SONAME}: {FULL}"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the commands of all cases left on a full disk."""
-    if sys.platform != "linux" or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
+    if (
+        sys.platform != "linux"
+        or subprocess.run(["unshare", "-rm", "true"], check=False).returncode
+    ):
         pytest.skip("this system lets nobody mount a disk of their own")
     folder = tmp_path_factory.mktemp("full")
     packed, pairs, disk = folder / "b.tar", folder / "pairs.jsonl", folder / "disk"
@@ -72,16 +79,22 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         ],
         "capi": ["capi", "build", "-o", "DISK/lib"],
     }
-    given = {name: ([str(part) for part in command], CASES[name][0]) for name, command in commands.items()}
+    given = {
+        name: ([str(part) for part in command], CASES[name][0])
+        for name, command in commands.items()
+    }
     try:
         find_tools()
     except BuildError:
         del given["capi"]
     done = subprocess.run(
         ["unshare", "-rm", sys.executable, full_disk.__file__, disk],
-        input=json.dumps(given), capture_output=True, text=True, check=False,
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -93,7 +106,10 @@ LIBRARIES = {"pdf": "matplotlib", "capi": "cffi"}
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[needs(LIBRARIES[case])] if case in LIBRARIES else []) for case in CASES],
+    [
+        pytest.param(case, marks=[needs(LIBRARIES[case])] if case in LIBRARIES else [])
+        for case in CASES
+    ],
 )
 def test_a_full_disk_is_named_and_nothing_is_lost_or_left(finished: Any, case: str) -> None:
     if case not in finished:

@@ -1,4 +1,5 @@
-"""Help of every command: complete, in plain sentences, and with the same option for the same thing."""
+"""Help of every command: complete, in plain sentences, and with the same option for the same
+thing."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def walk(
                 yield from walk(subcommand, (*path, name))
 
 
-COMMANDS = [pytest.param(command, id=" ".join(path) or "vcs-runtime") for path, command in walk(cli)]
+COMMANDS = [
+    pytest.param(command, id=" ".join(path) or "vcs-runtime") for path, command in walk(cli)
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -83,7 +86,9 @@ def test_sections_hold_every_option_of_a_command() -> None:
             names = {other for other in option.opts if other.startswith("--")}
             assert names <= set(printed.split()), option.opts
             if names:
-                assert names.isdisjoint(usual.split()) == getattr(option, "advanced", False), option.opts
+                assert names.isdisjoint(usual.split()) == getattr(option, "advanced", False), (
+                    option.opts
+                )
         assert "--help-all" not in vcs("demo", "--help").stdout
 
 

@@ -70,7 +70,9 @@ def score(tiny_bundle: Path) -> Callable[..., Finished]:
 
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    return lambda path: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    return lambda path: monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes()))
+    )
 
 
 @pytest.fixture
@@ -97,9 +99,13 @@ def test_the_same_pairs_in_any_format_give_the_same_bytes(
     ("name", "options"), [("a.jsonl", ()), ("a.tsv", ("--format", "tsv")), ("a.json", ())]
 )
 def test_standard_input_gives_the_same_bytes(
-    name: str, options: tuple[str, ...], stdin: Callable[[Path], None], score: Callable[..., Finished],
-    wanted: bytes, tmp_path: Path,
-) -> None:  # fmt: skip
+    name: str,
+    options: tuple[str, ...],
+    stdin: Callable[[Path], None],
+    score: Callable[..., Finished],
+    wanted: bytes,
+    tmp_path: Path,
+) -> None:
     WRITERS[name](tmp_path / name, ROWS)
     stdin(tmp_path / name)
     done = score("-", *KEYS, *options, "-o", tmp_path / "o.jsonl")
@@ -129,11 +135,16 @@ def test_references_and_predictions_by_id_give_the_same_bytes(
     references: str, score: Callable[..., Finished], wanted: bytes, tmp_path: Path
 ) -> None:
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
-    write_table(tmp_path / "refs.csv", [{"id": k, "text": v} for k, v in texts_by_id("gt").items()], ",")
+    write_table(
+        tmp_path / "refs.csv", [{"id": k, "text": v} for k, v in texts_by_id("gt").items()], ","
+    )
     write_json(tmp_path / "one.json", dict(reversed(texts_by_id("pred").items())))
-    write_pairs(tmp_path / "two.jsonl", [{"id": k, "prediction": v} for k, v in texts_by_id("pred").items()])
+    write_pairs(
+        tmp_path / "two.jsonl", [{"id": k, "prediction": v} for k, v in texts_by_id("pred").items()]
+    )
     given = ("--references", tmp_path / references, "--predictions", tmp_path / "one.json")
-    done = score(*given, tmp_path / "two.jsonl", "-o", tmp_path / "o")  # as a pattern of the shell gives them
+    # As a pattern of the shell gives them.
+    done = score(*given, tmp_path / "two.jsonl", "-o", tmp_path / "o")
     assert done.code == 0, done.stderr
     assert [path.name for path in sorted((tmp_path / "o").iterdir())] == ["one.jsonl", "two.jsonl"]
     assert {path.read_bytes() for path in (tmp_path / "o").iterdir()} == {wanted}
@@ -153,23 +164,35 @@ def test_a_folder_of_predictions_holds_a_system_a_file(
     for name in ("a", "b"):
         write_json(tmp_path / "systems" / f"{name}.json", texts_by_id("pred"))
     (tmp_path / "systems" / "README.md").write_text("not a system")
-    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems", "--json")
+    done = score(
+        "--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems", "--json"
+    )
     assert list(json.loads(done.stdout)) == ["a", "b"]
     write_pairs(
-        tmp_path / "systems" / "a.jsonl", [{"id": k, "text": v} for k, v in texts_by_id("pred").items()]
+        tmp_path / "systems" / "a.jsonl",
+        [{"id": k, "text": v} for k, v in texts_by_id("pred").items()],
     )
     done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
     assert (done.code, "two systems are called 'a'" in done.stderr) == (2, True)
 
 
-def test_what_has_no_match_is_named_once_and_counted(score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_what_has_no_match_is_named_once_and_counted(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     write_json(tmp_path / "p.json", {"v0": ROWS[0]["pred"], "other": "A text.", "v3": ""})
-    done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "p.json",
-                 "-o", tmp_path / "o.jsonl")  # fmt: skip
+    done = score(
+        "--references",
+        tmp_path / "refs.json",
+        "--predictions",
+        tmp_path / "p.json",
+        "-o",
+        tmp_path / "o.jsonl",
+    )
     assert done.code == 1
     assert [
-        line.removeprefix(f"vcs-runtime: {tmp_path / 'p.json'}") for line in done.stderr.splitlines()
+        line.removeprefix(f"vcs-runtime: {tmp_path / 'p.json'}")
+        for line in done.stderr.splitlines()
     ] == [
         ": no prediction for 2 of 4 references: 'v1', 'v2'",
         ": 1 prediction without a reference, left out: 'other'",
@@ -178,8 +201,11 @@ def test_what_has_no_match_is_named_once_and_counted(score: Callable[..., Finish
     lines = read_lines(tmp_path / "o.jsonl")
     assert [line["id"] for line in lines] == ["v0", "v1", "v2", "v3"]
     assert [line.get("error") for line in lines] == [
-        None, "there is no prediction", "there is no prediction", "generated: the text is empty",
-    ]  # fmt: skip
+        None,
+        "there is no prediction",
+        "there is no prediction",
+        "generated: the text is empty",
+    ]
 
 
 def test_lines_of_two_files_belong_together(score: Callable[..., Finished], tmp_path: Path) -> None:
@@ -187,18 +213,34 @@ def test_lines_of_two_files_belong_together(score: Callable[..., Finished], tmp_
     (tmp_path / "sys.txt").write_text("\n".join(["", *(row["pred"] for row in ROWS[1:])]) + "\n")
     given = ("--references", tmp_path / "refs.txt", "--predictions", tmp_path / "sys.txt")
     done = score(*given, "-o", tmp_path / "o.jsonl")
-    assert (done.code, "sys.txt line 1 (id 1): generated: the text is empty" in done.stderr) == (1, True)
+    assert (done.code, "sys.txt line 1 (id 1): generated: the text is empty" in done.stderr) == (
+        1,
+        True,
+    )
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == [1, 2, 3, 4]
     done = score(tmp_path / "refs.txt")
-    assert (done.code, "texts by id belong to --references and --predictions" in done.stderr) == (2, True)
+    assert (done.code, "texts by id belong to --references and --predictions" in done.stderr) == (
+        2,
+        True,
+    )
 
 
-def test_several_columns_are_several_references(score: Callable[..., Finished], tmp_path: Path) -> None:
-    rows = [{"id": "a", "r1": story(1), "r2": story(2), "generated": story(2)},
-            {"id": "b", "r1": story(1), "r2": "", "generated": story(2)}]  # fmt: skip
+def test_several_columns_are_several_references(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
+    rows = [
+        {"id": "a", "r1": story(1), "r2": story(2), "generated": story(2)},
+        {"id": "b", "r1": story(1), "r2": "", "generated": story(2)},
+    ]
     write_table(tmp_path / "a.csv", rows, ",")
     done = score(
-        tmp_path / "a.csv", "--reference-key", "r1", "--reference-key", "r2", "-o", tmp_path / "o.jsonl"
+        tmp_path / "a.csv",
+        "--reference-key",
+        "r1",
+        "--reference-key",
+        "r2",
+        "-o",
+        tmp_path / "o.jsonl",
     )
     assert done.code == 0, done.stderr
     first, second = read_lines(tmp_path / "o.jsonl")
@@ -209,26 +251,51 @@ def test_several_columns_are_several_references(score: Callable[..., Finished], 
 def test_kept_columns_stand_in_the_output(score: Callable[..., Finished], tmp_path: Path) -> None:
     write_table(tmp_path / "a.csv", ROWS, ",")
     done = score(
-        tmp_path / "a.csv", *KEYS, "--keep-column", "genre", "--keep-column", "gt", "-o", tmp_path / "o.jsonl"
+        tmp_path / "a.csv",
+        *KEYS,
+        "--keep-column",
+        "genre",
+        "--keep-column",
+        "gt",
+        "-o",
+        tmp_path / "o.jsonl",
     )
     assert done.code == 0, done.stderr
     assert [line["genre"] for line in read_lines(tmp_path / "o.jsonl")] == ["film\tx"] * 4
     write_json(tmp_path / "p.json", texts_by_id("pred"))
-    done = score("--references", tmp_path / "a.csv", "--predictions", tmp_path / "p.json", *KEYS, "--keep-column", "genre",
-                 "-o", tmp_path / "p.jsonl")  # fmt: skip
+    done = score(
+        "--references",
+        tmp_path / "a.csv",
+        "--predictions",
+        tmp_path / "p.json",
+        *KEYS,
+        "--keep-column",
+        "genre",
+        "-o",
+        tmp_path / "p.jsonl",
+    )
     assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
     done = score(tmp_path / "a.csv", *KEYS, "--keep-column", "vcs")
-    assert (done.code, "--keep-column vcs: the output has a 'vcs' of its own" in done.stderr) == (2, True)
+    assert (done.code, "--keep-column vcs: the output has a 'vcs' of its own" in done.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
 def test_one_id_twice_is_refused_before_the_first_score(
     name: str, score: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    rows = [{"id": name, "reference": story(1), "generated": story(2)} for name in ("a", "b", "c", "b")]
+    rows = [
+        {"id": name, "reference": story(1), "generated": story(2)} for name in ("a", "b", "c", "b")
+    ]
     WRITERS[name](tmp_path / name, rows)
     done = score(tmp_path / name, "-o", tmp_path / "o.jsonl")
-    places = {"a.jsonl": ("line 4", "line 2"), "a.csv": ("line 5", "line 3"), "a.parquet": ("row 4", "row 2")}
+    places = {
+        "a.jsonl": ("line 4", "line 2"),
+        "a.csv": ("line 5", "line 3"),
+        "a.parquet": ("row 4", "row 2"),
+    }
     assert done.code == 2
     assert f"{name} {places[name][0]}: the id 'b' is that of {places[name][1]}, too" in done.stderr
     assert not (tmp_path / "o.jsonl").exists()
@@ -236,15 +303,23 @@ def test_one_id_twice_is_refused_before_the_first_score(
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["a", "b", "c", "b#2"]
 
 
-def test_one_id_twice_among_texts_is_refused(score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_one_id_twice_among_texts_is_refused(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     (tmp_path / "p.json").write_text('{"v0": "One.", "v1": "Two.", "v0": "Three."}')
     given = ("--references", tmp_path / "refs.json", "--predictions")
     done = score(*given, tmp_path / "p.json")
-    assert (done.code, "p.json: not JSON: an object has the key 'v0' twice" in done.stderr) == (2, True)
+    assert (done.code, "p.json: not JSON: an object has the key 'v0' twice" in done.stderr) == (
+        2,
+        True,
+    )
     write_pairs(tmp_path / "p.jsonl", [{"id": 1, "text": "One."}, {"id": "1", "text": "Two."}])
     done = score(*given, tmp_path / "p.jsonl")
-    assert (done.code, "p.jsonl line 2: the id '1' is that of line 1, too" in done.stderr) == (2, True)
+    assert (done.code, "p.jsonl line 2: the id '1' is that of line 1, too" in done.stderr) == (
+        2,
+        True,
+    )
 
 
 ONE = '{"reference": "a", "generated": "b"}'
@@ -253,22 +328,56 @@ ONE = '{"reference": "a", "generated": "b"}'
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl", f"[{ONE},\n{ONE}]", "the suffix .jsonl says JSON lines, and it holds a JSON array or object: rename it, or give --format json"),
+        (
+            "a.jsonl",
+            f"[{ONE},\n{ONE}]",
+            (
+                "the suffix .jsonl says JSON lines, and it holds a JSON array or object: rename it,"
+                " or give --format json"
+            ),
+        ),
         ("a.jsonl", f'{{\n"a": {ONE}\n}}', "it holds a JSON array or object"),
-        ("a.json", f"{ONE}\n{ONE}\n", "a.json: it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"),
+        (
+            "a.json",
+            f"{ONE}\n{ONE}\n",
+            (
+                "a.json: it holds JSON lines, not one JSON value: name it .jsonl, or give --format"
+                " jsonl"
+            ),
+        ),
         ("a.csv", f"{ONE}\n", "the suffix .csv says CSV, and it holds JSON lines"),
-        ("a.csv", "reference\tgenerated\na\tb\n", "a.csv line 1: tabs between its columns, not commas or semicolons: give --format tsv"),
-        ("a.tsv", "reference,generated\na,b\n", "a.tsv line 1: commas between its columns, not tabs: give --format csv"),
+        (
+            "a.csv",
+            "reference\tgenerated\na\tb\n",
+            "a.csv line 1: tabs between its columns, not commas or semicolons: give --format tsv",
+        ),
+        (
+            "a.tsv",
+            "reference,generated\na,b\n",
+            "a.tsv line 1: commas between its columns, not tabs: give --format csv",
+        ),
         ("a.csv", "PAR1....", "the suffix .csv says CSV, and it holds Parquet"),
         ("a.csv", "PK\3\4....", "and it holds an Excel file"),
         ("a.txt", f"{ONE}\n", "the suffix .txt says one text a line, and it holds JSON lines"),
-        ("a.csv", "reference,generated,reference\na,b,c\n", "a.csv line 1: the column 'reference' is there twice"),
-        ("a.jsonl", '{"reference": "a", "generated": "b", "generated": "c"}\n', "an object has the key 'generated' twice"),
+        (
+            "a.csv",
+            "reference,generated,reference\na,b,c\n",
+            "a.csv line 1: the column 'reference' is there twice",
+        ),
+        (
+            "a.jsonl",
+            '{"reference": "a", "generated": "b", "generated": "c"}\n',
+            "an object has the key 'generated' twice",
+        ),
         ("a.json", '"text"', "a.json: an array or an object of JSON was expected, not str"),
-        ("a.json", "[1]", "a.json entry 1: an object with reference and generated was expected, not int"),
+        (
+            "a.json",
+            "[1]",
+            "a.json entry 1: an object with reference and generated was expected, not int",
+        ),
         pytest.param("a.parquet", "x", "a.parquet is not a Parquet file", marks=needs("pyarrow")),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_another_format_than_its_name_says_is_refused_with_both(
     name: str, content: str, says: str, score: Callable[..., Finished], tmp_path: Path
 ) -> None:
@@ -289,9 +398,13 @@ def test_a_sheet_without_its_reader_names_the_extra(
     assert "install `vcs-runtime[xlsx]`" in done.stderr
 
 
-def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: bytes, tmp_path: Path) -> None:
+def test_format_overrules_the_suffix(
+    score: Callable[..., Finished], wanted: bytes, tmp_path: Path
+) -> None:
     write_table(tmp_path / "a.jsonl", ROWS, ",")
-    assert score(tmp_path / "a.jsonl", *KEYS, "--format", "csv", "-o", tmp_path / "o.jsonl").code == 0
+    assert (
+        score(tmp_path / "a.jsonl", *KEYS, "--format", "csv", "-o", tmp_path / "o.jsonl").code == 0
+    )
     assert (tmp_path / "o.jsonl").read_bytes() == wanted
     done = score(tmp_path / "a.jsonl", *KEYS, "--format", "xlsx")
     assert (done.code, len(done.stderr.splitlines())) == (2, 1)
@@ -300,25 +413,51 @@ def test_format_overrules_the_suffix(score: Callable[..., Finished], wanted: byt
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give either PAIRS, or --references and --predictions, or text files of one pair: REFERENCE GENERATED"),
+        (
+            (),
+            (
+                "give either PAIRS, or --references and --predictions, or text files of one pair:"
+                " REFERENCE GENERATED"
+            ),
+        ),
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
         (("--references", "a.csv"), "--references and --predictions belong together"),
         (("a.csv", "a.txt"), "several files are the plain texts of one pair, and a.csv is none"),
         (("a.csv", "a.csv", *KEYS), "two systems are called 'a': rename one of their files"),
-        (("a.csv", "--id-key", "video"), "(there is 'video', 'gt', 'pred', 'genre'): give --reference-key, --generated-key\n"),
+        (
+            ("a.csv", "--id-key", "video"),
+            "(there is 'video', 'gt', 'pred', 'genre'): give --reference-key, --generated-key\n",
+        ),
         (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
-        (("a.csv",), "a.csv line 1: no column 'reference' and no 'generated' (there is 'video', 'gt', 'pred', 'genre')"),
-        (("a.csv", *KEYS[:-1], "x"), "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')"),
+        (
+            ("a.csv",),
+            (
+                "a.csv line 1: no column 'reference' and no 'generated' (there is 'video', 'gt',"
+                " 'pred', 'genre')"
+            ),
+        ),
+        (
+            ("a.csv", *KEYS[:-1], "x"),
+            "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')",
+        ),
         (("a.csv", *KEYS, "--keep-column", "y"), "a.csv line 1: no column 'y' (there is"),
-        (("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
-         "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt', 'pred', 'genre'): give --reference-key"),
+        (
+            ("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
+            (
+                "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt',"
+                " 'pred', 'genre'): give --reference-key"
+            ),
+        ),
         (("--references", "a.csv", "--predictions", "a.csv"), "a.csv line 2: no 'id' (there is"),
     ],
-)  # fmt: skip
+)
 def test_wrong_usage_is_one_line_that_names_what_there_is(
-    arguments: tuple[str, ...], says: str, score: Callable[..., Finished], tmp_path: Path,
+    arguments: tuple[str, ...],
+    says: str,
+    score: Callable[..., Finished],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "a.csv", ROWS, ",")
     done = score(*arguments)
@@ -329,22 +468,35 @@ def test_wrong_usage_is_one_line_that_names_what_there_is(
 def lmms_eval(rows: list[Row]) -> list[Row]:
     """Lines as lmms-eval logs them: a target as text, and a response that may stand in a list."""
     return [
-        {"doc_id": i, "target": str(row["reference"]), "filtered_resps": [row["generated"]] if i else row["generated"],
-         "doc_hash": "0" * 64, "input": "Describe the video.", "vcs_score": {"score": 1}}
+        {
+            "doc_id": i,
+            "target": str(row["reference"]),
+            "filtered_resps": [row["generated"]] if i else row["generated"],
+            "doc_hash": "0" * 64,
+            "input": "Describe the video.",
+            "vcs_score": {"score": 1},
+        }
         for i, row in enumerate(rows)
-    ]  # fmt: skip
+    ]
 
 
 def vlmevalkit(rows: list[Row]) -> list[Row]:
     """Rows of a result file of VLMEvalKit."""
     return [
-        {"index": i, "video": f"v{i}", "question": "Describe the video.", "answer": row["reference"],
-         "prediction": row["generated"]}
+        {
+            "index": i,
+            "video": f"v{i}",
+            "question": "Describe the video.",
+            "answer": row["reference"],
+            "prediction": row["generated"],
+        }
         for i, row in enumerate(rows)
-    ]  # fmt: skip
+    ]
 
 
-PLAIN = [{"id": i, "reference": story(i, 3), "generated": f"It's {story(i + 9, 2)}"} for i in range(3)]
+PLAIN = [
+    {"id": i, "reference": story(i, 3), "generated": f"It's {story(i + 9, 2)}"} for i in range(3)
+]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +527,9 @@ def test_several_references_and_responses_of_lmms_eval(
 ) -> None:
     several = [{"reference": [story(1), story(2)], "generated": story(2)}]
     write_pairs(tmp_path / "a.jsonl", lmms_eval(several))
-    assert score(tmp_path / "a.jsonl", "--format", "lmms-eval", "-o", tmp_path / "o.jsonl").code == 0
+    assert (
+        score(tmp_path / "a.jsonl", "--format", "lmms-eval", "-o", tmp_path / "o.jsonl").code == 0
+    )
     assert read_lines(tmp_path / "o.jsonl")[0]["reference_index"] == 1
     write_pairs(tmp_path / "a.jsonl", [{"doc_id": 0, "target": "A.", "filtered_resps": ["a", "b"]}])
     done = score(tmp_path / "a.jsonl", "--format", "lmms-eval")
@@ -397,12 +551,24 @@ def test_several_systems_are_one_table_of_80_columns_the_best_first(
     names = [f"{name}-{'x' * (23 - len(name))}" for name in ("worse", "best")]
     write_json(tmp_path / f"{names[0]}.json", {key: story(40 + int(key), 6) for key in texts})
     write_json(
-        tmp_path / f"{names[1]}.json", texts if other == "the same" else {k: story(int(k), 4) for k in texts}
+        tmp_path / f"{names[1]}.json",
+        texts if other == "the same" else {k: story(int(k), 4) for k in texts},
     )
     done = vcs(
-        "score", "--references", tmp_path / "refs.json", "--predictions", *(tmp_path / f"{n}.json" for n in names),
-        "-o", f"{tmp_path}/s/", "--worst", 1, "--bundle", tiny_bundle, "--device", "cpu",
-    )  # fmt: skip
+        "score",
+        "--references",
+        tmp_path / "refs.json",
+        "--predictions",
+        *(tmp_path / f"{n}.json" for n in names),
+        "-o",
+        f"{tmp_path}/s/",
+        "--worst",
+        1,
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
+    )
     assert (done.code, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["system", "VCS", "margin", "GAS", "LAS", "NAS", "zeros", "failed"]
@@ -411,7 +577,9 @@ def test_several_systems_are_one_table_of_80_columns_the_best_first(
     assert max(len(row) for row in rows if not row.startswith(("vcs|", "next:"))) <= 80
     assert "of 6 pairs" in done.stdout
     assert "report margin, GAS and LAS" in done.stdout or "report VCS and margin" in done.stdout
-    worst = " ".join(rows[rows.index(next(row for row in rows if row.startswith(f"worst: {names[1]}"))) :])
+    worst = " ".join(
+        rows[rows.index(next(row for row in rows if row.startswith(f"worst: {names[1]}"))) :]
+    )
     assert "All of it is there" in worst or "It leaves out" in worst
     assert rows[-1] == f"next: vcs-runtime compare {tmp_path}/s/*.jsonl"
 
@@ -429,18 +597,30 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     assert explained[0] == explained[1]
     assert json.loads(explained[0])["id"] == "v2"
     assert vcs("score", *texts, "-o", tmp_path / "s.jsonl", *common).code == 0
-    for source in ((tmp_path / "a.csv", *KEYS), texts, (tmp_path / "s.jsonl", "--pairs", tmp_path / "a.csv", *KEYS),
-                   (tmp_path / "s.jsonl", *texts)):  # fmt: skip
+    for source in (
+        (tmp_path / "a.csv", *KEYS),
+        texts,
+        (tmp_path / "s.jsonl", "--pairs", tmp_path / "a.csv", *KEYS),
+        (tmp_path / "s.jsonl", *texts),
+    ):
         done = vcs("report", *source, "-o", tmp_path / "r.html", "--overwrite", *common)
         assert done.code == 0, (source, done.stderr)
         assert (tmp_path / "r.html").read_text().count("v2") > 1
     done = vcs(
-        "report", *texts, tmp_path / "s.jsonl", tmp_path / "s.jsonl", "-o", tmp_path / "r.html", *common
+        "report",
+        *texts,
+        tmp_path / "s.jsonl",
+        tmp_path / "s.jsonl",
+        "-o",
+        tmp_path / "r.html",
+        *common,
     )
     assert (done.code, "no texts are called 's', as that score" in done.stderr) == (2, True)
 
 
-def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_report_takes_predictions_as_a_shell_expands_them(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     references = ("--references", tmp_path / "refs.json")
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     (tmp_path / "systems").mkdir()
@@ -448,13 +628,21 @@ def test_report_takes_predictions_as_a_shell_expands_them(tiny_bundle: Path, tmp
     for path in systems:
         write_json(path, texts_by_id("pred"))
     common = ("--bundle", tiny_bundle, "--device", "cpu")
-    assert vcs("score", *references, "--predictions", *systems, "-o", tmp_path / "scores", *common).code == 0
+    assert (
+        vcs(
+            "score", *references, "--predictions", *systems, "-o", tmp_path / "scores", *common
+        ).code
+        == 0
+    )
     scores = [tmp_path / "scores" / f"{name}.jsonl" for name in "abc"]
     output = tmp_path / "r.html"
     done = vcs("report", *scores, *references, "--predictions", *systems, "-o", output, *common)
     assert (done.code, done.stdout) == (0, f"{output}\n")
     refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
-    assert (refused.code, "texts of 3 systems: a report on several needs" in refused.stderr) == (2, True)
+    assert (refused.code, "texts of 3 systems: a report on several needs" in refused.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -470,7 +658,9 @@ def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_pa
         assert vcs("score", table, *keys, "--generated-key", name, "-o", alone, *common).code == 0
         assert (tmp_path / "both" / f"{name}.jsonl").read_bytes() == alone.read_bytes()
     scores = [tmp_path / "both" / f"{name}.jsonl" for name in ("pred", "other")]
-    report = vcs("report", *scores, "--pairs", table, *keys, *both, "-o", tmp_path / "r.html", *common)
+    report = vcs(
+        "report", *scores, "--pairs", table, *keys, *both, "-o", tmp_path / "r.html", *common
+    )
     assert (report.code, report.stderr) == (0, "")
     for arguments, says in (
         (("explain", table, *keys, *both), "one system was expected, not 2: pred, other"),
@@ -504,14 +694,25 @@ def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command
     other = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--lct", 1, *common[-4:])
     assert "a.jsonl: scored with lct:0, this run with lct:1: give the same options" in other.stderr
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
-        said = f"of {count} generated texts, {count} with Markdown, which is scored too: --clean markdown"
+        said = (
+            f"of {count} generated texts, {count} with Markdown, which is scored too: --clean"
+            " markdown"
+        )
         assert (done.code, said in done.stderr) == (0, True), done.stderr
 
 
 def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "t.csv", ROWS, ",")
     done = vcs(
-        "score", tmp_path / "t.csv", *KEYS, "-o", f"{tmp_path}/s/", "--bundle", tiny_bundle, "--device", "cpu"
+        "score",
+        tmp_path / "t.csv",
+        *KEYS,
+        "-o",
+        f"{tmp_path}/s/",
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
     )
     assert done.code == 0
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["t.jsonl"]

@@ -32,7 +32,8 @@ def test_an_interrupt_while_a_model_library_is_imported_is_one_line(
     # Modules in C make an ImportError of a KeyboardInterrupt that is raised in them.
     (tmp_path / "onnxruntime.py").write_text(
         INTERRUPTED.replace("\n", "\ntry:\n    ", 1).replace("\ntime", "\n    time")
-        + "except KeyboardInterrupt as error:\n    raise ImportError('initialization failed') from error\n"
+        + "except KeyboardInterrupt as error:\n    raise ImportError('initialization failed') from"
+        " error\n"
     )
     done = run(tmp_path, arguments=("score", pairs_file, "--bundle", tiny_bundle))
     assert (done.returncode, done.stderr) == (130, "vcs-runtime: interrupted\n")
@@ -51,13 +52,18 @@ def run(
     on_interrupt: Any = signal.default_int_handler,
     arguments: tuple[object, ...] = ("score", "none.jsonl"),
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command, which ignores interrupts if this process does: a shell's background job would."""
+    """Run the command, which ignores interrupts if this process does: a shell's background job
+    would."""
     path = os.pathsep.join((str(folder), *sys.path))
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
         return subprocess.run(
             [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S,
-        )  # fmt: skip
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANGS_AFTER_S,
+        )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -15,8 +15,8 @@ RUSSIAN = "Мужчина открывает дверь. Собака бежит
 FRENCH = "Un garçon très âgé s'élève à côté. Où est passé l'élève ? Ça a été l'été."
 EMOJI = "👍🎬. 🐶🐕. A — …"
 NOTICE = (
-    "texts are not in Latin script: the default model reads English, and its scores of other languages say "
-    "little (docs/guide/texts.md)"
+    "texts are not in Latin script: the default model reads English, and its scores of other"
+    " languages say little (docs/guide/texts.md)"
 )
 
 
@@ -31,7 +31,8 @@ def pairs(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     generated = [CHINESE, RUSSIAN, FRENCH, EMOJI, story(1), ""]
     write_pairs(
-        path, [{"id": i, "reference": story(9), "generated": text} for i, text in enumerate(generated)]
+        path,
+        [{"id": i, "reference": story(9), "generated": text} for i, text in enumerate(generated)],
     )
     return path
 
@@ -58,7 +59,9 @@ def test_one_pair_and_short_texts_are_counted_too(default_bundle: Path, tmp_path
         assert f"of {2 if more else 1} {NOTICE}" in done.stderr
 
 
-@pytest.mark.parametrize("text", [FRENCH, EMOJI, "Éèêëàâäùûüç. Ðöäåøæßœ.", story(1), f"{FRENCH} Москва."])
+@pytest.mark.parametrize(
+    "text", [FRENCH, EMOJI, "Éèêëàâäùûüç. Ðöäåøæßœ.", story(1), f"{FRENCH} Москва."]
+)
 def test_no_notice_for_latin_letters_and_for_texts_without_letters(
     default_bundle: Path, tmp_path: Path, text: str
 ) -> None:
@@ -67,12 +70,19 @@ def test_no_notice_for_latin_letters_and_for_texts_without_letters(
     assert NOTICE not in vcs("score", path, "--bundle", default_bundle).stderr
 
 
-def test_no_notice_for_other_models_whose_languages_are_unknown(tiny_bundle: Path, pairs: Path) -> None:
+def test_no_notice_for_other_models_whose_languages_are_unknown(
+    tiny_bundle: Path, pairs: Path
+) -> None:
     assert NOTICE not in vcs("score", pairs, "--bundle", tiny_bundle).stderr
 
 
-def test_substitution_of_any_model_says_that_it_reads_english_words(tiny_bundle: Path, pairs: Path) -> None:
-    notice = "2 of 6 texts are not in Latin script: substitution compares English words, and is 0 for them"
+def test_substitution_of_any_model_says_that_it_reads_english_words(
+    tiny_bundle: Path, pairs: Path
+) -> None:
+    notice = (
+        "2 of 6 texts are not in Latin script: substitution compares English words, and is 0 for"
+        " them"
+    )
     options = ("--bundle", tiny_bundle, "--words", tiny_bundle)
     assert notice in vcs("score", pairs, *options, "--also", "substitution").stderr
     assert notice not in vcs("score", pairs, *options).stderr

@@ -20,14 +20,19 @@ NAMES = score_table.NAMES
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """Four pairs, the third of which cannot be scored."""
-    rows = [{"id": f"p{i}", "reference": story(i, 3), "generated": story(i + 9, 2), "n": i} for i in range(4)]
+    rows = [
+        {"id": f"p{i}", "reference": story(i, 3), "generated": story(i + 9, 2), "n": i}
+        for i in range(4)
+    ]
     rows[2]["generated"] = ""
     write_pairs(tmp_path / "p.jsonl", rows)
     return tmp_path / "p.jsonl"
 
 
 def parquet_rows(path: Path) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    rows: list[dict[str, object]] = (
+        pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    )
     return rows
 
 
@@ -47,10 +52,14 @@ def test_a_table_holds_what_the_lines_hold(
     assert [int(str(row["n"])) for row in rows] == [0, 1, 2, 3]
     for row, line in zip(rows, lines, strict=True):
         for name in NAMES:
-            assert (float(str(row[name])) if row[name] not in ("", None) else None) == line.get(name)
+            assert (float(str(row[name])) if row[name] not in ("", None) else None) == line.get(
+                name
+            )
         assert (row["error"] or None, row["signature"]) == (line.get("error"), line["signature"])
         assert (row["flags"] or "") == " ".join(line.get("flags", []))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["p.jsonl", "o.jsonl", f"o{suffix}"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["p.jsonl", "o.jsonl", f"o{suffix}"]
+    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", PARQUET])
@@ -73,7 +82,8 @@ def test_compare_and_report_read_tables_as_they_read_lines(
     suffix: str, score: Callable[..., Finished], tiny_bundle: Path, pairs: Path, tmp_path: Path
 ) -> None:
     write_pairs(
-        tmp_path / "q.jsonl", [{**row, "generated": story(row["n"] + 30, 3)} for row in read_lines(pairs)]
+        tmp_path / "q.jsonl",
+        [{**row, "generated": story(row["n"] + 30, 3)} for row in read_lines(pairs)],
     )
     printed = []
     for end in (".jsonl", suffix):
@@ -128,12 +138,15 @@ def test_a_table_is_not_the_input(score: Callable[..., Finished], tmp_path: Path
     assert (done.code, "it is the input" in done.stderr) == (2, True)
 
 
-def test_failed_pairs_are_counted_beside_the_means(score: Callable[..., Finished], pairs: Path) -> None:
+def test_failed_pairs_are_counted_beside_the_means(
+    score: Callable[..., Finished], pairs: Path
+) -> None:
     plain = json.loads(score(pairs, "--json").stdout)
     zero = json.loads(score(pairs, "--on-error", "zero", "--json").stdout)
     assert [(s["scored"], s["failed"], s["failed_as"], s["means_over"]) for s in (plain, zero)] == [
-        (3, 1, "skip", 3), (3, 1, "zero", 4),
-    ]  # fmt: skip
+        (3, 1, "skip", 3),
+        (3, 1, "zero", 4),
+    ]
     for name in NAMES:
         mean = plain["scores"][name]["mean"]
         silent = -1 if name == "margin" else 0
@@ -143,7 +156,9 @@ def test_failed_pairs_are_counted_beside_the_means(score: Callable[..., Finished
     assert "means over 4 of 4 pairs; 1 failed (as 0)\n" in score(pairs, "--on-error", "zero").stdout
 
 
-def test_zero_counts_a_job_in_which_everything_failed(score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_zero_counts_a_job_in_which_everything_failed(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
     write_pairs(tmp_path / "p.jsonl", [{"reference": "One.", "generated": ""}])
     done = score(tmp_path / "p.jsonl", "--on-error", "zero", "--json")
     assert (done.code, json.loads(done.stdout)["scores"]["margin"]["mean"]) == (1, -1)
@@ -181,7 +196,9 @@ def test_spreadsheets_run_no_text_if_asked(
 ) -> None:
     ids = ["=HYPERLINK(1)", "+1", "-1", "@SUM", "\tx", "plain", "a=b"]
     source, output = tmp_path / "p.jsonl", tmp_path / f"o.{suffix}"
-    rows = [{"id": i, "reference": story(1, 3), "generated": story(20, 2), "=k": "=1+1"} for i in ids]
+    rows = [
+        {"id": i, "reference": story(1, 3), "generated": story(20, 2), "=k": "=1+1"} for i in ids
+    ]
     write_pairs(source, rows)
     separator = "," if suffix == "csv" else "\t"
     for option in ((), ("--csv-safe",)):
@@ -189,7 +206,11 @@ def test_spreadsheets_run_no_text_if_asked(
         with output.open(newline="", encoding="utf-8") as file:
             written = list(csv.DictReader(file, delimiter=separator))
         mark = "'" if option else ""
-        assert [row["id"] for row in written] == [*(f"{mark}{id_}" for id_ in ids[:5]), "plain", "a=b"]
+        assert [row["id"] for row in written] == [
+            *(f"{mark}{id_}" for id_ in ids[:5]),
+            "plain",
+            "a=b",
+        ]
         assert {row[f"{mark}=k"] for row in written} == {f"{mark}=1+1"}
         assert float(written[0]["margin"]) < 0  # numbers stay numbers
 

@@ -1,4 +1,5 @@
-"""Every table that commands print: at 80 columns nothing is cut or broken, and what is left out is named."""
+"""Every table that commands print: at 80 columns nothing is cut or broken, and what is left out is
+named."""
 
 from __future__ import annotations
 
@@ -19,43 +20,77 @@ ENGINE = ("--device", "cpu")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
-    """Texts of three systems with names of 24 characters, their scores, and data of the experiments."""
+    """Texts of three systems with names of 24 characters, their scores, and data of the
+    experiments."""
     folder = tmp_path_factory.mktemp("tables")
     references = {f"video-{i}": story(i) for i in range(7)}
     write_json(folder / "references.json", references)
     for k, name in enumerate(NAMES):
         texts = {
-            id_: text if (i + k) % 3 else story(40 + i) for i, (id_, text) in enumerate(references.items())
+            id_: text if (i + k) % 3 else story(40 + i)
+            for i, (id_, text) in enumerate(references.items())
         }
         write_json(folder / f"systems/{name}.json", texts)
     (folder / "ranking.txt").write_text("\n".join(NAMES))
     comparison(folder / "rewrites")
     write_json(
-        folder / "authors.json", {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)}
+        folder / "authors.json",
+        {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)},
     )
     videos = [
-        {"vid": f"v{i}", "refs": [[story(100 * i + k, 1) for k in range(9)]],
-         "cands": [story(100 * i + k, 1) for k in (0, 8, 20)], "scores": [[5, 4], [4, 3], [1, 2]]}
+        {
+            "vid": f"v{i}",
+            "refs": [[story(100 * i + k, 1) for k in range(9)]],
+            "cands": [story(100 * i + k, 1) for k in (0, 8, 20)],
+            "scores": [[5, 4], [4, 3], [1, 2]],
+        }
         for i in range(3)
-    ]  # fmt: skip
+    ]
     write_pairs(folder / "vatex.jsonl", videos)
     formats = [("text-of-the-first-videos", 4.2), ("three-images-with-a-text", 3.1), ("video", 0.0)]
-    scores = [{"id": id_, "signature": "visil|def:1|model:m|frames:2", "summaries": [
-                  {"name": name, "format": name, "visil": own + k, "tokens": 60 * own + 2} for name, own in formats]}
-              for k, id_ in enumerate(("a", "b"))]  # fmt: skip
+    scores = [
+        {
+            "id": id_,
+            "signature": "visil|def:1|model:m|frames:2",
+            "summaries": [
+                {"name": name, "format": name, "visil": own + k, "tokens": 60 * own + 2}
+                for name, own in formats
+            ],
+        }
+        for k, id_ in enumerate(("a", "b"))
+    ]
     write_pairs(folder / "visil.jsonl", scores)
-    answers = [{"id": id_, "name": name, "correct": k, "seconds": 60 + k, "format": name, "confidence": 4}
-               for id_ in ("a", "b") for name, _ in formats for k in (0, 1)]  # fmt: skip
+    answers = [
+        {"id": id_, "name": name, "correct": k, "seconds": 60 + k, "format": name, "confidence": 4}
+        for id_ in ("a", "b")
+        for name, _ in formats
+        for k in (0, 1)
+    ]
     write_pairs(folder / "answers.jsonl", answers)
-    write_pairs(folder / "judged.jsonl", [*answers, *(own | {"confused": "keyframes"} for own in answers)])
-    words = {"reference": "A man opens the red door. The dog runs.",
-             "generated": "A man opens the blue door. The dog never runs."}  # fmt: skip
+    write_pairs(
+        folder / "judged.jsonl", [*answers, *(own | {"confused": "keyframes"} for own in answers)]
+    )
+    words = {
+        "reference": "A man opens the red door. The dog runs.",
+        "generated": "A man opens the blue door. The dog never runs.",
+    }
     write_pairs(folder / "pairs.jsonl", [{"id": 1, **words}])
     write_json(folder / "home/bundles/unused.json", {})
     (folder / "home/bundles/default").symlink_to(tiny_bundle)
-    done = vcs("score", "--references", folder / "references.json", "--predictions",
-               *sorted((folder / "systems").iterdir()), "-o", folder / "scores", "--also", "hm-cf",
-               "--bundle", tiny_bundle, *ENGINE)  # fmt: skip
+    done = vcs(
+        "score",
+        "--references",
+        folder / "references.json",
+        "--predictions",
+        *sorted((folder / "systems").iterdir()),
+        "-o",
+        folder / "scores",
+        "--also",
+        "hm-cf",
+        "--bundle",
+        tiny_bundle,
+        *ENGINE,
+    )
     assert done.code == 0, done.stderr
     return folder
 
@@ -67,14 +102,46 @@ def experiment(command: str, *arguments: str) -> tuple[str, ...]:
 
 MODELS = ("--references", "DATA/references.json", "--predictions", "DATA/systems")
 COMMANDS = {
-    "score of systems": ("score", "--references", "DATA/references.json", "--predictions", "SYSTEMS", "--bundle",
-                         "TINY", *ENGINE),
-    "score of one": ("score", *MODELS[:3], f"DATA/systems/{NAMES[0]}.json", "--bundle", "TINY", *ENGINE),
-    "score, all": ("score", *MODELS[:3], f"DATA/systems/{NAMES[0]}.json", "--all", "--bundle", "TINY", *ENGINE),
+    "score of systems": (
+        "score",
+        "--references",
+        "DATA/references.json",
+        "--predictions",
+        "SYSTEMS",
+        "--bundle",
+        "TINY",
+        *ENGINE,
+    ),
+    "score of one": (
+        "score",
+        *MODELS[:3],
+        f"DATA/systems/{NAMES[0]}.json",
+        "--bundle",
+        "TINY",
+        *ENGINE,
+    ),
+    "score, all": (
+        "score",
+        *MODELS[:3],
+        f"DATA/systems/{NAMES[0]}.json",
+        "--all",
+        "--bundle",
+        "TINY",
+        *ENGINE,
+    ),
     "compare": ("compare", "SCORES", "--all-pairs", "--score", "vcs", "--score", "margin"),
     "compare two": ("compare", f"DATA/scores/{NAMES[0]}.jsonl", f"DATA/scores/{NAMES[1]}.jsonl"),
-    "explain": ("explain", "DATA/pairs.jsonl", "--also", "substitution", "--words", "TINY", "--bundle", "TINY",
-                *ENGINE),
+    "explain": (
+        "explain",
+        "DATA/pairs.jsonl",
+        "--also",
+        "substitution",
+        "--words",
+        "TINY",
+        "--bundle",
+        "TINY",
+        *ENGINE,
+    ),
     "demo": ("demo", *ENGINE),
     "doctor": ("doctor", "--bundle", "TINY"),
     "bundle info": ("bundle", "info", "TINY"),
@@ -84,20 +151,30 @@ COMMANDS = {
     "parameters": experiment("parameters", "--data", "DATA/rewrites"),
     "authors": experiment("authors", "--data", "DATA/authors.json"),
     "vatex": experiment("vatex", "--data", "DATA/vatex.jsonl", "--resamples", "100"),
-    "visil report": ("visil", "report", "DATA/visil.jsonl", "--answers", "DATA/answers.jsonl", "--judged",
-                     "DATA/judged.jsonl"),
+    "visil report": (
+        "visil",
+        "report",
+        "DATA/visil.jsonl",
+        "--answers",
+        "DATA/answers.jsonl",
+        "--judged",
+        "DATA/judged.jsonl",
+    ),
     "visil select": ("visil", "select", "DATA/visil.jsonl", "--alpha", "0"),
-}  # fmt: skip
+}
 
 
 def assert_whole(printed: str, tables: list[list[list[str]]]) -> None:
-    """Assert that every cell of the tables is printed whole, unless the column is named as left out."""
+    """Assert that every cell of the tables is printed whole, unless the column is named as left
+    out."""
     text = " ".join(printed.split())
     left_out = ", ".join(re.findall(r"Left out here: (.*?)\. See ", text))
     assert "\u2026" not in printed
     for heading, *cells in (column for table in tables for column in table):
         if f", {heading}, " not in f", {left_out}, ":
-            missing = {word for cell in (heading, *cells) for word in cell.split()} - set(text.split())
+            missing = {word for cell in (heading, *cells) for word in cell.split()} - set(
+                text.split()
+            )
             assert not missing, (heading, missing)
 
 
@@ -119,7 +196,10 @@ def test_tables_are_whole_at_80_columns(
 
     widths = printing._widths
     monkeypatch.setattr(printing, "_widths", record)
-    many = {"SYSTEMS": sorted((data / "systems").iterdir()), "SCORES": sorted((data / "scores").iterdir())}
+    many = {
+        "SYSTEMS": sorted((data / "systems").iterdir()),
+        "SCORES": sorted((data / "scores").iterdir()),
+    }
     places = {"DATA": data, "TINY": tiny_bundle, "OUT": tmp_path / "out"}
     arguments: list[object] = []
     for part in COMMANDS[name]:
@@ -127,10 +207,15 @@ def test_tables_are_whole_at_80_columns(
         arguments += many.get(part, [places[first].joinpath(*rest) if first in places else part])
     done = vcs(*arguments, COLUMNS="80", VCS_RUNTIME_HOME=str(data / "home"))
     assert done.code == 0, done.stderr
-    lists = name in ("doctor", "bundle info", "visil select")  # lines that the terminal itself breaks
+    # Lines that the terminal itself breaks.
+    lists = name in ("doctor", "bundle info", "visil select")
     assert lists == (not tables)
     # So does it with signatures and the path of the results.
-    lines = [line for line in done.stdout.splitlines() if not lists and "|" not in line and "/" not in line]
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if not lists and "|" not in line and "/" not in line
+    ]
     assert max(map(len, lines), default=0) <= 80
     assert_whole(done.stdout, tables)
 
@@ -138,20 +223,31 @@ def test_tables_are_whole_at_80_columns(
 def test_columns_are_left_out_by_priority_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    headings, rows = ("name", "one two", "three", "said"), [(NAMES[0], "1.0000", "22.0", "these are words")]
+    headings, rows = (
+        ("name", "one two", "three", "said"),
+        [(NAMES[0], "1.0000", "22.0", "these are words")],
+    )
 
     def shown(columns: int, **more: Any) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))
         printing.print_table(headings, rows, more="with --json", **more)
         return capsys.readouterr().out.splitlines()
 
-    assert shown(60) == ["name                      one two  three  said",
-                         "videochatflash-7b-res448   1.0000   22.0  these are words"]  # fmt: skip
-    assert shown(48, prose_at=3)[1:] == ["videochatflash-7b-res448   1.0000   22.0  these", " " * 42 + "are",
-                                         " " * 42 + "words"]  # fmt: skip
+    assert shown(60) == [
+        "name                      one two  three  said",
+        "videochatflash-7b-res448   1.0000   22.0  these are words",
+    ]
+    assert shown(48, prose_at=3)[1:] == [
+        "videochatflash-7b-res448   1.0000   22.0  these",
+        " " * 42 + "are",
+        " " * 42 + "words",
+    ]
     narrow = shown(39)
-    assert narrow[:3] == ["name                         one  three", "                             two",
-                          "videochatflash-7b-res448  1.0000   22.0"]  # fmt: skip
+    assert narrow[:3] == [
+        "name                         one  three",
+        "                             two",
+        "videochatflash-7b-res448  1.0000   22.0",
+    ]
     assert (
         " ".join(" ".join(narrow[3:]).split())
         == "Left out here: said. See them in a wider terminal or with --json."
@@ -159,5 +255,6 @@ def test_columns_are_left_out_by_priority_and_named(
     first = shown(36, drop=(1, 3))
     assert first[:2] == ["name                      three", "videochatflash-7b-res448   22.0"]
     assert "Left out here: one two, said. See" in " ".join(first[2:])
-    assert shown(10)[:2] == ["name", NAMES[0]]  # the first column is never left out, and never broken
+    # The first column is never left out, and never broken.
+    assert shown(10)[:2] == ["name", NAMES[0]]
     assert shown(200, most=2)[-1] == "Left out here: three, said. See them with --json."

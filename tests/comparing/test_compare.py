@@ -81,8 +81,12 @@ def test_the_table_for_people(pair: tuple[Path, Path]) -> None:
 
 def zeros(margins: list[float]) -> list[dict[str, Any]]:
     """Lines of an earlier version, which had no margin."""
-    return [line | {"sas": 0.5, "nas": margin + 0.5} for line, margin in
-            zip(lines([max(0.0, margin) for margin in margins]), margins, strict=True)]  # fmt: skip
+    return [
+        line | {"sas": 0.5, "nas": margin + 0.5}
+        for line, margin in zip(
+            lines([max(0.0, margin) for margin in margins]), margins, strict=True
+        )
+    ]
 
 
 def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path) -> None:
@@ -101,11 +105,15 @@ def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path
     assert (half["score"], half["reason"]) == ("vcs", "")  # 3 of 8
 
 
-def test_other_signatures_are_refused_unless_forced(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_other_signatures_are_refused_unless_forced(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
     write_pairs(tmp_path / "b.jsonl", lines([0.5] * 40, "vcs|two"))
     refused = run(*pair)
     assert isinstance(refused.exception, InputError)
-    assert "b.jsonl were scored differently: one and two; --ignore-signatures" in str(refused.exception)
+    assert "b.jsonl were scored differently: one and two; --ignore-signatures" in str(
+        refused.exception
+    )
     forced = run(*pair, "--ignore-signatures")
     assert forced.exit_code == 0
     assert forced.stdout.endswith("a: vcs|one\nb: vcs|two\n")
@@ -115,13 +123,19 @@ def test_metrics_that_one_file_has_beside_vcs_do_not_keep_others_from_being_comp
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     replaced = dict.fromkeys(SUBSTITUTION, 0.5)
-    write_pairs(tmp_path / "a.jsonl", lines([0.5] * 40, "vcs|also:substitution|words:x|v:1", **replaced))
+    write_pairs(
+        tmp_path / "a.jsonl", lines([0.5] * 40, "vcs|also:substitution|words:x|v:1", **replaced)
+    )
     write_pairs(tmp_path / "b.jsonl", lines([0.6] * 40, "vcs|v:1"))
     assert run(*pair).exit_code == 0
-    write_pairs(tmp_path / "b.jsonl", lines([0.6] * 40, "vcs|also:substitution|words:y|v:1", **replaced))
+    write_pairs(
+        tmp_path / "b.jsonl", lines([0.6] * 40, "vcs|also:substitution|words:y|v:1", **replaced)
+    )
     assert run(tmp_path, "--score", "las").exit_code == 0  # the folder that `score` wrote
     refused = run(*pair, "--score", "vcs_strict")
-    assert "b.jsonl were scored differently: words:x and words:y; --ignore" in str(refused.exception)
+    assert "b.jsonl were scored differently: words:x and words:y; --ignore" in str(
+        refused.exception
+    )
 
 
 def test_a_file_that_holds_no_scores_is_called_so(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -148,7 +162,11 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     assert [system["failed"] for system in found["systems"]] == [0, 1]
     assert [system["missing"] for system in found["systems"]] == [0, 10]
     head, b, a = (line.split() for line in run(*pair).stdout.splitlines()[:3])
-    assert (head[1:4], a[1:4], b[1:4]) == (["failed", "missing", "zeros"], ["0", "0", "0"], ["1", "10", "0"])
+    assert (head[1:4], a[1:4], b[1:4]) == (
+        ["failed", "missing", "zeros"],
+        ["0", "0", "0"],
+        ["1", "10", "0"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +187,10 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
             [{"id": 1, "vcs": 0.5, "margin": "0.5-7", "signature": "s"}],
             "line 1: 'margin' is '0.5-7', not a number",
         ),
-        ([{"id": 1, "vcs": 0.5, "margin": None, "signature": "s"}], "line 1: 'margin' is None, not a number"),
+        (
+            [{"id": 1, "vcs": 0.5, "margin": None, "signature": "s"}],
+            "line 1: 'margin' is None, not a number",
+        ),
         (
             [{"id": 1, "vcs": 1, "signature": "s"}, {"id": 2, "vcs": 1, "signature": "t"}],
             "line 2: scored as t, the lines before as s",
@@ -177,7 +198,9 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
         ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id that all have scored"),
     ],
 )
-def test_bad_files_are_named(pair: tuple[Path, Path], tmp_path: Path, rows: list[Any], says: str) -> None:
+def test_bad_files_are_named(
+    pair: tuple[Path, Path], tmp_path: Path, rows: list[Any], says: str
+) -> None:
     write_pairs(tmp_path / "b.jsonl", rows)
     refused = run(*pair)
     assert isinstance(refused.exception, InputError)
@@ -195,15 +218,17 @@ def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     for name in "ab":
         write_pairs(tmp_path / name, lines([0.5 if name == "a" else 0.75]))
     found = json.loads(run(tmp_path / "a", tmp_path / "b", "--format", "json").stdout)
-    assert (found["difference"], found["ci95"], found["p_permutation"]) == (0.25, [None, None], None)
+    assert (found["difference"], found["ci95"], found["p_permutation"]) == (
+        0.25,
+        [None, None],
+        None,
+    )
 
 
 def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None:
     script = (
-        "import sys\n"
-        "for name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'scipy', 'sentencex'): sys.modules[name] = None\n"
-        "from vcs_runtime.cli import main\n"
-        "main()"
+        "import sys\nfor name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'scipy',"
+        " 'sentencex'): sys.modules[name] = None\nfrom vcs_runtime.cli import main\nmain()"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, "compare", *map(str, pair)],
@@ -217,7 +242,8 @@ def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None
 
 @pytest.fixture
 def five(tmp_path: Path) -> list[Path]:
-    """Five systems: the second is better, the third far worse, the others differ by chance alone."""
+    """Five systems: the second is better, the third far worse, the others differ by chance
+    alone."""
     draw = np.random.default_rng(3)
     base = draw.uniform(0.3, 0.7, 30)
     values = [base + shift + draw.normal(0, 0.02, 30) for shift in (0.0, 0.03, -0.2, 0.0, 0.0)]
@@ -246,12 +272,19 @@ def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Pat
         assert (test["system"], test["baseline"], test["score"]) == (path.stem, "one", "vcs")
         difference = values_of(path) - base
         assert test["difference"] == pytest.approx(difference.mean())
-        theirs = scipy.stats.permutation_test((difference,), np.mean, permutation_type="samples",
-                                              n_resamples=2000, rng=np.random.default_rng(found["seed"]))  # fmt: skip
+        theirs = scipy.stats.permutation_test(
+            (difference,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=2000,
+            rng=np.random.default_rng(found["seed"]),
+        )
         assert test["p_permutation"] == pytest.approx(theirs.pvalue)
     for kind in ("p_bootstrap", "p_permutation"):
         corrected = [test[f"{kind}_corrected"] for test in found["comparisons"]]
-        assert corrected == pytest.approx(holm_by_hand([test[kind] for test in found["comparisons"]]))
+        assert corrected == pytest.approx(
+            holm_by_hand([test[kind] for test in found["comparisons"]])
+        )
     assert [test["p_permutation_corrected"] < 0.05 for test in found["comparisons"]] == [
         True,
         True,
@@ -259,7 +292,9 @@ def test_each_system_is_tested_against_the_baseline_and_corrected(five: list[Pat
         False,
     ]
     plain = json.loads(run(*five, "--format", "json", "--correction", "none").stdout)
-    assert all(test["p_bootstrap_corrected"] == test["p_bootstrap"] for test in plain["comparisons"])
+    assert all(
+        test["p_bootstrap_corrected"] == test["p_bootstrap"] for test in plain["comparisons"]
+    )
     text = run(*five).stdout
     assert "corrected by Holm's method over 4 tests" in text
     assert "not corrected, of 4 tests" in run(*five, "--correction", "none").stdout
@@ -284,11 +319,18 @@ def test_all_pairs_are_one_family_of_tests(five: list[Path]) -> None:
     assert found["tests"] == len(found["comparisons"]) == 10
     assert [test["baseline"] for test in found["comparisons"]][:4] == ["three"] * 4
     corrected = [test["p_bootstrap_corrected"] for test in found["comparisons"]]
-    assert corrected == pytest.approx(holm_by_hand([test["p_bootstrap"] for test in found["comparisons"]]))
-    [row] = [test for test in found["comparisons"] if (test["system"], test["baseline"]) == ("five", "four")]
+    assert corrected == pytest.approx(
+        holm_by_hand([test["p_bootstrap"] for test in found["comparisons"]])
+    )
+    [row] = [
+        test
+        for test in found["comparisons"]
+        if (test["system"], test["baseline"]) == ("five", "four")
+    ]
     assert row["difference"] == pytest.approx((values_of(five[4]) - values_of(five[3])).mean())
     text = run(*five, "--all-pairs").stdout
-    assert sum(line.startswith("five ") for line in text.splitlines()) == 5  # itself, and four tests
+    # Itself, and four tests.
+    assert sum(line.startswith("five ") for line in text.splitlines()) == 5
     rows = list(csv.DictReader(io.StringIO(run(*five, "--all-pairs", "--format", "csv").stdout)))
     assert len(rows) == 10
 
@@ -319,7 +361,8 @@ def test_several_scores_are_columns_each_with_a_family_of_its_own(five: list[Pat
     assert [head.index(name) for name in ("vcs", "las", "las p permutation")] == [4, 12, 19]
     assert [float(row[12]) for row in rows] == pytest.approx([float(row[4]) / 2 for row in rows])
     assert [row[-1] for row in rows] == ["holm"] * 5
-    assert [row[7:12] == [""] * 5 for row in rows] == [True] + [False] * 4  # the baseline has no tests
+    # The baseline has no tests.
+    assert [row[7:12] == [""] * 5 for row in rows] == [True] + [False] * 4
     markdown = run(*five, "--score", "vcs", "--score", "las", "--format", "markdown").stdout
     assert "| VCS mean |" in markdown.splitlines()[0]
     assert markdown.splitlines()[0].endswith("| LAS p |")
@@ -327,17 +370,29 @@ def test_several_scores_are_columns_each_with_a_family_of_its_own(five: list[Pat
         run(*five, *more, "--format", "json") for more in (["--score", "vcs", "--score", "las"], [])
     )
     assert json.loads(both.stdout)["comparisons"][:4] == json.loads(alone.stdout)["comparisons"]
-    heads = [line.split()[2] for line in run(*five, "--score", "vcs", "--score", "las").stdout.splitlines()
-             if line.startswith("system ")]  # fmt: skip
+    heads = [
+        line.split()[2]
+        for line in run(*five, "--score", "vcs", "--score", "las").stdout.splitlines()
+        if line.startswith("system ")
+    ]
     assert heads == ["VCS", "LAS"]  # for people one below the other
 
 
-def test_a_family_of_all_scores_has_the_stars_that_the_report_has(five: list[Path], tmp_path: Path) -> None:
+def test_a_family_of_all_scores_has_the_stars_that_the_report_has(
+    five: list[Path], tmp_path: Path
+) -> None:
     for number, path in enumerate(five):
         draw = np.random.default_rng(40 + number)
-        rows = [{"id": i, "signature": "vcs|one", "n_ref": 3, "n_gen": 3,
-                 **{name: min(0.9, 0.5 + draw.normal(0, 0.1) + number * 0.014) for name in NAMES}}
-                for i in range(40)]  # fmt: skip
+        rows = [
+            {
+                "id": i,
+                "signature": "vcs|one",
+                "n_ref": 3,
+                "n_gen": 3,
+                **{name: min(0.9, 0.5 + draw.normal(0, 0.1) + number * 0.014) for name in NAMES},
+            }
+            for i in range(40)
+        ]
         write_pairs(path, rows)
     scores = figures_of()
     chosen = [part for score in scores for part in ("--score", score)]
@@ -348,11 +403,21 @@ def test_a_family_of_all_scores_has_the_stars_that_the_report_has(five: list[Pat
         for kind in ("p_bootstrap", "p_permutation"):
             size = 4 if family == "score" else len(tests)
             raw = [test[kind] for test in tests]
-            expected = [p for k in range(0, len(raw), size) for p in holm_by_hand(raw[k : k + size])]
+            expected = [
+                p for k in range(0, len(raw), size) for p in holm_by_hand(raw[k : k + size])
+            ]
             assert [test[f"{kind}_corrected"] for test in tests] == pytest.approx(expected)
         done = CliRunner().invoke(
             cli,
-            ["report", *map(str, five), "--family", family, "-o", str(tmp_path / "r.html"), "--overwrite"],
+            [
+                "report",
+                *map(str, five),
+                "--family",
+                family,
+                "-o",
+                str(tmp_path / "r.html"),
+                "--overwrite",
+            ],
         )
         assert done.exit_code == 0, done.output
         [packed] = re.findall('id="index">([^<]*)<', (tmp_path / "r.html").read_text())
@@ -367,12 +432,16 @@ def test_a_family_of_all_scores_has_the_stars_that_the_report_has(five: list[Pat
         )
         assert row["correction"] == ("holm" if family == "score" else "holm (all scores)")
     assert stars["score"] > stars["all"] > 0
-    assert "over 24 tests of all scores" in run(*five, *chosen, "--family", "all").stdout.replace("\n", " ")
+    assert "over 24 tests of all scores" in run(*five, *chosen, "--family", "all").stdout.replace(
+        "\n", " "
+    )
 
 
 def test_systems_beside_the_reference_points_are_named(tmp_path: Path) -> None:
-    signature = ("vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:sentencex@1+boundary-en@4e|cut:0.55/118/fp32"
-                 "|emb:all-minilm-l6-v2@4e|long:window_mean/256|prec:fp32|engine:ort-cpu|v:1")  # fmt: skip
+    signature = (
+        "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:sentencex@1+boundary-en@4e|cut:0.55/118/fp32"
+        "|emb:all-minilm-l6-v2@4e|long:window_mean/256|prec:fp32|engine:ort-cpu|v:1"
+    )
     files = []
     for name, margin in (("best", 0.8), ("lower", -0.7), ("lowest", -0.9), ("middle", 0.1)):
         files.append(tmp_path / f"{name}.jsonl")
@@ -394,7 +463,9 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))]
 
 
-@pytest.mark.parametrize("more", [[], ["--all-pairs"], ["--score", "vcs", "--score", "las", "--all-pairs"]])
+@pytest.mark.parametrize(
+    "more", [[], ["--all-pairs"], ["--score", "vcs", "--score", "las", "--all-pairs"]]
+)
 def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[str]) -> None:
     names = ["a_b & 50 %", "{x}", "[/x]", "#$~^\\", "*<|>"]
     named = [part for name in names for part in ("--name", name)]
@@ -403,17 +474,30 @@ def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[st
     body = [line for line in done.stdout.splitlines() if not line.startswith("%")]
     assert "% vcs|one" in done.stdout.splitlines()
     text = "\n".join(body)
-    for part in (r"a\_b \& 50 \%", r"\{x\}", r"{}[/x]", r"\#\$\textasciitilde{}\textasciicircum{}\textbackslash{}",
-                 r"{}*\textless{}\textbar{}\textgreater{}"):  # fmt: skip
+    for part in (
+        r"a\_b \& 50 \%",
+        r"\{x\}",
+        r"{}[/x]",
+        r"\#\$\textasciitilde{}\textasciicircum{}\textbackslash{}",
+        r"{}*\textless{}\textbar{}\textgreater{}",
+    ):
         assert f"\n{part} & " in text
     bare = re.sub(r"\\.", "", text)  # without what is escaped
     assert bare.count("{") == bare.count("}")
     assert bare.count("$") % 2 == 0
     assert not set("#_%~") & set(re.sub(r"\$[^$]*\$", "", bare))
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1 + ("--all-pairs" in more)
+    assert (
+        text.count(r"\begin{tabular}")
+        == text.count(r"\end{tabular}")
+        == 1 + ("--all-pairs" in more)
+    )
     for table in text.split(r"\begin{tabular}")[1:]:
         columns = len(re.findall("[lr]", table[: table.index("\n")]))
-        rows = [line for line in table.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        rows = [
+            line
+            for line in table.splitlines()
+            if line.endswith(r"\\") and "multicolumn" not in line
+        ]
         assert {len(cells(line)) for line in rows} == {columns}
     assert re.search(r"& \$0\.\d{3}\^\{\*\*\}\$", text)
     assert re.search(r"& \$\\mathbf\{0\.\d{3}\}(\^\{\*+\})?\$", text)
@@ -433,8 +517,12 @@ def test_markdown_escapes_names(five: list[Path]) -> None:
     head, rule, *rows = table.splitlines()
     assert (head.count("|"), rule.count("|")) == (6, 6)
     assert {row.split(" | ")[0] for row in rows} == {
-        r"| a\|b", r"| \*x\*", r"| \[y\](z)", "| p_q", r"| \<i\>",
-    }  # fmt: skip
+        r"| a\|b",
+        r"| \*x\*",
+        r"| \[y\](z)",
+        "| p_q",
+        r"| \<i\>",
+    }
     assert "Holm" in note
     assert signature == "`vcs|one`"
 
@@ -455,7 +543,10 @@ def test_many_systems_need_many_resamples_and_get_them_by_default(tmp_path: Path
     files = [tmp_path / f"system-{number}.jsonl" for number in range(8)]
     for number, path in enumerate(files):
         write_pairs(path, lines((draw.uniform(0.3, 0.5, 20) + 0.02 * number).tolist()))
-    assert "So few resamples show no p below 0.55." in run(*files, "--resamples", 100, "--all-pairs").stdout
+    assert (
+        "So few resamples show no p below 0.55."
+        in run(*files, "--resamples", 100, "--all-pairs").stdout
+    )
     # Enough of them by default: the first and the last are far apart, corrected for all pairs.
     found = json.loads(run(*files, "--format", "json", "--all-pairs").stdout)
     assert (len(found["systems"]), found["tests"], found["resamples"]) == (8, 28, 5600)
@@ -474,9 +565,16 @@ def test_names_of_systems(five: list[Path], tmp_path: Path) -> None:
     found = json.loads(run(five[0], twin, five[1], "--format", "json").stdout)
     assert [system["name"] for system in found["systems"]] == [str(five[0]), str(twin), "two"]
     found = json.loads(
-        run(five[0], twin, "--name", "A", "--name", "B", "--baseline", "B", "--format", "json").stdout
+        run(
+            five[0], twin, "--name", "A", "--name", "B", "--baseline", "B", "--format", "json"
+        ).stdout
     )
-    assert [found[key] for key in ("baseline", "difference", "p_bootstrap", "moved")] == ["B", 0.0, 1.0, []]
+    assert [found[key] for key in ("baseline", "difference", "p_bootstrap", "moved")] == [
+        "B",
+        0.0,
+        1.0,
+        [],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,17 @@ ALIKE = "Two segmenters cut one text differently"
 
 def scores(path: Path, names: list[str | None], signature: str = SIGNATURE) -> Path:
     rows: list[dict[str, Any]] = [
-        {"id": i, **dict.fromkeys(NAMES, 0.8), "vcs": 0.5 + i / 100,
-         "n_ref": 3, "n_gen": 3, "segmenter": name, "signature": signature}
+        {
+            "id": i,
+            **dict.fromkeys(NAMES, 0.8),
+            "vcs": 0.5 + i / 100,
+            "n_ref": 3,
+            "n_gen": 3,
+            "segmenter": name,
+            "signature": signature,
+        }
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     write_pairs(path, rows)
     return path
 
@@ -36,8 +43,8 @@ def test_compare_names_both_sides_and_warns_where_they_differ(tmp_path: Path) ->
     b = scores(tmp_path / "bare.jsonl", [LEARNED, LEARNED, RULES])
     printed = vcs("compare", a, b).stdout
     assert (
-        "Pairs split by rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1 / 2."
-        in printed
+        "Pairs split by rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1"
+        " / 2." in printed
     )
     assert f"2 pairs were not split alike in all systems, {WARNED}" in printed.replace("\n", " ")
     for format_ in ("markdown", "latex"):
@@ -59,19 +66,26 @@ def test_compare_warns_of_a_mix_that_is_the_same_on_both_sides(tmp_path: Path) -
     assert ALIKE in done.stdout
     assert WARNED not in done.stdout
     # Equal numbers, but not of the same pairs.
-    done = vcs("compare", tmp_path / "a.jsonl", scores(tmp_path / "b.jsonl", [LEARNED, RULES, RULES]))
+    done = vcs(
+        "compare", tmp_path / "a.jsonl", scores(tmp_path / "b.jsonl", [LEARNED, RULES, RULES])
+    )
     assert "2 pairs were not split alike in all systems" in done.stdout
 
 
 def test_compare_says_which_one_segmenter_it_was_and_nothing_of_words(tmp_path: Path) -> None:
     done = vcs(
-        "compare", scores(tmp_path / "a.jsonl", [RULES] * 2), scores(tmp_path / "b.jsonl", [RULES] * 2)
+        "compare",
+        scores(tmp_path / "a.jsonl", [RULES] * 2),
+        scores(tmp_path / "b.jsonl", [RULES] * 2),
     )
     assert "All texts were split by rules (sentencex).\n" in done.stdout
     one = "vcs|seg:sentencex@1|v:1"  # no learned segmenter to tell it from
     done = vcs("compare", *(scores(tmp_path / f"{name}.jsonl", [RULES], one) for name in "ab"))
     assert "All texts were split by sentencex.\n" in done.stdout
-    done = vcs("compare", *(scores(tmp_path / f"{name}.jsonl", [None], "vcs|seg:none|v:1") for name in "ab"))
+    done = vcs(
+        "compare",
+        *(scores(tmp_path / f"{name}.jsonl", [None], "vcs|seg:none|v:1") for name in "ab"),
+    )
     assert "split" not in done.stdout
 
 
@@ -98,7 +112,9 @@ def test_a_report_names_them_and_warns(tmp_path: Path) -> None:
     report = tmp_path / "r.html"
     assert vcs("report", a, b, "-o", report).code == 0
     mix, warning = sentences_of(report)[-2:]
-    assert mix.endswith("rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1 / 2.")
+    assert mix.endswith(
+        "rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1 / 2."
+    )
     assert warning.startswith("2 pairs were not split alike in all systems")
     assert vcs("report", b, "-o", report, "--overwrite").code == 0
     mix, warning = sentences_of(report)[-2:]
@@ -117,11 +133,26 @@ def test_rank_names_the_segmenters_of_each_model(whole_bundle: Path, tmp_path: P
     bare = written | {name: stripped(i + 20, 5) for i, name in enumerate("ab")}
     for path, texts in (("refs", references), ("models/written", written), ("models/bare", bare)):
         (tmp_path / f"{path}.json").write_text(json.dumps(texts))
-    job = ("experiment", "rank", "--references", tmp_path / "refs.json", "--predictions", tmp_path / "models",
-           "--workers", 1, "--bundle", whole_bundle, "--device", "cpu")  # fmt: skip
+    job = (
+        "experiment",
+        "rank",
+        "--references",
+        tmp_path / "refs.json",
+        "--predictions",
+        tmp_path / "models",
+        "--workers",
+        1,
+        "--bundle",
+        whole_bundle,
+        "--device",
+        "cpu",
+    )
     vcs(*job, "-o", tmp_path / "auto", "--baseline", "bare")
     notes = json.loads((tmp_path / "auto" / "results.json").read_text())["notes"]
-    mix = "Pairs split by rules (sentencex) / the learned segmenter (tiny-sat): bare 2 / 2, written 4 / 0."
+    mix = (
+        "Pairs split by rules (sentencex) / the learned segmenter (tiny-sat): bare 2 / 2, written 4"
+        " / 0."
+    )
     assert mix in notes
     assert any(note.startswith("2 pairs were not split alike in all systems") for note in notes)
     assert mix in (tmp_path / "auto" / "comparison.tex").read_text()

@@ -20,8 +20,18 @@ plt = pytest.importorskip("matplotlib.pyplot")
 from matplotlib.figure import Figure  # noqa: E402
 
 VIEWS = [name for name in compat.__all__ if name.startswith("visualize_")]
-SECTIONS = ["Config", "Overview", "Text Chunks", "Similarity Matrix", "Mapping Windows", "Best Match", "LAS",
-            "NAS Distance", "NAS Line", "Window Regularizer"]  # fmt: skip
+SECTIONS = [
+    "Config",
+    "Overview",
+    "Text Chunks",
+    "Similarity Matrix",
+    "Mapping Windows",
+    "Best Match",
+    "LAS",
+    "NAS Distance",
+    "NAS Line",
+    "Window Regularizer",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +67,9 @@ def test_there_are_twelve() -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("size", [(1, 1), (70, 90)])
-def test_every_picture_is_drawn_for_every_size_and_can_be_shown(view: str, size: tuple[int, int]) -> None:
+def test_every_picture_is_drawn_for_every_size_and_can_be_shown(
+    view: str, size: tuple[int, int]
+) -> None:
     figures = figures_of(getattr(compat, view)(internals(*size)))
     assert figures
     for figure in figures:
@@ -112,7 +124,8 @@ def test_the_report_holds_every_section_or_those_that_are_asked_for(
 
     def noted(document: flow.Document, path: Path) -> None:
         composed[path.stem] = document
-        if path.stem in ("all", "two"):  # drawing takes the time, and "all" draws what every section has
+        # Drawing takes the time, and "all" draws what every section has.
+        if path.stem in ("all", "two"):
             flow.write_document(document, path)
 
     monkeypatch.setattr(compat.pictures, "write_document", noted)
@@ -124,8 +137,11 @@ def test_the_report_holds_every_section_or_those_that_are_asked_for(
     assert [entry for name in SECTIONS for entry in listed[name]] == listed["all"]
     assert len(set(listed["all"])) == len(listed["all"])
     assert {name: len(listed[name]) for name in SECTIONS} == {
-        **dict.fromkeys(SECTIONS, 1), "Text Chunks": 2, "Best Match": 2, "NAS Line": 3,
-    }  # fmt: skip
+        **dict.fromkeys(SECTIONS, 1),
+        "Text Chunks": 2,
+        "Best Match": 2,
+        "NAS Line": 3,
+    }
     compat.create_vcs_pdf_report(given, tmp_path / "two.pdf", ["NAS Line", "LAS"])
     assert [entry for entry, _ in composed["two"].entries] == [*listed["LAS"], *listed["NAS Line"]]
     assert pages(tmp_path / "two.pdf") == len(composed["two"].pages)
@@ -133,8 +149,12 @@ def test_the_report_holds_every_section_or_those_that_are_asked_for(
 
 
 @pytest.mark.parametrize("wanted", ["Lies", ["LAS", "lies"], [], ["all", "LAS"]])
-def test_an_unknown_section_is_refused_before_anything_is_written(wanted: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="metrics_to_include must be 'all' or names out of 'Config', "):
+def test_an_unknown_section_is_refused_before_anything_is_written(
+    wanted: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ValueError, match="metrics_to_include must be 'all' or names out of 'Config', "
+    ):
         compat.create_vcs_pdf_report(internals(), tmp_path / "a" / "b.pdf", wanted)
     assert not list(tmp_path.iterdir())
 
@@ -145,7 +165,9 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         compat.create_vcs_pdf_report(internals(), tmp_path / "file" / "b.pdf", "Config")
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     given = internals()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for view in VIEWS:

@@ -1,4 +1,5 @@
-"""`compute_vcs_score` with functions of plain NumPy; tests/parity compares it with the package itself."""
+"""`compute_vcs_score` with functions of plain NumPy; tests/parity compares it with the package
+itself."""
 
 from __future__ import annotations
 
@@ -30,12 +31,19 @@ def score(reference: str = REFERENCE, generated: str = GENERATED, **options: Any
 @pytest.mark.parametrize("lct", [0, 1])
 def test_scores_are_those_of_the_callers_products(chunk_size: int, lct: int) -> None:
     parts = [sentences(text) for text in (REFERENCE, GENERATED)]
-    chunks = [[" ".join(p[i : i + chunk_size]) for i in range(0, len(p), chunk_size)] for p in parts]
+    chunks = [
+        [" ".join(p[i : i + chunk_size]) for i in range(0, len(p), chunk_size)] for p in parts
+    ]
     reference, generated = map(embed, chunks)
     whole = embed([REFERENCE, GENERATED])
     params = Params(lct=lct, context_cutoff=0.5, context_window=3, small_text="reference")
     expected = score_similarity(reference @ generated.T, float(whole[0] @ whole[1]), params)
-    options = {"chunk_size": chunk_size, "lct": lct, "context_cutoff_value": 0.5, "context_window_control": 3}
+    options = {
+        "chunk_size": chunk_size,
+        "lct": lct,
+        "context_cutoff_value": 0.5,
+        "context_window_control": 3,
+    }
     scores = score(return_all_metrics=True, **options)
     assert scores == pytest.approx(expected.to_reference_dict(), abs=1e-12)
     assert score(**options) == {"VCS": scores["VCS"]}
@@ -65,12 +73,18 @@ def test_the_embedder_is_called_as_the_package_calls_it_and_sees_texts_as_they_a
 
 
 def test_one_embedder_serves_for_both() -> None:
-    assert score(embedding_fn_las=None, embedding_fn_gas=embed) == score(embedding_fn_gas=None) == score()
+    assert (
+        score(embedding_fn_las=None, embedding_fn_gas=embed)
+        == score(embedding_fn_gas=None)
+        == score()
+    )
 
 
 def test_chunks_are_compared_by_products_and_texts_by_their_cosine() -> None:
     half = score(
-        embedding_fn_las=lambda texts: embed(texts) / 2**0.5, embedding_fn_gas=embed, return_all_metrics=True
+        embedding_fn_las=lambda texts: embed(texts) / 2**0.5,
+        embedding_fn_gas=embed,
+        return_all_metrics=True,
     )
     full = score(return_all_metrics=True)
     assert half["LAS"] == pytest.approx(full["LAS"] / 2)
@@ -82,7 +96,9 @@ def test_chunks_are_compared_by_products_and_texts_by_their_cosine() -> None:
 
 @pytest.mark.parametrize("form", [np.ndarray.tolist, list, lambda rows: rows.astype(np.float32)])
 def test_any_array_will_do(form: Any) -> None:
-    assert score(embedding_fn_las=lambda texts: form(embed(texts))) == pytest.approx(score(), abs=1e-6)
+    assert score(embedding_fn_las=lambda texts: form(embed(texts))) == pytest.approx(
+        score(), abs=1e-6
+    )
 
 
 def test_one_chunk_may_have_one_axis() -> None:
@@ -96,27 +112,64 @@ def test_one_chunk_may_have_one_axis() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"embedding_fn_las": None}, ValueError, "embedding_fn_las must be a function, not NoneType"),
+        (
+            {"embedding_fn_las": None},
+            ValueError,
+            "embedding_fn_las must be a function, not NoneType",
+        ),
         ({"segmenter_fn": "rules"}, ValueError, "segmenter_fn must be a function, not str"),
         ({"embedding_fn_gas": 3}, ValueError, "embedding_fn_gas must be a function, not int"),
         ({"chunk_size": 0}, ValueError, "chunk_size"),
         ({"lct": -1}, ValueError, "lct"),
-        ({"segmenter_fn": lambda text: sentences(text) if text == REFERENCE else []}, TextError, "generated_text: segmenter_fn returned no segments"),
-        ({"segmenter_fn": str.strip}, ModelError, "segmenter_fn returned something else than a list of strings"),
-        ({"embedding_fn_las": lambda texts: embed(texts)[1:]}, ModelError, r"embedding_fn_gas: an array \(1, 64\), not \(2, d\)"),
-        ({"embedding_fn_las": lambda texts: embed(texts)[1:], "embedding_fn_gas": embed}, ModelError, r"embedding_fn_las: an array \(3, 64\), not \(4, d\)"),
-        ({"embedding_fn_las": lambda texts: embed(texts) * np.nan, "embedding_fn_gas": embed}, ModelError, "embedding_fn_las: NaN"),
-        ({"embedding_fn_las": lambda texts: embed(texts) * np.inf}, ModelError, "embedding_fn_gas: NaN"),
-        ({"embedding_fn_las": lambda texts: [["a"]] * len(texts)}, ModelError, "no array of numbers"),
         (
-            {"embedding_fn_las": lambda texts: embed(texts)[:, : 64 - ("It rains." in texts)], "embedding_fn_gas": embed},
+            {"segmenter_fn": lambda text: sentences(text) if text == REFERENCE else []},
+            TextError,
+            "generated_text: segmenter_fn returned no segments",
+        ),
+        (
+            {"segmenter_fn": str.strip},
+            ModelError,
+            "segmenter_fn returned something else than a list of strings",
+        ),
+        (
+            {"embedding_fn_las": lambda texts: embed(texts)[1:]},
+            ModelError,
+            r"embedding_fn_gas: an array \(1, 64\), not \(2, d\)",
+        ),
+        (
+            {"embedding_fn_las": lambda texts: embed(texts)[1:], "embedding_fn_gas": embed},
+            ModelError,
+            r"embedding_fn_las: an array \(3, 64\), not \(4, d\)",
+        ),
+        (
+            {"embedding_fn_las": lambda texts: embed(texts) * np.nan, "embedding_fn_gas": embed},
+            ModelError,
+            "embedding_fn_las: NaN",
+        ),
+        (
+            {"embedding_fn_las": lambda texts: embed(texts) * np.inf},
+            ModelError,
+            "embedding_fn_gas: NaN",
+        ),
+        (
+            {"embedding_fn_las": lambda texts: [["a"]] * len(texts)},
+            ModelError,
+            "no array of numbers",
+        ),
+        (
+            {
+                "embedding_fn_las": lambda texts: embed(texts)[:, : 64 - ("It rains." in texts)],
+                "embedding_fn_gas": embed,
+            },
             ModelError,
             "vectors of 64 and of 63 components",
         ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_what_cannot_be_scored_is_named(options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_what_cannot_be_scored_is_named(
+    options: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says):
         score(**options)
 
@@ -134,9 +187,16 @@ def from_vectors(**options: Any) -> dict[str, Any]:
 
 
 def test_vectors_score_as_the_texts_that_they_were_made_of() -> None:
-    options = {"lct": 1, "context_cutoff_value": 0.4, "return_all_metrics": True, "return_internals": True}
+    options = {
+        "lct": 1,
+        "context_cutoff_value": 0.4,
+        "return_all_metrics": True,
+        "return_internals": True,
+    }
     ours, texts = from_vectors(**options), score(**options)
-    assert ours["internals"].pop("config") == texts["internals"].pop("config") | {"chunk_size": None}
+    assert ours["internals"].pop("config") == texts["internals"].pop("config") | {
+        "chunk_size": None
+    }
     assert ours == texts
     assert from_vectors() == score()
 
@@ -153,13 +213,33 @@ def test_chunks_of_vectors_have_numbers_in_place_of_texts() -> None:
         ({"reference_chunks": ["A."]}, ValueError, "reference_chunks must be a list of 4 texts"),
         ({"generated_chunks": "Abcd"}, ValueError, "generated_chunks must be a list of 4 texts"),
         ({"lct": -1}, ValueError, "lct"),
-        ({"reference_doc_embedding": np.ones((2, 64))}, ModelError, r"reference_doc_embedding: an array \(2, 64\), not \(1, d\)"),
-        ({"generated_doc_embedding": np.ones(3)}, ModelError, "generated_doc_embedding: vectors of 64 and of 3"),
-        ({"reference_chunk_embeddings": np.ones((0, 64))}, ModelError, r"reference_chunk_embeddings: an array \(0, 64\), not \(n, d\)"),
-        ({"generated_chunk_embeddings": np.ones((4, 3))}, ModelError, "generated_chunk_embeddings: vectors of 64 and of 3"),
-        ({"generated_chunk_embeddings": np.full((4, 64), np.nan)}, ModelError, "generated_chunk_embeddings: NaN"),
+        (
+            {"reference_doc_embedding": np.ones((2, 64))},
+            ModelError,
+            r"reference_doc_embedding: an array \(2, 64\), not \(1, d\)",
+        ),
+        (
+            {"generated_doc_embedding": np.ones(3)},
+            ModelError,
+            "generated_doc_embedding: vectors of 64 and of 3",
+        ),
+        (
+            {"reference_chunk_embeddings": np.ones((0, 64))},
+            ModelError,
+            r"reference_chunk_embeddings: an array \(0, 64\), not \(n, d\)",
+        ),
+        (
+            {"generated_chunk_embeddings": np.ones((4, 3))},
+            ModelError,
+            "generated_chunk_embeddings: vectors of 64 and of 3",
+        ),
+        (
+            {"generated_chunk_embeddings": np.full((4, 64), np.nan)},
+            ModelError,
+            "generated_chunk_embeddings: NaN",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_vectors_that_cannot_be_scored_are_named(
     options: dict[str, Any], error: type[Exception], says: str

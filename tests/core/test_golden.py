@@ -43,7 +43,9 @@ def detailed_case(
     return arrays
 
 
-def test_golden_cases_cover_what_the_metric_distinguishes(golden: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_golden_cases_cover_what_the_metric_distinguishes(
+    golden: dict[str, npt.NDArray[np.float64]],
+) -> None:
     assert len(golden["scores"]) >= 4000
     assert golden["breakdown"].sum() > 100
     assert (~golden["breakdown"]).sum() > 3000
@@ -55,12 +57,16 @@ def test_golden_cases_cover_what_the_metric_distinguishes(golden: dict[str, npt.
     assert 0.05 < (vcs > 0).mean() < 0.95
 
 
-def test_scores_equal_the_reference_where_it_is_copied(golden: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_scores_equal_the_reference_where_it_is_copied(
+    golden: dict[str, npt.NDArray[np.float64]],
+) -> None:
     for seed in range(0, len(golden["scores"]), STEP):
         case = drawn_case(seed)
         ours = vcs_numba.score_similarity(matrix(case), float(golden["gas"][seed]), params(case))
         theirs = golden["scores"][seed]
-        np.testing.assert_allclose(published(ours), theirs, rtol=0, atol=TOLERANCE, err_msg=str(case))
+        np.testing.assert_allclose(
+            published(ours), theirs, rtol=0, atol=TOLERANCE, err_msg=str(case)
+        )
 
 
 def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
@@ -73,7 +79,9 @@ def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
             matrix(case), float(golden["gas"][seed]), params(case, small_text="paper")
         )
         if golden["breakdown"][seed]:
-            differing += not np.allclose(published(ours), golden["scores"][seed], rtol=0, atol=TOLERANCE)
+            differing += not np.allclose(
+                published(ours), golden["scores"][seed], rtol=0, atol=TOLERANCE
+            )
         else:
             np.testing.assert_allclose(
                 published(ours), golden["scores"][seed], rtol=0, atol=TOLERANCE, err_msg=str(case)
@@ -81,7 +89,9 @@ def test_paper_mode_differs_only_where_the_reference_divides_by_zero(
     assert differing > 0
 
 
-def test_every_intermediate_result_equals_the_reference(golden: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_every_intermediate_result_equals_the_reference(
+    golden: dict[str, npt.NDArray[np.float64]],
+) -> None:
     for number in range(0, len(golden["las:counts"]), STEP):
         case = drawn_case(number)
         alignment = vcs_numba.align(matrix(case), params(case))
@@ -90,7 +100,11 @@ def test_every_intermediate_result_equals_the_reference(golden: dict[str, npt.ND
         assert ours.keys() == theirs.keys()
         for key, expected in theirs.items():
             np.testing.assert_allclose(
-                np.atleast_1d(ours[key]), expected, rtol=0, atol=TOLERANCE, err_msg=f"{key} of {case}"
+                np.atleast_1d(ours[key]),
+                expected,
+                rtol=0,
+                atol=TOLERANCE,
+                err_msg=f"{key} of {case}",
             )
 
 
@@ -100,15 +114,31 @@ def test_batch_equals_single_calls_bit_for_bit(golden: dict[str, npt.NDArray[np.
     matrices = [matrix(drawn_case(seed)) for seed in seeds]
     batch = vcs_numba.score_batch(matrices, golden["gas"][seeds], parameters)
     for one, similarity, seed in zip(batch, matrices, seeds, strict=True):
-        assert tuple(one) == vcs_numba.score_similarity(similarity, float(golden["gas"][seed]), parameters)
+        assert tuple(one) == vcs_numba.score_similarity(
+            similarity, float(golden["gas"][seed]), parameters
+        )
 
 
 @pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")
 def test_plain_python_gives_the_same_results() -> None:
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        __file__,
+    ]
     finished = subprocess.run(
-        command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "5 passed" in finished.stdout

@@ -23,7 +23,9 @@ def test_numbers_are_those_of_the_definition(seed: int) -> None:
     n_ref, n_gen = (int(n) for n in draw.integers(1, 300 if seed < 5 else 25, 2))
     reference, generated, whole = unit(draw, n_ref, 12), unit(draw, n_gen, 12), unit(draw, 2, 12)
     scores = hm_cf(reference @ generated.T, float(whole[0] @ whole[1]))
-    assert scores._asdict() == pytest.approx(clip_cc.hm_cf(reference, generated, *whole), rel=0, abs=1e-12)
+    assert scores._asdict() == pytest.approx(
+        clip_cc.hm_cf(reference, generated, *whole), rel=0, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,10 @@ def test_the_order_of_sentences_and_the_layout_of_the_matrix_change_nothing() ->
     assert hm_cf(np.repeat(similarity, 2, axis=1)[:, ::2], 0.7) == scores
     assert hm_cf(similarity[::-1, draw.permutation(7)], 0.7) == pytest.approx(scores, abs=1e-15)
     turned = hm_cf(similarity.T, 0.7)
-    assert (turned.fine_precision, turned.fine_recall) == (scores.fine_recall, scores.fine_precision)
+    assert (turned.fine_precision, turned.fine_recall) == (
+        scores.fine_recall,
+        scores.fine_precision,
+    )
     narrow = similarity.astype(np.float32)
     assert hm_cf(narrow, 0.7) == hm_cf(narrow.astype(np.float64), 0.7)
 

@@ -221,7 +221,8 @@ def test_params_that_were_used_go_through_memory_that_cannot_be_written() -> Non
     expected = score_similarity(GOOD, 0.5, params)
     buffers: list[pickle.PickleBuffer] = []
     data = pickle.dumps(params, protocol=5, buffer_callback=buffers.append)
-    arrived = pickle.loads(data, buffers=[bytes(buffer) for buffer in buffers])  # as Ray hands it over
+    # As Ray hands it over.
+    arrived = pickle.loads(data, buffers=[bytes(buffer) for buffer in buffers])
     assert arrived == params
     assert score_similarity(GOOD, 0.5, arrived) == expected
 

@@ -24,7 +24,8 @@ from vcs_numba.jit.owners import is_own
 
 pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
 
-#: Runs argv[1] in an interpreter that permission bits bind, root or not (prctl: drop CAP_DAC_OVERRIDE).
+#: Runs argv[1] in an interpreter that permission bits bind, root or not (prctl: drop
+#: CAP_DAC_OVERRIDE).
 UNPRIVILEGED = """
 import ctypes, os, sys
 if os.geteuid() == 0:
@@ -38,8 +39,11 @@ def run_python(script: str, *, privileged: bool = True, **environment: str) -> s
     finished = subprocess.run(
         [sys.executable, "-P", "-c", *([script] if privileged else [UNPRIVILEGED, script])],
         env={k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")} | environment,
-        capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()
 
@@ -70,10 +74,13 @@ print([os.waitpid(child, 0)[1] for child in children], everything() == expected)
 
 
 @pytest.mark.slow
-def test_a_fork_while_another_thread_compiles_leaves_a_child_that_can_compile(tmp_path: Path) -> None:
+def test_a_fork_while_another_thread_compiles_leaves_a_child_that_can_compile(
+    tmp_path: Path,
+) -> None:
     script = """
 import os, signal, sys, threading, warnings
-warnings.simplefilter("ignore")  # of forking beside threads, which is tested, and of a kernel without a file
+warnings.simplefilter("ignore")  # of forking beside threads, which is tested, and of a kernel \
+without a file
 from vcs_numba.jit.kernel import Kernel, types
 def once(x): return x
 def twice(x): return 2 * x
@@ -138,7 +145,8 @@ atexit.register(lambda: print(vcs_numba.score_similarity(large, 0.5) == expected
 
 
 def copy_of_the_package() -> Iterator[Path]:
-    """A folder that everyone may read, with a copy of the package that nothing was ever compiled for."""
+    """A folder that everyone may read, with a copy of the package that nothing was ever compiled
+    for."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     source = Path(vcs_numba.__file__).parent
@@ -173,7 +181,8 @@ def shared_and_filled(shared_copy: Path) -> Path:
 
 @pytest.fixture
 def filled(shared_and_filled: Path) -> Iterator[Path]:
-    """The shared copy, which is as before after every test: its files, their permissions and their owners."""
+    """The shared copy, which is as before after every test: its files, their permissions and their
+    owners."""
     paths = [shared_and_filled, *shared_and_filled.rglob("*")]
     before = {path: (path.stat(), path.read_bytes() if path.is_file() else b"") for path in paths}
     yield shared_and_filled
@@ -183,7 +192,8 @@ def filled(shared_and_filled: Path) -> Iterator[Path]:
         if (path.stat().st_uid, path.stat().st_gid) != (old.st_uid, old.st_gid):
             os.chown(path, old.st_uid, old.st_gid)
         path.chmod(stat.S_IMODE(old.st_mode))
-    for path in sorted(shared_and_filled.rglob("*"), reverse=True):  # what a folder holds goes before it
+    # What a folder holds goes before it.
+    for path in sorted(shared_and_filled.rglob("*"), reverse=True):
         if path not in before:
             path.rmdir() if path.is_dir() else path.unlink()
 
@@ -194,7 +204,8 @@ from vcs_numba import Scores, recombine
 from vcs_numba.jit.kernel import KERNELS
 recombine(Scores(*[0.5] * 16))
 [kernel] = [kernel.call for kernel in KERNELS if hasattr(kernel.call, "stats")]
-print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), "compiled",
+print(sum(kernel.stats.cache_hits.values()), "read", sum(kernel.stats.cache_misses.values()), \
+"compiled",
       kernel.stats.cache_path)
 """
 
@@ -232,9 +243,11 @@ def test_no_writable_folder_at_all_costs_time_but_no_score(copied_package: Path)
     (copied_package / "cache").mkdir()
     make_unwritable(copied_package)
     place = {
-        "PYTHONPATH": str(copied_package), "NUMBA_CACHE_DIR": str(copied_package / "cache"),
-        "HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent",
-    }  # fmt: skip
+        "PYTHONPATH": str(copied_package),
+        "NUMBA_CACHE_DIR": str(copied_package / "cache"),
+        "HOME": "/nonexistent",
+        "XDG_CACHE_HOME": "/nonexistent",
+    }
     skip_if_writable(copied_package / "cache")
     assert run_python(LOAD, privileged=False, **place).startswith("0 read 1 compiled")
 
@@ -285,9 +298,15 @@ def test_cached_files_belong_to_their_owner_alone_whatever_the_umask(place: dict
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(place: dict[str, str]) -> None:
-    # The group may write by this umask. It is another than the user's own where the test may choose it.
-    shared = "import contextlib, os\nos.umask(0o002)\nwith contextlib.suppress(OSError): os.setgid(54321)\n"
+def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(
+    place: dict[str, str],
+) -> None:
+    # The group may write by this umask. It is another than the user's own where the test may choose
+    # it.
+    shared = (
+        "import contextlib, os\nos.umask(0o002)\nwith contextlib.suppress(OSError):"
+        " os.setgid(54321)\n"
+    )
     assert run_python(shared + LOAD, **place).startswith("0 read 1 compiled")
     assert run_python(shared + LOAD, **place).startswith("1 read 0 compiled")
 
@@ -322,7 +341,9 @@ print("numba" in sys.modules, _RECOMBINE.is_loaded)
 """
 
 
-def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(place: dict[str, str]) -> None:
+def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(
+    place: dict[str, str],
+) -> None:
     """A process that opens a scorer, and then scores nothing, must not wait for a compiler."""
     ahead = run_python(LOAD_AHEAD + LOAD, **place).split("\n")
     assert ahead[:2] == ["False", "True False"]
@@ -349,7 +370,8 @@ def test_a_damaged_cache_file_is_replaced(filled: Path) -> None:
 
 @pytest.mark.slow
 def test_a_warm_cache_leaves_little_to_do_until_the_first_score() -> None:
-    """Compiling takes half a minute; importing and reading the cache half a second, of the processor's time."""
+    """Compiling takes half a minute; importing and reading the cache half a second, of the
+    processor's time."""
     script = """
 import time
 import numpy, vcs_numba

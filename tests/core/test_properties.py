@@ -73,12 +73,15 @@ def test_memory_layout_does_not_matter(case: Any) -> None:
         similarity.shape
     )
     views = {
-        "column order": np.asfortranarray(similarity), "strided": padded[::2, ::3],
-        "reversed": similarity[::-1, ::-1].copy()[::-1, ::-1], "read-only": frozen,
+        "column order": np.asfortranarray(similarity),
+        "strided": padded[::2, ::3],
+        "reversed": similarity[::-1, ::-1].copy()[::-1, ::-1],
+        "read-only": frozen,
         "read-only column order": frozen.T.copy().T,
-        "foreign byte order": similarity.astype(similarity.dtype.newbyteorder()), "unaligned": unaligned,
+        "foreign byte order": similarity.astype(similarity.dtype.newbyteorder()),
+        "unaligned": unaligned,
         "list": similarity.tolist(),
-    }  # fmt: skip
+    }
     for name, view in views.items():
         assert score_similarity(view, case.gas) == expected, name
     assert [tuple(one) for one in score_batch(list(views.values()), [case.gas] * len(views))] == [
@@ -110,9 +113,11 @@ def test_matches_follow_the_rule_word_for_word(case: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(420, 260), (260, 420)])
 @pytest.mark.parametrize("share", [0.1, 0.9], ids=["few columns", "most columns"])
-def test_matches_far_from_their_windows_follow_the_rule_too(shape: tuple[int, int], share: float) -> None:
-    # Large enough that columns without a candidate nearby are searched in a way of their own: with candidates
-    # at several distances, on both sides, some equally far and equally similar.
+def test_matches_far_from_their_windows_follow_the_rule_too(
+    shape: tuple[int, int], share: float
+) -> None:
+    # Large enough that columns without a candidate nearby are searched in a way of their own: with
+    # candidates at several distances, on both sides, some equally far and equally similar.
     draw = noise(99, 8 * shape[1]).reshape(8, shape[1])
     similarity = 0.3 * matrix(drawn_case(40)._replace(n_ref=shape[0], n_gen=shape[1], style=1))
     side = align(similarity).precision
@@ -125,9 +130,16 @@ def test_matches_far_from_their_windows_follow_the_rule_too(shape: tuple[int, in
                     similarity[place, j] = 0.90 + int(value * 3) / 100
     for given_matrix in (similarity, similarity.astype(np.float32), np.asfortranarray(similarity)):
         alignment = align(given_matrix)
-        for part, lines in ((alignment.precision, given_matrix.T), (alignment.recall, given_matrix)):
+        for part, lines in (
+            (alignment.precision, given_matrix.T),
+            (alignment.recall, given_matrix),
+        ):
             for line, start, end, match in zip(
-                lines.astype(np.float64), part.window_start, part.window_end, part.match, strict=True
+                lines.astype(np.float64),
+                part.window_start,
+                part.window_end,
+                part.match,
+                strict=True,
             ):
                 assert match == expected_match(line, int(start), int(end), alignment.params)
     assert np.array_equal(
@@ -137,7 +149,9 @@ def test_matches_far_from_their_windows_follow_the_rule_too(shape: tuple[int, in
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
 @settings(max_examples=150)
-def test_ideal_lines_are_the_shortest_and_longest_of_all_paths(n_ref: int, n_gen: int, seed: int) -> None:
+def test_ideal_lines_are_the_shortest_and_longest_of_all_paths(
+    n_ref: int, n_gen: int, seed: int
+) -> None:
     similarity = matrix(drawn_case(seed)._replace(n_ref=n_ref, n_gen=n_gen))
     alignment = align(similarity)
     for side in (alignment.precision, alignment.recall):
@@ -153,11 +167,20 @@ def test_ideal_lines_are_the_shortest_and_longest_of_all_paths(n_ref: int, n_gen
             continue
         assert side.floor_length == pytest.approx(min(lengths.values()), abs=1e-12)
         assert side.ceiling_length == pytest.approx(max(lengths.values()), abs=1e-12)
-        assert lengths[tuple(side.floor_path.tolist())] == pytest.approx(side.floor_length, abs=1e-12)
-        assert lengths[tuple(side.ceiling_path.tolist())] == pytest.approx(side.ceiling_length, abs=1e-12)
+        assert lengths[tuple(side.floor_path.tolist())] == pytest.approx(
+            side.floor_length, abs=1e-12
+        )
+        assert lengths[tuple(side.ceiling_path.tolist())] == pytest.approx(
+            side.ceiling_length, abs=1e-12
+        )
 
 
-@given(cases, st.sampled_from(["full", "excess"]), st.sampled_from(["window", "length"]), st.floats(-1, 1))
+@given(
+    cases,
+    st.sampled_from(["full", "excess"]),
+    st.sampled_from(["window", "length"]),
+    st.floats(-1, 1),
+)
 @settings(max_examples=300)
 def test_alignment_gives_the_same_scores_bit_for_bit(
     case: Any, penalty: str, regularizer: str, blend: float
@@ -167,7 +190,14 @@ def test_alignment_gives_the_same_scores_bit_for_bit(
     scores = score_similarity(similarity, case.gas, chosen)
     assert align(similarity, chosen).scores(case.gas) == scores
     assert tuple(score_batch([similarity], [case.gas], chosen)[0]) == scores
-    for name in ("nas", "nas_f1", "nas_d_precision", "nas_d_recall", "nas_l_precision", "nas_l_recall"):
+    for name in (
+        "nas",
+        "nas_f1",
+        "nas_d_precision",
+        "nas_d_recall",
+        "nas_l_precision",
+        "nas_l_recall",
+    ):
         assert 0 <= getattr(scores, name) <= 1
     assert 0 <= scores.window_regularizer <= 1
 
@@ -188,21 +218,30 @@ def test_vcs_is_the_margin_cut_off_at_zero_and_scaled(chosen: Params) -> None:
         np.clip(k * np.eye(*shape) + draw.uniform(-0.3, 1 - 0.5 * k, shape), -1, 1)
         for k, shape in zip(level, shapes, strict=True)
     ]
-    scores = score_batch(similarities, np.clip(level + draw.uniform(-0.5, 0.5, count), -1, 1), chosen)
+    scores = score_batch(
+        similarities, np.clip(level + draw.uniform(-0.5, 0.5, count), -1, 1), chosen
+    )
     positive = scores["vcs"] > 0
     assert 0.02 < positive.mean() < 0.9
     assert np.array_equal(positive, scores["margin"] > 0)
     larger = np.maximum(scores["sas"], scores["nas"])
-    assert np.array_equal(scores["vcs"][positive], (scores["margin"] / np.maximum(larger, 1e-300))[positive])
-    np.testing.assert_allclose(scores["margin"], scores["sas"] + scores["nas"] - 1, rtol=0, atol=2.3e-16)
+    assert np.array_equal(
+        scores["vcs"][positive], (scores["margin"] / np.maximum(larger, 1e-300))[positive]
+    )
+    np.testing.assert_allclose(
+        scores["margin"], scores["sas"] + scores["nas"] - 1, rtol=0, atol=2.3e-16
+    )
     assert scores["margin"].min() == -1
     assert scores["margin"].max() <= 1
 
 
 @given(cases)
 @settings(max_examples=200)
-def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_narrative(case: Any) -> None:
-    # A cutoff of 1 leaves no band for similarities up to 1, so halving them moves no match; it is exact.
+def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_narrative(
+    case: Any,
+) -> None:
+    # A cutoff of 1 leaves no band for similarities up to 1, so halving them moves no match; it is
+    # exact.
     similarity = matrix(case)
     chosen = params(case, context_cutoff=1.0)
     whole = score_similarity(similarity, case.gas, chosen)
@@ -210,7 +249,9 @@ def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_na
     assert half.las_precision == whole.las_precision / 2
     assert half.las_recall == whole.las_recall / 2
     narrative = [name for name in Scores._fields if name.startswith(("nas", "window"))]
-    assert [getattr(half, name) for name in narrative] == [getattr(whole, name) for name in narrative]
+    assert [getattr(half, name) for name in narrative] == [
+        getattr(whole, name) for name in narrative
+    ]
 
 
 @given(cases)
@@ -222,7 +263,9 @@ def test_the_penalty_is_the_whole_offset_or_its_excess_over_the_tolerance(case: 
         alignment = align(similarity, chosen)
         for side in (alignment.precision, alignment.recall):
             tolerance = chosen.lct * side.tolerance_height
-            assert np.array_equal(side.tolerated, (side.distance > 0) & (side.distance <= tolerance))
+            assert np.array_equal(
+                side.tolerated, (side.distance > 0) & (side.distance <= tolerance)
+            )
             for offset, penalty in zip(side.distance.tolist(), side.penalty.tolist(), strict=True):
                 charged = offset if lct_penalty == "full" else offset - tolerance
                 assert penalty == (charged / side.y if offset > tolerance else 0.0)
@@ -237,7 +280,9 @@ def test_the_penalties_of_an_offset_beyond_the_tolerance() -> None:
         assert side.penalty.tolist() == [0, 0, 0, 0, charged / 5]
 
 
-@pytest.mark.parametrize(("n_ref", "n_gen"), [(5, 9), (30, 7), (12, 12), (2, 2), (1, 3), (40, 2), (101, 99)])
+@pytest.mark.parametrize(
+    ("n_ref", "n_gen"), [(5, 9), (30, 7), (12, 12), (2, 2), (1, 3), (40, 2), (101, 99)]
+)
 def test_length_regularizer_blends_between_its_two_penalties(n_ref: int, n_gen: int) -> None:
     similarity = matrix(drawn_case(4)._replace(n_ref=n_ref, n_gen=n_gen))
 
@@ -248,7 +293,11 @@ def test_length_regularizer_blends_between_its_two_penalties(n_ref: int, n_gen: 
     imbalance = 1 - min(n_ref, n_gen) / max(n_ref, n_gen)
     coverage = align(similarity).window_area / (n_ref * n_gen)
     least = 1 / max(n_ref, n_gen)
-    window = min(max((coverage - least) / (0.5 - least), 0), 1) if least < 0.5 else float(coverage > least)
+    window = (
+        min(max((coverage - least) / (0.5 - least), 0), 1)
+        if least < 0.5
+        else float(coverage > least)
+    )
     larger, smaller = max(imbalance, window), min(imbalance, window)
     neutral = larger**2 + smaller * (1 - larger)
     certain = neutral >= 1 - 1e-12
@@ -263,7 +312,8 @@ def test_length_regularizer_blends_between_its_two_penalties(n_ref: int, n_gen: 
 @pytest.mark.parametrize(
     ("shape", "paper", "reference"),
     [
-        # n_ref x n_gen, then (NAS-D, window regulariser, NAS, VCS); LAS is 0.95 and GAS 0.9 (section 9).
+        # n_ref x n_gen, then (NAS-D, window regulariser, NAS, VCS); LAS is 0.95 and GAS 0.9
+        # (section 9).
         ((1, 1), (1, 0, 1, 0.85 / 0.95), (0, 0, 0, 0)),
         ((2, 2), (1, 0, 1, 0.85 / 0.95), (1, 1, 0, 0)),
         ((1, 2), (1, 1, 0, 0), (0, 1, 0, 0)),
@@ -281,7 +331,9 @@ def test_very_short_texts(
         similarity[:] = 0.95
     for small_text, expected in (("paper", paper), ("reference", reference)):
         got = score_similarity(similarity, 0.9, Params(small_text=small_text))  # type: ignore[arg-type]
-        assert (got.nas_d, got.window_regularizer, got.nas, got.vcs) == pytest.approx(expected, abs=1e-12)
+        assert (got.nas_d, got.window_regularizer, got.nas, got.vcs) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_window_products_are_not_repaired() -> None:
@@ -347,13 +399,15 @@ def test_embeddings_are_normalised_and_independent_of_each_other(
     np.testing.assert_allclose(whole, unit[0] @ unit[1].T, atol=1e-6)
     left, right = (vcs_numba.embeddings.unit_rows(rows[-1:], "rows") for rows in (ref, gen))
     assert vcs_numba.embeddings.cosine_similarity(left, right)[0, 0] == whole[-1, -1]
-    assert whole[-1, -1] == np.add.accumulate(left[0].astype(np.float64) * right[0])[-1], "summed in order"
+    assert whole[-1, -1] == np.add.accumulate(left[0].astype(np.float64) * right[0])[-1], (
+        "summed in order"
+    )
 
 
 def test_scores_carry_names_in_the_order_of_the_specification() -> None:
     expected = (
-        "vcs, gas, las, las_precision, las_recall, sas, nas, nas_f1, nas_d, nas_d_precision, nas_d_recall, "
-        "nas_l, nas_l_precision, nas_l_recall, window_regularizer, margin"
+        "vcs, gas, las, las_precision, las_recall, sas, nas, nas_f1, nas_d, nas_d_precision,"
+        " nas_d_recall, nas_l, nas_l_precision, nas_l_recall, window_regularizer, margin"
     ).split(", ")
     scores = score_similarity([[0.9, 0.2], [0.1, 0.8]], 0.9)
     assert list(Scores._fields) == expected == list(vcs_numba.SCORE_DTYPE.names or ())

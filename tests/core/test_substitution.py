@@ -40,13 +40,17 @@ def vocabulary_of(vectors: Any, excluding: Any) -> Vocabulary:
 
 def numbers(result: Substitution) -> list[float]:
     """All numbers of a result, for comparing bits."""
-    values = [getattr(result, field.name) for field in fields(result) if field.name not in ("gen", "ref")]
+    values = [
+        getattr(result, field.name) for field in fields(result) if field.name not in ("gen", "ref")
+    ]
     for side in (result.gen, result.ref):
         values += [value for column in side for value in column.tolist()]
     return [float(value).hex() for value in values]  # type: ignore[misc]
 
 
-def check(pair: WordPair, vocabulary: Vocabulary, params: SubstitutionParams = DEFAULT) -> Substitution:
+def check(
+    pair: WordPair, vocabulary: Vocabulary, params: SubstitutionParams = DEFAULT
+) -> Substitution:
     result = substitution(*pair, vocabulary, params)
     expected = Oracle(pair, vocabulary, params).result()
     shares = [result.thing, result.action, result.quality, result.name]
@@ -72,13 +76,23 @@ def test_numbers_are_those_of_the_definition(seed: int) -> None:
 def drawn_params(draw: np.random.Generator) -> SubstitutionParams:
     low, high = np.sort(draw.uniform(-0.5, 1, 2))
     reaches = np.sort(draw.integers(0, 3, 2))[::-1]
-    values = (low, high, *reaches, *draw.random(2), draw.uniform(1, 20), draw.uniform(0, 2), draw.random())
+    values = (
+        low,
+        high,
+        *reaches,
+        *draw.random(2),
+        draw.uniform(1, 20),
+        draw.uniform(0, 2),
+        draw.random(),
+    )
     return SubstitutionParams(*values)
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (0, 7), (7, 0), (1, 1), (90, 80), (70, 3)])
 @pytest.mark.parametrize("chunks", [(1, 1), (1, 4), (3, 40)])
-def test_empty_long_and_single_chunk_texts(counts: tuple[int, int], chunks: tuple[int, int]) -> None:
+def test_empty_long_and_single_chunk_texts(
+    counts: tuple[int, int], chunks: tuple[int, int]
+) -> None:
     draw = np.random.default_rng(5)
     result = check(drawn_pair(draw, counts, chunks), drawn_vocabulary(draw))
     if not all(counts):
@@ -86,14 +100,20 @@ def test_empty_long_and_single_chunk_texts(counts: tuple[int, int], chunks: tupl
         assert (result.gen.partner == -1).all()
 
 
-def words(vectors: list[int], chunk: list[int] | None = None, group: int = 1, **changes: Any) -> Words:
+def words(
+    vectors: list[int], chunk: list[int] | None = None, group: int = 1, **changes: Any
+) -> Words:
     """Words whose stems are their vectors."""
     count = len(vectors)
     logs = np.where(np.arange(3) == min(group, 2), 0.0, -5.0) * np.ones((count, 1))
     off = np.zeros(count, dtype=bool)
     given = {
-        "name": off, "negated": off, "exclusion": np.zeros(count, dtype=int), "log_class": logs, **changes,
-    }  # fmt: skip
+        "name": off,
+        "negated": off,
+        "exclusion": np.zeros(count, dtype=int),
+        "log_class": logs,
+        **changes,
+    }
     return Words(vectors, vectors, chunk or [0] * count, **given)  # type: ignore[arg-type]
 
 
@@ -107,7 +127,9 @@ def test_a_replaced_word_is_named_with_its_partner() -> None:
     assert result.gen.weight[1] == 1.0
     assert result.gen.similarity[1] == 0.0
     assert result.action == result.substitution == 1 / 8
-    everything = check(WordPair(words(list(range(16))), words(list(range(16, 32))), [0], [0]), PLAIN)
+    everything = check(
+        WordPair(words(list(range(16))), words(list(range(16, 32))), [0], [0]), PLAIN
+    )
     assert everything.substitution > 0.25
     heavy = replace(DEFAULT, thing_weight=9.0)
     things = words([1, 2], group=0), words([3, 4], group=0)
@@ -131,7 +153,9 @@ def test_words_that_exclude_each_other_are_another_word_whatever_their_vectors()
     every[1, 1] = True  # one code for many words, of which equal ones exclude nothing
     equal = words([0, 1], exclusion=[1, 1])
     assert (
-        check(WordPair(equal, equal, [0], [0]), vocabulary_of(vocabulary.vectors, every)).gen.weight.max()
+        check(
+            WordPair(equal, equal, [0], [0]), vocabulary_of(vocabulary.vectors, every)
+        ).gen.weight.max()
         == 0.0
     )
 
@@ -147,7 +171,10 @@ def test_neighbours_that_are_both_replaced_are_not_paired_crosswise() -> None:
     classes = np.where(np.arange(3) == [[0], [1], [2], [0]], 0.0, -5.0)
     gen = words([1, 2, 3, 4], exclusion=[0, 0, 1, 0], log_class=classes)
     ref = words([1, 5, 6, 4], exclusion=[0, 0, 2, 0], log_class=classes)
-    for own, other in ((gen, ref), (changed(gen, exclusion=[0] * 4), changed(ref, exclusion=[0] * 4))):
+    for own, other in (
+        (gen, ref),
+        (changed(gen, exclusion=[0] * 4), changed(ref, exclusion=[0] * 4)),
+    ):
         result = check(WordPair(own, other, [0], [0]), PLAIN)
         assert result.gen.partner.tolist() == result.ref.partner.tolist() == [-1, 1, 2, -1]
 
@@ -163,7 +190,12 @@ def test_a_word_of_a_list_must_be_found_in_the_matched_chunk_itself() -> None:
     gen = words([1, 9, 3, 4], [0, 0, 1, 1])
     assert check(WordPair(gen, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, -1, -1, -1]
     listed = changed(gen, exclusion=[0, 1, 0, 0])
-    assert check(WordPair(listed, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [-1, 1, -1, 3]
+    assert check(WordPair(listed, ref, [0, 1], [0, 1]), PLAIN).gen.partner.tolist() == [
+        -1,
+        1,
+        -1,
+        3,
+    ]
 
 
 def test_among_equal_partners_the_first_wins() -> None:
@@ -179,7 +211,8 @@ def test_a_name_stays_a_name_and_a_class_is_that_of_both_words() -> None:
     assert other.substitution == 0.0  # an action in the place of a name
     result = check(WordPair(words([1, 4, 3], name=[False, True, False]), names, [0], [0]), PLAIN)
     assert (result.name, result.action) == (1 / 8, 0.0)
-    sure = changed(words([1, 4, 3]), log_class=[[0, -9, -9]] * 3)  # things, which outvote unsure actions
+    # Things, which outvote unsure actions.
+    sure = changed(words([1, 4, 3]), log_class=[[0, -9, -9]] * 3)
     unsure = changed(words([1, 5, 3]), log_class=[[-1, -0.5, -9]] * 3)
     result = check(WordPair(sure, unsure, [0], [0]), PLAIN)
     assert result.thing == 1 / 8
@@ -204,7 +237,9 @@ def test_a_result_depends_neither_on_the_table_of_vectors_nor_on_forms_of_arrays
     vocabulary = drawn_vocabulary(draw)
     pair = drawn_pair(draw, (30, 30))
     order = draw.permutation(len(vocabulary.vectors))
-    moved = vocabulary_of(np.asfortranarray(vocabulary.vectors[order]), vocabulary.excluding.astype(bool).T)
+    moved = vocabulary_of(
+        np.asfortranarray(vocabulary.vectors[order]), vocabulary.excluding.astype(bool).T
+    )
     places = np.argsort(order)
     gen, ref = (changed(side, vector=places[side.vector].astype(np.int64)) for side in pair[:2])
     gen = changed(gen, log_class=gen.log_class + 7.0, stem=np.repeat(gen.stem, 2)[::2])
@@ -314,7 +349,9 @@ def test_bad_vocabularies_are_named() -> None:
             vocabulary_of(vectors, excluding)
     nothing = words([])
     assert (
-        substitution(nothing, nothing, [0], [0], vocabulary_of(np.zeros((0, 4)), PLAIN.excluding)).thing
+        substitution(
+            nothing, nothing, [0], [0], vocabulary_of(np.zeros((0, 4)), PLAIN.excluding)
+        ).thing
         == 0.0
     )
 
@@ -332,7 +369,9 @@ def test_bad_vocabularies_are_named() -> None:
         ("text", [0], [0], "gen must be a vcs_numba.Words"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(gen: Any, gen_match: Any, ref_match: Any, match: str) -> None:
+def test_arguments_that_do_not_fit_are_named(
+    gen: Any, gen_match: Any, ref_match: Any, match: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{match}"):
         substitution(gen, words([1]), gen_match, ref_match, PLAIN)
     good = WordPair(words([1]), words([1]), [0], [0])

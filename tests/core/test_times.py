@@ -23,7 +23,11 @@ def drawn(seed: int) -> tuple[npt.NDArray[np.float64], tuple[Times, Times], Para
         starts = np.sort(draw.integers(0, 40, count)).astype(float)
         times.append(np.stack([starts, starts + draw.integers(1, 12, count)], axis=1))
     lct = float(draw.choice([0.0, 0.5, 1.0]))
-    return draw.uniform(-0.1, 1.0, (len(times[0]), len(times[1]))), (times[0], times[1]), Params(lct=lct)
+    return (
+        draw.uniform(-0.1, 1.0, (len(times[0]), len(times[1]))),
+        (times[0], times[1]),
+        Params(lct=lct),
+    )
 
 
 cases = st.integers(0, 10**6).map(drawn)
@@ -49,17 +53,24 @@ def test_windows_hold_what_overlaps_in_time_or_is_nearest(case: Any) -> None:
 
 
 @given(cases, st.floats(0.5, 20.0), st.floats(0.0, 1000.0))
-def test_neither_the_zero_nor_the_unit_of_the_clock_matters(case: Any, unit: float, zero: float) -> None:
+def test_neither_the_zero_nor_the_unit_of_the_clock_matters(
+    case: Any, unit: float, zero: float
+) -> None:
     similarity, times, params = case
     # Powers of two and whole seconds, so that no rounding joins or parts two segments.
     other = tuple(own * 2.0 ** round(unit) + round(zero) for own in times)
-    assert align(similarity, params, other).scores(GAS) == align(similarity, params, times).scores(GAS)
+    assert align(similarity, params, other).scores(GAS) == align(similarity, params, times).scores(
+        GAS
+    )
 
 
 @given(cases)
 def test_swapping_texts_and_times_swaps_precision_and_recall(case: Any) -> None:
     similarity, (ref, gen), params = case
-    one, other = align(similarity, params, (ref, gen)), align(similarity.T.copy(), params, (gen, ref))
+    one, other = (
+        align(similarity, params, (ref, gen)),
+        align(similarity.T.copy(), params, (gen, ref)),
+    )
     assert (one.precision.nas_d, one.recall.nas_l) == (other.recall.nas_d, other.precision.nas_l)
     assert one.precision.window_start.tolist() == other.recall.window_start.tolist()
 
@@ -67,7 +78,8 @@ def test_swapping_texts_and_times_swaps_precision_and_recall(case: Any) -> None:
 @given(cases)
 def test_matches_at_their_times_lose_nothing(case: Any) -> None:
     similarity, times, _ = case
-    found = align(np.full(similarity.shape, 0.9), times=times)  # all equal: each match lies in its window
+    # All equal: each match lies in its window.
+    found = align(np.full(similarity.shape, 0.9), times=times)
     for side in (found.precision, found.recall):
         assert side.in_window.all()
         assert side.nas_l == 1.0 if side.x > 1 else True

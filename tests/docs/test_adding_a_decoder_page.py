@@ -1,4 +1,5 @@
-"""The family of docs/development/adding-a-decoder.md: what its module exports computes the published formula."""
+"""The family of docs/development/adding-a-decoder.md: what its module exports computes the
+published formula."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def test_the_example_exports_a_mistral_with_a_window(mistral: Path, tmp_path: Pa
 
 
 def test_the_example_refuses_what_it_does_not_know(mistral: Path, tmp_path: Path) -> None:
-    tiny_decoder.write_tiny_decoder(mistral, NAME, rope_scaling={"rope_type": "yarn", "factor": 4.0})
+    tiny_decoder.write_tiny_decoder(
+        mistral, NAME, rope_scaling={"rope_type": "yarn", "factor": 4.0}
+    )
     run = export(mistral, tmp_path / "bundle")
     assert run.exit_code == 1
     assert "rope_type 'yarn' is not supported" in str(run.exception)

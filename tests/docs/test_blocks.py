@@ -20,7 +20,9 @@ def name(page: Path) -> str:
 
 
 def is_run(block: Block) -> bool:
-    return bool(block.hidden) or (block.language in SHELL | PYTHON and not block.title and not block.not_run)
+    return bool(block.hidden) or (
+        block.language in SHELL | PYTHON and not block.title and not block.not_run
+    )
 
 
 def is_named(block: Block) -> bool:
@@ -32,7 +34,9 @@ def is_named(block: Block) -> bool:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name(page), marks=() if name(page) == FIRST_PAGE else pytest.mark.slow)
+        pytest.param(
+            page, id=name(page), marks=() if name(page) == FIRST_PAGE else pytest.mark.slow
+        )
         for page in pages()
         if any(is_run(block) for block in blocks(page))
     ],

@@ -1,4 +1,5 @@
-"""The commands of docs/guide/export.md, with checkpoints that are tiny stand-ins for the published ones."""
+"""The commands of docs/guide/export.md, with checkpoints that are tiny stand-ins for the published
+ones."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_commands(page: Page, title: str) -> None:
 @pytest.mark.slow
 def test_python(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
-    monkeypatch.setattr("vcs_export.families.default.fetch_default", lambda: fetched.append("default"))
+    monkeypatch.setattr(
+        "vcs_export.families.default.fetch_default", lambda: fetched.append("default")
+    )
     with chdir(page.folder):
         run_snippet(PAGE, "python")
     assert fetched == ["default"]

@@ -1,4 +1,5 @@
-"""The example of docs/guide/models.md that needs a package which is no dependency, with a stand-in for it."""
+"""The example of docs/guide/models.md that needs a package which is no dependency, with a stand-in
+for it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ class Encoder:
         self.name = name
 
     def encode(self, texts: list[str]) -> np.ndarray:
-        return np.array([[text.lower().count(letter) for letter in "abcdefghij"] for text in texts], float)
+        return np.array(
+            [[text.lower().count(letter) for letter in "abcdefghij"] for text in texts], float
+        )
 
 
 def test_a_model_of_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +29,8 @@ def test_a_model_of_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> No
     package.SentenceTransformer = Encoder  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sentence_transformers", package)
     text = "A cab had a big jade badge. A black cage hid a beach."
-    names = run_snippet("docs/guide/models.md", "sentence-transformers", reference=text, generated=text)
+    names = run_snippet(
+        "docs/guide/models.md", "sentence-transformers", reference=text, generated=text
+    )
     assert names["result"].vcs == pytest.approx(1)
     assert "emb:paraphrase-multilingual-MiniLM-L12-v2" in names["result"].signature

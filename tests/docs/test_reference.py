@@ -1,4 +1,5 @@
-"""The reference lists everything: public names, commands, errors, statuses, environment variables."""
+"""The reference lists everything: public names, commands, errors, statuses, environment
+variables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from vcs_runtime.serve.openapi import document
 from vcs_visil import VisilOptions
 
 REFERENCE = ROOT / "docs/reference"
-# Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their own.
+# Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their
+# own.
 DOORS = ["vcs_runtime", "vcs_numba", "vcs_visil"]
 DOORS += [f"vcs_runtime.{name}" for name in ("capi", "compat", "ray", "report", "training")]
 
@@ -39,7 +41,9 @@ def test_every_public_name_is_in_the_python_reference(module: str) -> None:
     names = set(importlib.import_module(module).__all__) - {"__version__"}
     if module == "vcs_runtime.capi":  # the functions of the header are on the page of the C API
         names = {name for name in names if not name.lower().startswith("vcs_")}
-    missing = {name for name in names if f"{module}.{name}" not in listed and f"`{name}`" not in text}
+    missing = {
+        name for name in names if f"{module}.{name}" not in listed and f"`{name}`" not in text
+    }
     assert missing == set()
 
 
@@ -103,12 +107,18 @@ def test_every_environment_variable_is_in_the_reference() -> None:
 
 def test_every_field_of_signatures_is_in_the_reference(scorer: Scorer) -> None:
     params = Params(lct_penalty="excess", regularizer="length", small_text="reference")
-    options = Options(params=params, aggregate="mean", clean=("think",), also=("hm-cf", "substitution"))
-    signature, visil = long_form(scorer.signature_for(options)), VisilOptions().signature("model", 1)
+    options = Options(
+        params=params, aggregate="mean", clean=("think",), also=("hm-cf", "substitution")
+    )
+    signature, visil = (
+        long_form(scorer.signature_for(options)),
+        VisilOptions().signature("model", 1),
+    )
     text, _, visil_text = page("signature.md").partition("## ViSIL")
     rows = re.findall(r"^\| `(\w+)` \|", text, re.M)
     fields = [field.partition(":")[0] for field in signature.split("|")]
-    # The tiny bundle has neither a learned segmenter nor an instruction, and there is neither a GPU nor OpenVINO.
+    # The tiny bundle has neither a learned segmenter nor an instruction, and there is neither a GPU
+    # nor OpenVINO.
     assert [
         row for row in rows if row not in ("cut", "instr", "isa", "batch", "openvino", "onednn")
     ] == fields

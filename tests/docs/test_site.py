@@ -24,9 +24,11 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(str(ROOT / name) for name in ("", "runtime", "export"))
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)],
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": paths}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": paths},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +49,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("The words name docs/missing.md.", "docs/missing.md"),
     ],
 )
-def test_what_is_missing_or_elsewhere_ends_the_build(tmp_path: Path, line: str, missing: str) -> None:
+def test_what_is_missing_or_elsewhere_ends_the_build(
+    tmp_path: Path, line: str, missing: str
+) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/index.md").write_text(f"# Page\n\n{line}\n")
     settings = {
-        "site_name": "manual", "theme": {"name": "material", "font": False},
-        "hooks": [str(ROOT / "docs/hooks.py")], "validation": {"anchors": "warn"},
-    }  # fmt: skip
+        "site_name": "manual",
+        "theme": {"name": "material", "font": False},
+        "hooks": [str(ROOT / "docs/hooks.py")],
+        "validation": {"anchors": "warn"},
+    }
     (tmp_path / "mkdocs.yml").write_text(json.dumps(settings))
     done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     warnings = [text for text in done.stdout.splitlines() if text.startswith("WARNING")]
@@ -92,7 +98,8 @@ def test_the_copy_button_takes_commands_alone(site: Path, browser: Any) -> None:
     for page in ("quickstart", "guide/serve"):
         opened.goto((site / f"{page}.html").as_uri())
         opened.evaluate(
-            "document.addEventListener('copy', () => window.taken = document.getSelection().toString())"
+            "document.addEventListener('copy', () => window.taken ="
+            " document.getSelection().toString())"
         )
         shown = [block for block in blocks(ROOT / f"docs/{page}.md") if block.language == "console"]
         buttons = opened.locator(
@@ -108,7 +115,9 @@ def test_the_copy_button_takes_commands_alone(site: Path, browser: Any) -> None:
     assert [taken for taken, _ in seen] == [expected for _, expected in seen]
 
 
-def test_the_home_page_scores_within_one_screen_below_tabs_of_tasks(site: Path, browser: Any) -> None:
+def test_the_home_page_scores_within_one_screen_below_tabs_of_tasks(
+    site: Path, browser: Any
+) -> None:
     opened = browser.new_page(viewport={"width": 1366, "height": 768})
     opened.goto((site / "index.html").as_uri())
     block = opened.locator(".highlight:has(.gp)").first
@@ -158,8 +167,13 @@ def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.
 
 def test_every_command_and_option_is_in_the_manual(site: Path) -> None:
     page = (site / "reference/cli.html").read_text("utf-8")
-    parts = dict(re.findall(r'<h[23] id="[\w-]+">([\w -]+)<(.*?)(?=<h[23] |</article>)', page, re.S))
+    parts = dict(
+        re.findall(r'<h[23] id="[\w-]+">([\w -]+)<(.*?)(?=<h[23] |</article>)', page, re.S)
+    )
     for name, command in commands_of("vcs-runtime", cli):
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
-                assert re.search(rf"<code>[^<]*{parameter.opts[-1]}\b", parts[name]), (name, parameter.opts)
+                assert re.search(rf"<code>[^<]*{parameter.opts[-1]}\b", parts[name]), (
+                    name,
+                    parameter.opts,
+                )

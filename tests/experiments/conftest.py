@@ -16,7 +16,8 @@ def experiment(tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Runs `vcs-runtime experiment` in this process, on the tiny bundle; returns click's result."""
     import nltk
 
-    monkeypatch.setattr(nltk.data, "path", [])  # METEOR's corpora, if this machine has them, stay out of it
+    # METEOR's corpora, if this machine has them, stay out of it.
+    monkeypatch.setattr(nltk.data, "path", [])
 
     def run(command: str, *arguments: object, out: Path = tmp_path / "out") -> Result:
         engine = ["--bundle", tiny_bundle, "--device", "cpu"]

@@ -1,4 +1,5 @@
-"""BERTScore: the states of tokens against a forward pass in NumPy, the matching against plain loops."""
+"""BERTScore: the states of tokens against a forward pass in NumPy, the matching against plain
+loops."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def by_numpy(bundle: Path, text: str) -> list[tuple[np.ndarray, bool]]:
     return found
 
 
-def test_states_and_matching_are_those_of_plain_numpy(states: TokenStates, tiny_bundle: Path) -> None:
+def test_states_and_matching_are_those_of_plain_numpy(
+    states: TokenStates, tiny_bundle: Path
+) -> None:
     reference, generated = story(1, 9), story(2, 2)
     found = states.get([reference, generated, reference])
     sides = [by_numpy(tiny_bundle, text) for text in (reference, generated)]
@@ -65,7 +68,9 @@ def test_states_and_matching_are_those_of_plain_numpy(states: TokenStates, tiny_
     scores = bertscore(found[reference], found[generated])
     assert scores["BERTScore-P"] == pytest.approx(of["P"], abs=1e-5)
     assert scores["BERTScore-R"] == pytest.approx(of["R"], abs=1e-5)
-    assert scores["BERTScore-F1"] == pytest.approx(2 * of["P"] * of["R"] / (of["P"] + of["R"]), abs=1e-5)
+    assert scores["BERTScore-F1"] == pytest.approx(
+        2 * of["P"] * of["R"] / (of["P"] + of["R"]), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,9 @@ def test_openvino_shows_the_states_too(
     shown = TokenStates(open_bundle(tiny_bundle), choose_device(device))
     expected, found = states.get(texts), shown.get(texts)
     for text in texts:
-        np.testing.assert_allclose(found[text].vectors, expected[text].vectors, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(
+            found[text].vectors, expected[text].vectors, rtol=0, atol=tolerance
+        )
         assert (found[text].counted == expected[text].counted).all()
     wanted = bertscore(expected[texts[0]], expected[texts[5]])
     assert bertscore(found[texts[0]], found[texts[5]]) == pytest.approx(wanted, abs=tolerance / 3)
@@ -95,14 +102,17 @@ def test_an_open_embedder_shows_the_states_and_the_model_is_opened_once(
         shared = TokenStates(open_bundle(tiny_bundle), embedder.device, embedder=embedder)
         found = shared.get(texts)
     assert (shared.identity, shared.layer) == (states.identity, states.layer)
-    assert all((a == b).all() for text in texts for a, b in zip(found[text], expected[text], strict=True))
+    assert all(
+        (a == b).all() for text in texts for a, b in zip(found[text], expected[text], strict=True)
+    )
 
 
 def test_an_embedder_whose_vectors_would_change_is_left_alone(
     states: TokenStates, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openvino")
-    # A processor without bf16 is refused there; what is left alone does not depend on the processor.
+    # A processor without bf16 is refused there; what is left alone does not depend on the
+    # processor.
     monkeypatch.setattr("vcs_runtime.inference.openvino._check", lambda compiled, precision: None)
     texts = [story(1), story(2)]
     with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
@@ -115,7 +125,9 @@ def test_an_embedder_whose_vectors_would_change_is_left_alone(
 
 def test_matching_by_hand() -> None:
     reference = States(np.eye(3, dtype=np.float32), np.array([True, True, False]), np.arange(3))
-    generated = States(np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]), np.arange(2))
+    generated = States(
+        np.array([[0.6, 0.8, 0], [0, 0, 1]], np.float32), np.array([True, True]), np.arange(2)
+    )
     # The third token of the reference can be matched, but is not asked for.
     precision, recall = (0.8 + 1) / 2, (0.6 + 0.8) / 2
     expected = (precision, recall, 2 * precision * recall / (precision + recall))
@@ -127,7 +139,9 @@ def test_matching_by_hand() -> None:
 def test_states_do_not_depend_on_the_texts_beside_and_the_bundle_stays_as_it_is(
     states: TokenStates, tiny_bundle: Path
 ) -> None:
-    before = {path: hashlib.sha256(path.read_bytes()).digest() for path in tiny_bundle.rglob("*.onnx*")}
+    before = {
+        path: hashlib.sha256(path.read_bytes()).digest() for path in tiny_bundle.rglob("*.onnx*")
+    }
     texts = [story(i, 1 + i % 5) for i in range(20)]
     together = states.get(texts)
     for text in texts:
@@ -147,12 +161,16 @@ def test_of_several_references_the_best_counts_column_by_column(states: TokenSta
     assert known.signature.endswith("|bertscore:last-layer")
 
 
-def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(tmp_path: Path) -> None:
+def test_a_text_that_the_bundle_refuses_is_an_error_and_the_others_are_scored(
+    tmp_path: Path,
+) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     info = BundleInfo("t", "CC0-1.0", "x")
     build = Build(checkpoint, tmp_path / "bundle", info)
     bundle = build_sentence_bundle(build, EmbedderOptions(long_text="error"))
-    known = KnownMetrics(1, matched=BERTScore(TokenStates(open_bundle(bundle), choose_device("cpu"))))
+    known = KnownMetrics(
+        1, matched=BERTScore(TokenStates(open_bundle(bundle), choose_device("cpu")))
+    )
     first = known.start(Job("1", (story(1, 9),), story(2, 1)))()
     second = known.start(Job("2", (story(1, 1),), story(2, 1)))()
     assert isinstance(first, TextError)
@@ -178,9 +196,25 @@ def test_experiments_go_on_without_bertscore_where_a_model_shows_no_states(
     )
     done = CliRunner().invoke(
         cli,
-        ["experiment", "vatex", "--data", str(tmp_path / "videos.jsonl"), "-o", str(tmp_path / "out"),
-         "--bundle", str(bundle), "--segmenter", str(mixed_bundle), "--device", "cpu", "--workers", "1", "--resamples", "100"],
-    )  # fmt: skip
+        [
+            "experiment",
+            "vatex",
+            "--data",
+            str(tmp_path / "videos.jsonl"),
+            "-o",
+            str(tmp_path / "out"),
+            "--bundle",
+            str(bundle),
+            "--segmenter",
+            str(mixed_bundle),
+            "--device",
+            "cpu",
+            "--workers",
+            "1",
+            "--resamples",
+            "100",
+        ],
+    )
     assert done.exit_code == 0, done.output
     assert "BERTScore is left out" in done.stderr
     lines = read_lines(tmp_path / "out" / "pairs.jsonl")

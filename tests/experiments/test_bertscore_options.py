@@ -1,4 +1,5 @@
-"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; and what is refused."""
+"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; and what is
+refused."""
 
 from __future__ import annotations
 
@@ -57,9 +58,12 @@ def test_each_layer_gives_its_own_states(other: Path, layer: int | None) -> None
     config, tensors = load(other.parent, "bert.")
     ids = states.ids.tolist()
     wanted = transform(
-        tensors, config | {"num_hidden_layers": 3 if layer is None else layer}, ids, list(range(len(ids))),
+        tensors,
+        config | {"num_hidden_layers": 3 if layer is None else layer},
+        ids,
+        list(range(len(ids))),
         np.ones((len(ids), len(ids)), np.bool_),
-    )  # fmt: skip
+    )
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose(states.vectors, wanted, rtol=0, atol=2e-6)
     assert states.counted.sum() == len(ids) - 2
@@ -69,7 +73,9 @@ def test_openvino_ends_at_that_layer_too(other: Path) -> None:
     pytest.importorskip("openvino")
     text = story(4, 1)
     shown = TokenStates(open_bundle(other), choose_device("openvino:fp32"), 1, 2).get([text])[text]
-    np.testing.assert_allclose(shown.vectors, states_of(other, 2).get([text])[text].vectors, atol=1e-5)
+    np.testing.assert_allclose(
+        shown.vectors, states_of(other, 2).get([text])[text].vectors, atol=1e-5
+    )
 
 
 def test_words_of_roberta_begin_with_their_space(tmp_path: Path) -> None:
@@ -87,12 +93,21 @@ def test_words_of_roberta_begin_with_their_space(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": rows}))
     states = states_of(build_sentence_bundle(Build(folder, tmp_path / "bundle", INFO)))
     assert states.token_ids(" the man ") == tokenizer.encode(" the man").ids
-    assert states.token_ids("the man") == tokenizer.encode(" the man").ids != tokenizer.encode("the man").ids
+    assert (
+        states.token_ids("the man")
+        == tokenizer.encode(" the man").ids
+        != tokenizer.encode("the man").ids
+    )
 
 
 def test_rare_tokens_weigh_more() -> None:
     idf = TokenIdf([[1, 2, 2, 9], [1, 3, 9], [1, 9]])
-    assert idf.weights(np.array([1, 2, 3, 7])).tolist() == [0, math.log(2), math.log(2), math.log(4)]
+    assert idf.weights(np.array([1, 2, 3, 7])).tolist() == [
+        0,
+        math.log(2),
+        math.log(2),
+        math.log(4),
+    ]
     reference = States(np.eye(2, dtype=np.float32), np.array([True, True]), np.array([2, 7]))
     generated = States(np.array([[0.6, 0.8]], np.float32), np.array([True]), np.array([3]))
     weights = (math.log(2), math.log(4))
@@ -151,13 +166,25 @@ def test_the_command_takes_another_encoder_with_all_settings(
 ) -> None:
     data = comparison(tmp_path / "data")
     (tmp_path / "base.tsv").write_text("LAYER,P,R,F\n1,0.1,0.2,0.3\n2,0.4,0.5,0.6\n")
-    done = experiment("corruption", "--data", data, "--bertscore", other, "--bertscore-layer", 2,
-                      "--bertscore-idf", "--bertscore-baseline", tmp_path / "base.tsv")  # fmt: skip
+    done = experiment(
+        "corruption",
+        "--data",
+        data,
+        "--bertscore",
+        other,
+        "--bertscore-layer",
+        2,
+        "--bertscore-idf",
+        "--bertscore-baseline",
+        tmp_path / "base.tsv",
+    )
     assert done.exit_code == 0, done.output
     lines = {line["id"]: line for line in read_lines(tmp_path / "out/pairs.jsonl")}
     scenes = [json.loads(path.read_text()) for path in sorted((data / "comparison").iterdir())]
     corpus = Corpus.of([scene["ground_truth"]] for scene in scenes)
-    metric = BERTScore(states_of(other, 2), corpus, read_baseline(tmp_path / "base.tsv", 2), named=True)
+    metric = BERTScore(
+        states_of(other, 2), corpus, read_baseline(tmp_path / "base.tsv", 2), named=True
+    )
     case = scenes[1]["categories"][0]["test_cases"][1]
     [wanted] = metric.scores([scenes[1]["ground_truth"]], case["description"], None)
     line = lines[f"1/{case['name']}"]

@@ -30,7 +30,8 @@ def test_words_are_those_of_the_penn_treebank(text: str) -> None:
 
 
 def by_hand(corpus: list[tuple[str, ...]], references: tuple[str, ...], generated: str) -> float:
-    """The definition of CIDEr-D, with plain lists: section 3 of the paper, and its Gaussian of section 7."""
+    """The definition of CIDEr-D, with plain lists: section 3 of the paper, and its Gaussian of
+    section 7."""
 
     def grams(text: str, order: int) -> list[str]:
         words = text.split()
@@ -68,7 +69,9 @@ def by_hand(corpus: list[tuple[str, ...]], references: tuple[str, ...], generate
 def test_scores_are_those_of_the_definition(generated: str) -> None:
     cider = Cider(Corpus.of(CORPUS))
     for references in CORPUS:
-        assert cider.score(references, generated) == pytest.approx(by_hand(CORPUS, references, generated))
+        assert cider.score(references, generated) == pytest.approx(
+            by_hand(CORPUS, references, generated)
+        )
     assert cider.score(CORPUS[0][:1], CORPUS[0][0]) == pytest.approx(10.0)
     # References that several items have are one document.
     assert Cider(Corpus.of([*CORPUS, CORPUS[0]])).score(CORPUS[0], generated) == cider.score(
@@ -78,10 +81,14 @@ def test_scores_are_those_of_the_definition(generated: str) -> None:
 
 def videos(path: Path) -> list[dict[str, Any]]:
     rows = [
-        {"vid": f"v{i}", "refs": [story(100 * i + k, 1) for k in range(9)],
-         "cands": [story(100 * i + k, 1) for k in (0, 8, 20)], "scores": [[5], [4], [1]]}
+        {
+            "vid": f"v{i}",
+            "refs": [story(100 * i + k, 1) for k in range(9)],
+            "cands": [story(100 * i + k, 1) for k in (0, 8, 20)],
+            "scores": [[5], [4], [1]],
+        }
         for i in range(4)
-    ]  # fmt: skip
+    ]
     write_pairs(path, rows)
     return rows
 

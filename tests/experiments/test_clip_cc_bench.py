@@ -1,4 +1,5 @@
-"""`experiment clip-cc-bench`: the published table to the last digit, own judges, added systems, submissions."""
+"""`experiment clip-cc-bench`: the published table to the last digit, own judges, added systems,
+submissions."""
 
 from __future__ import annotations
 
@@ -25,8 +26,10 @@ from vcs_runtime.jobs.bootstrap import mean_interval
 
 # Rank, name, Borda points and mean HM-CF of the paper's Table 2 (arXiv:2608.04302).
 TABLE_2 = """
-VideoLLaMA3 80 .67, mPLUG-Owl3 75 .66, LLaVA-OneVision 67 .64, ViLAMP 67 .64, LongVU 61 .63, Qwen2.5-72B 55 .62,
-Qwen2.5-32B 48 .61, VideoChat-Flash 42 .60, MiniCPM-V 42 .60, Video-XL 36 .59, ShareGPT4Video 29 .58, InternVL2 27 .58,
+VideoLLaMA3 80 .67, mPLUG-Owl3 75 .66, LLaVA-OneVision 67 .64, ViLAMP 67 .64, LongVU 61 .63, \
+Qwen2.5-72B 55 .62,
+Qwen2.5-32B 48 .61, VideoChat-Flash 42 .60, MiniCPM-V 42 .60, Video-XL 36 .59, ShareGPT4Video 29 \
+.58, InternVL2 27 .58,
 TimeChat 20 .56, LLaVA-NeXT-Video 16 .55, TS-LLaVA 9 .53, Oryx 6 .52, LongVA 0 .48
 """
 
@@ -43,8 +46,9 @@ def test_the_published_table_comes_out_cell_by_cell() -> None:
     assert rows == " ".join(TABLE_2.split()).replace(" .", " 0.").split(", ")
     assert [row["rank"] for row in found["systems"]] == list(range(1, 18))
     assert (found["judges"], found["max_borda"]) == (
-        ["gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b"], 80
-    )  # fmt: skip
+        ["gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b"],
+        80,
+    )
     means = {
         judge: {row["system"]: row["judges"][judge]["hm_cf"] for row in found["systems"]}
         for judge in found["judges"]
@@ -56,9 +60,13 @@ def test_the_published_table_comes_out_cell_by_cell() -> None:
 
 def result(coarse: float, fine: float, hm_cf: float, **more: Any) -> dict[str, Any]:
     return {
-        "total_evaluations": 199, "error_rate": 0.0, "coarse_grained_stats": {"mean": coarse},
-        "fine_grained_stats": {"f1": {"mean": fine}}, "hybrid_stats": {"hm_cf": {"mean": hm_cf}}, **more,
-    }  # fmt: skip
+        "total_evaluations": 199,
+        "error_rate": 0.0,
+        "coarse_grained_stats": {"mean": coarse},
+        "fine_grained_stats": {"f1": {"mean": fine}},
+        "hybrid_stats": {"hm_cf": {"mean": hm_cf}},
+        **more,
+    }
 
 
 @pytest.fixture
@@ -83,7 +91,9 @@ def test_a_checkout_gives_the_same_table(checkout: Path) -> None:
 
 def test_additions_of_a_checkout_are_ranked_with_the_others(checkout: Path) -> None:
     for judge in published()["judges"]:
-        write_json(checkout / "results/leaderboard/additions" / judge / "mine.json", result(0.9, 0.9, 0.9))
+        write_json(
+            checkout / "results/leaderboard/additions" / judge / "mine.json", result(0.9, 0.9, 0.9)
+        )
     rows = published(checkout)["systems"]
     assert (rows[0]["system"], rows[0]["borda"], rows[1]["borda"]) == ("mine", 85, 80)
 
@@ -91,10 +101,25 @@ def test_additions_of_a_checkout_are_ranked_with_the_others(checkout: Path) -> N
 @pytest.mark.parametrize(
     ("judge", "system", "content", "message"),
     [
-        ("kalm", "oryx", result(0.5, 0.5, 0.7899), "judge kalm: .* have the same mean HM-CF, 0.7899"),
-        ("kalm", "oryx", result(0.5, 0.5, 0.5, error_rate=0.01), "oryx.json: its error rate is 0.01, not 0"),
+        (
+            "kalm",
+            "oryx",
+            result(0.5, 0.5, 0.7899),
+            "judge kalm: .* have the same mean HM-CF, 0.7899",
+        ),
+        (
+            "kalm",
+            "oryx",
+            result(0.5, 0.5, 0.5, error_rate=0.01),
+            "oryx.json: its error rate is 0.01, not 0",
+        ),
         ("kalm", "oryx", {"total_evaluations": 199}, "oryx.json: no result of a judge"),
-        ("kalm", "oryx", result(0.5, 0.5, 0.5, total_evaluations=198), "a result over 19[89] clips"),
+        (
+            "kalm",
+            "oryx",
+            result(0.5, 0.5, 0.5, total_evaluations=198),
+            "a result over 19[89] clips",
+        ),
         ("sixth", "oryx", result(0.5, 0.5, 0.5), "judge sixth: no results of Qwen2.5-32B, "),
     ],
 )
@@ -103,7 +128,9 @@ def test_results_that_cannot_be_ranked_are_refused(
 ) -> None:
     folder = checkout / "results/embedding_models/aggregated_results"
     if "0.7899" in message:
-        top = json.loads((folder / "kalm/videollama3.json").read_text())["hybrid_stats"]["hm_cf"]["mean"]
+        top = json.loads((folder / "kalm/videollama3.json").read_text())["hybrid_stats"]["hm_cf"][
+            "mean"
+        ]
         content = result(0.5, 0.5, top)
         message = message.replace("0.7899", str(top))
     write_json(folder / judge / f"{system}.json", content)
@@ -160,12 +187,16 @@ def out(scored: Path, tmp_path: Path) -> Path:
 def test_every_system_is_scored_by_every_judge_and_ranked(scored: Path) -> None:
     tables = json.loads((scored / "results.json").read_text())["tables"]
     lines = {
-        judge: {path.stem: read_lines(path) for path in sorted((scored / "scores" / judge).iterdir())}
+        judge: {
+            path.stem: read_lines(path) for path in sorted((scored / "scores" / judge).iterdir())
+        }
         for judge in ("first", "second")
     }
     assert [row["id"] for row in lines["first"]["own"]] == CLIPS
     means = {
-        judge: {system: float(np.mean([row["hm_cf"] for row in rows])) for system, rows in own.items()}
+        judge: {
+            system: float(np.mean([row["hm_cf"] for row in rows])) for system, rows in own.items()
+        }
         for judge, own in lines.items()
     }
     points = clip_cc.borda(means)
@@ -185,30 +216,42 @@ def test_every_system_is_scored_by_every_judge_and_ranked(scored: Path) -> None:
     known = [system for system in points if system != "own"]
     theirs = read_published(None)[0]["kalm"]
     [row] = [
-        row for row in tables["published"]
+        row
+        for row in tables["published"]
         if (row["judge"], row["score"], row["published judge"]) == ("first", "LAS", "kalm")
-    ]  # fmt: skip
+    ]
     las = [float(np.mean([line["las"] for line in lines["first"][system]])) for system in known]
     expected = stats.kendalltau(las, [theirs[system].hm_cf for system in known]).statistic
     assert row["Kendall tau-b"] == pytest.approx(expected)
     assert row["systems"] == 3
     assert -1 <= row["low"] <= row["high"] <= 1
     [row] = [
-        row for row in tables["published"]
-        if (row["judge"], row["score"], row["published judge"]) == ("first", "HM-CF", "all, by Borda")
-    ]  # fmt: skip
+        row
+        for row in tables["published"]
+        if (row["judge"], row["score"], row["published judge"])
+        == ("first", "HM-CF", "all, by Borda")
+    ]
     ranking = {"mplug": 2, "oryx": 16, "longva": 17}
     own = [-means["first"][system] for system in ranking]
-    assert row["Kendall tau-b"] == pytest.approx(stats.kendalltau(own, list(ranking.values())).statistic)
+    assert row["Kendall tau-b"] == pytest.approx(
+        stats.kendalltau(own, list(ranking.values())).statistic
+    )
 
 
 def test_files_for_the_benchmark_have_its_schema_and_its_numbers(scored: Path) -> None:
     rows = read_lines(scored / "scores/second/mplug.jsonl")
     found = json.loads((scored / "submission/second/mplug.json").read_text())
     assert list(found) == [
-        "decoder_name", "model_name", "total_evaluations", "successful_evaluations", "error_rate",
-        "coarse_grained_stats", "timestamp", "fine_grained_stats", "hybrid_stats",
-    ]  # fmt: skip
+        "decoder_name",
+        "model_name",
+        "total_evaluations",
+        "successful_evaluations",
+        "error_rate",
+        "coarse_grained_stats",
+        "timestamp",
+        "fine_grained_stats",
+        "hybrid_stats",
+    ]
     assert [found[name] for name in list(found)[:5]] == ["second", "mplug", 8, 8, 0.0]
     parts = {
         "coarse": found["coarse_grained_stats"],
@@ -219,13 +262,17 @@ def test_files_for_the_benchmark_have_its_schema_and_its_numbers(scored: Path) -
     for name, own in parts.items():
         values = [row[name] for row in rows]
         assert own == {
-            "mean": round(np.mean(values), 6), "std": round(np.std(values), 6),
-            "min": round(min(values), 6), "max": round(max(values), 6),
-        }  # fmt: skip
+            "mean": round(np.mean(values), 6),
+            "std": round(np.std(values), 6),
+            "min": round(min(values), 6),
+            "max": round(max(values), 6),
+        }
     # They can be read again as published results are.
     done = vcs("experiment", "clip-cc-bench", "--published", scored / "submission", "--json")
     board = json.loads((scored / "results.json").read_text())["tables"]["leaderboard"]
-    assert [row["borda"] for row in json.loads(done.stdout)["systems"]] == [row["Borda"] for row in board]
+    assert [row["borda"] for row in json.loads(done.stdout)["systems"]] == [
+        row["Borda"] for row in board
+    ]
 
 
 def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
@@ -242,7 +289,9 @@ def test_a_stopped_job_continues_and_an_added_system_gets_its_place(
     assert {path: path.read_bytes() for path in whole} == whole
     assert "mine: place 1 of 5." in done.stdout
     write_json(tmp_path / "Own.json", {})
-    assert "there is a system Own already" in bench("--resume", "--add", tmp_path / "Own.json").stderr
+    assert (
+        "there is a system Own already" in bench("--resume", "--add", tmp_path / "Own.json").stderr
+    )
 
 
 def test_a_wrong_bundle_is_found_before_any_judge_begins(
@@ -250,7 +299,9 @@ def test_a_wrong_bundle_is_found_before_any_judge_begins(
 ) -> None:
     bare = Path(shutil.copytree(tiny_bundle, tmp_path / "bare"))  # as `export decoder` makes it
     manifest = json.loads((bare / "bundle.json").read_text())
-    write_json(bare / "bundle.json", {key: own for key, own in manifest.items() if key != "segmenter"})
+    write_json(
+        bare / "bundle.json", {key: own for key, own in manifest.items() if key != "segmenter"}
+    )
     for bundle, message in (
         (tmp_path, "bundle.json"),
         (sat_bundle, "it holds no embedder"),
@@ -278,8 +329,10 @@ def test_the_scores_of_earlier_judges_stay_if_one_fails(
     write_json(broken / "bundle.json", manifest)
     done = bench("--judge", f"third={broken}")
     assert done.code == 2
-    assert re.search("judge third: .*Nonsense.*; what was scored before is kept, continue with --resume",
-                     done.stderr), done.stderr  # fmt: skip
+    assert re.search(
+        "judge third: .*Nonsense.*; what was scored before is kept, continue with --resume",
+        done.stderr,
+    ), done.stderr
     scores = tmp_path / "out/scores"
     whole = {path: path.read_bytes() for path in scores.rglob("*.jsonl")}
     assert len(whole) == 8
@@ -289,13 +342,16 @@ def test_the_scores_of_earlier_judges_stay_if_one_fails(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_one_bar_shows_the_whole_job_and_what_is_scored(data: Path, judges: list[object], out: Path) -> None:
+def test_one_bar_shows_the_whole_job_and_what_is_scored(
+    data: Path, judges: list[object], out: Path
+) -> None:
     (out / "scores/second/longva.jsonl").unlink()
     shown = on_terminal("experiment", "clip-cc-bench", data, *judges, "-o", out, "--resume")
     counts = [int(count) for count in re.findall(r"(\d+)/64", shown)]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, 64)
-    assert {32, 56} < set(counts)  # the first judge, and all but the file that is missing, are there already
+    # The first judge, and all but the file that is missing, are there already.
+    assert {32, 56} < set(counts)
     assert "opening second" in shown
     assert "second, longva" in shown
 
@@ -313,7 +369,10 @@ def test_clips_that_lack_a_score_are_left_out_of_all_means_and_named(
     assert "1 clips lack a score, and are left out of all means: 003" in done.stderr
     found = json.loads((tmp_path / "out/results.json").read_text())
     assert found["counts"]["clips of all systems"] == 7
-    assert json.loads((tmp_path / "out/submission/first/longva.json").read_text())["total_evaluations"] == 7
+    assert (
+        json.loads((tmp_path / "out/submission/first/longva.json").read_text())["total_evaluations"]
+        == 7
+    )
 
 
 @pytest.mark.slow
@@ -348,7 +407,9 @@ def test_wrong_usage_is_named(bench: Any, data: Path, tiny_bundle: Path, tmp_pat
     assert "two judges are called 'first'" in bench("--judge", f"first={tiny_bundle}").stderr
     assert "'=x' is not NAME=BUNDLE" in bench("--judge", "=x").stderr
     for arguments in ([], [data]):
-        assert "DATA and --output are needed" in vcs("experiment", "clip-cc-bench", *arguments).stderr
+        assert (
+            "DATA and --output are needed" in vcs("experiment", "clip-cc-bench", *arguments).stderr
+        )
     both = vcs("experiment", "clip-cc-bench", data, "--published", data, "-o", tmp_path / "x")
     assert "--published scores nothing" in both.stderr
     empty = vcs("experiment", "clip-cc-bench", tmp_path / "nothing", "-o", tmp_path / "x")

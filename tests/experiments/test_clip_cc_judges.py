@@ -1,4 +1,5 @@
-"""The leaderboard of CLIP-CC-Bench by its five judges: from their checkpoints to results that it would take.
+"""The leaderboard of CLIP-CC-Bench by its five judges: from their checkpoints to results that it
+would take.
 
 The checkpoints are tiny and random, of the true families, where the benchmark keeps them.
 """
@@ -27,7 +28,8 @@ SYSTEMS = ("oryx", "longva", "mplug")
 
 
 class Judge(NamedTuple):
-    """A judge: its folder in the benchmark's checkout, its family, and the command that exports it."""
+    """A judge: its folder in the benchmark's checkout, its family, and the command that exports
+    it."""
 
     model: str
     family: str
@@ -35,7 +37,9 @@ class Judge(NamedTuple):
 
 
 JUDGES = {
-    "gte-qwen2-7b": Judge("gte-Qwen2-7B-instruct", "gte-qwen2", ("decoder", "--attention", "bidirectional")),
+    "gte-qwen2-7b": Judge(
+        "gte-Qwen2-7B-instruct", "gte-qwen2", ("decoder", "--attention", "bidirectional")
+    ),
     "kalm": Judge("KaLM-Embedding-Gemma3-12B-2511", "kalm-gemma3", ("decoder",)),
     "nemo": Judge("llama-embed-nemotron-8b", "nemotron", ("decoder",)),
     "nv-embed": Judge("NV-Embed-v2", "", ("nv-embed-v2",)),
@@ -45,7 +49,8 @@ JUDGES = {
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the benchmark: a clip more than there are predictions, three systems, five checkpoints."""
+    """A checkout of the benchmark: a clip more than there are predictions, three systems, five
+    checkpoints."""
     folder = tmp_path_factory.mktemp("CLIP-CC-Bench")
     references = [{"id": clip, "summary": text_of(i)} for i, clip in enumerate([*CLIPS, "126"])]
     write_json(folder / "data/ground_truth/clip_cc_dataset.json", references)
@@ -76,32 +81,55 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
     work = tmp_path_factory.mktemp("judges")
     for name, judge in JUDGES.items():
         done = vcs(
-            "export", *judge.command, "--from", checkout / "embedding_models" / judge.model,
-            "--precision", "fp32", "-o", work / name,
-        )  # fmt: skip
+            "export",
+            *judge.command,
+            "--from",
+            checkout / "embedding_models" / judge.model,
+            "--precision",
+            "fp32",
+            "-o",
+            work / name,
+        )
         assert done.code == 0, done.stderr
     write_json(work / "mine.json", {clip: story(i) for i, clip in enumerate(CLIPS)})
     judges = [argument for name in JUDGES for argument in ("--judge", work / name)]
     done = vcs(
-        "experiment", "clip-cc-bench", checkout, *judges, "--add", work / "mine.json", "-o", work / "board",
-        "--segmenter", tiny_bundle, "--device", "cpu", "--resamples", 200,
-    )  # fmt: skip
+        "experiment",
+        "clip-cc-bench",
+        checkout,
+        *judges,
+        "--add",
+        work / "mine.json",
+        "-o",
+        work / "board",
+        "--segmenter",
+        tiny_bundle,
+        "--device",
+        "cpu",
+        "--resamples",
+        200,
+    )
     assert (done.code, done.stderr) == (0, "")
     assert "mine: place 1 of 4." in done.stdout
-    assert "needs results of all its judges" not in done.stdout  # they are all there, under its names
+    # They are all there, under its names.
+    assert "needs results of all its judges" not in done.stdout
     return work / "board"
 
 
 @pytest.mark.parametrize("name", JUDGES)
-def test_each_judge_scores_as_the_benchmarks_code_does(checkout: Path, board: Path, name: str) -> None:
+def test_each_judge_scores_as_the_benchmarks_code_does(
+    checkout: Path, board: Path, name: str
+) -> None:
     embed = embedder(checkout, JUDGES[name])
     rows = {row["id"]: row for row in read_lines(board / f"scores/{name}/mplug.jsonl")}
     for i, clip in list(enumerate(CLIPS))[1:]:
         reference, other = sentences(i), sentences(generated(i, 2))
         expected = clip_cc.hm_cf(
-            np.array([embed(text) for text in reference]), np.array([embed(text) for text in other]),
-            embed(" ".join(reference)), embed(" ".join(other)),
-        )  # fmt: skip
+            np.array([embed(text) for text in reference]),
+            np.array([embed(text) for text in other]),
+            embed(" ".join(reference)),
+            embed(" ".join(other)),
+        )
         assert {key: rows[clip][key] for key in expected} == pytest.approx(expected, abs=1e-5)
 
 
@@ -110,7 +138,9 @@ def embedder(checkout: Path, judge: Judge) -> Callable[[str], Any]:
     folder = checkout / "embedding_models" / judge.model
     if judge.family:
         given = {"causal": False} if judge.family == "gte-qwen2" else {}
-        return lambda text: numpy_decoder.embed(folder, numpy_decoder.token_ids(folder, text), **given)
+        return lambda text: numpy_decoder.embed(
+            folder, numpy_decoder.token_ids(folder, text), **given
+        )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return lambda text: numpy_nv_embed.embed(
         folder, [1, *tokenizer.encode(text, add_special_tokens=False).ids, 2]
@@ -118,8 +148,12 @@ def embedder(checkout: Path, judge: Judge) -> Callable[[str], Any]:
 
 
 def test_the_five_judges_rank_by_borda_and_leave_files_for_the_benchmark(board: Path) -> None:
-    files = sorted(str(path.relative_to(board / "submission")) for path in board.glob("submission/*/*.json"))
-    assert files == sorted(f"{judge}/{system}.json" for judge in JUDGES for system in (*SYSTEMS, "mine"))
+    files = sorted(
+        str(path.relative_to(board / "submission")) for path in board.glob("submission/*/*.json")
+    )
+    assert files == sorted(
+        f"{judge}/{system}.json" for judge in JUDGES for system in (*SYSTEMS, "mine")
+    )
     done = vcs("experiment", "clip-cc-bench", "--published", board / "submission", "--json")
     found = json.loads(done.stdout)
     assert (found["judges"], found["max_borda"]) == (sorted(JUDGES), 15)

@@ -21,12 +21,31 @@ from vcs_runtime.cli import cli
 from vcs_runtime.comparing.statistics import holm, paired_difference
 from vcs_runtime.errors import InputError, MissingExtraError
 
-METRICS = ["VCS_LCT0", "VCS_LCT1", "margin_LCT0", "margin_LCT1", "Cosine", "LAS", "NAS_LCT0", "NAS_LCT1",
-           "BLEU-1", "BLEU-4", "ROUGE-1", "ROUGE-4", "ROUGE-L", "ROUGE-Lsum", "CIDEr",
-           "BERTScore-P", "BERTScore-R", "BERTScore-F1"]  # fmt: skip
+METRICS = [
+    "VCS_LCT0",
+    "VCS_LCT1",
+    "margin_LCT0",
+    "margin_LCT1",
+    "Cosine",
+    "LAS",
+    "NAS_LCT0",
+    "NAS_LCT1",
+    "BLEU-1",
+    "BLEU-4",
+    "ROUGE-1",
+    "ROUGE-4",
+    "ROUGE-L",
+    "ROUGE-Lsum",
+    "CIDEr",
+    "BERTScore-P",
+    "BERTScore-R",
+    "BERTScore-F1",
+]
 
 
-def test_corruption_leaves_pairs_tables_and_plots(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+def test_corruption_leaves_pairs_tables_and_plots(
+    experiment: Any, scorer: Scorer, tmp_path: Path
+) -> None:
     data, out = comparison(tmp_path / "data"), tmp_path / "out"
     done = experiment("corruption", "--data", data, "--plots")
     assert done.exit_code == 0, done.output
@@ -44,8 +63,9 @@ def test_corruption_leaves_pairs_tables_and_plots(experiment: Any, scorer: Score
             assert float(row["VCS_LCT1"]) == result.vcs
     cases = table(out, "cases")
     assert [(row["case"], row["valid"], row["n"]) for row in cases[:2]] == [
-        ("Synonym Substitution", "valid", 3), ("Deletion (~50%)", "invalid", 3),
-    ]  # fmt: skip
+        ("Synonym Substitution", "valid", 3),
+        ("Deletion (~50%)", "invalid", 3),
+    ]
     assert cases[0]["VCS_LCT0"] == pytest.approx(1.0)
     values = [float(row["BLEU-1"]) for row in rows if row["case"] == CASES[1]]
     assert cases[1]["BLEU-1"] == pytest.approx(np.mean(values))
@@ -72,7 +92,9 @@ def test_the_same_data_give_the_same_bytes_resumed_or_not(experiment: Any, tmp_p
     refused = experiment("corruption", "--data", data, out=outs[1])
     assert isinstance(refused.exception, InputError)
     assert "--resume" in str(refused.exception)
-    assert experiment("corruption", "--data", data, "--plots", "--resume", out=outs[1]).exit_code == 0
+    assert (
+        experiment("corruption", "--data", data, "--plots", "--resume", out=outs[1]).exit_code == 0
+    )
     assert files(outs[1]) == whole
 
 
@@ -94,11 +116,14 @@ def test_resuming_refuses_other_options_and_other_data(experiment: Any, tmp_path
     scene.unlink()  # without its reference every idf is another
     other = experiment("corruption", "--data", data, "--resume")
     assert "of another input" in str(other.exception)
-    assert experiment("corruption", "--data", data, "--overwrite").exit_code == 1  # published, but not here
+    # Published, but not here.
+    assert experiment("corruption", "--data", data, "--overwrite").exit_code == 1
     assert len(read_lines(out / "pairs.jsonl")) == 8
 
 
-def test_what_is_left_out_is_counted_and_the_exit_code_is_1(experiment: Any, tmp_path: Path) -> None:
+def test_what_is_left_out_is_counted_and_the_exit_code_is_1(
+    experiment: Any, tmp_path: Path
+) -> None:
     data, out = comparison(tmp_path / "data"), tmp_path / "out"
     path = data / "comparison" / "1.json"
     scene = json.loads(path.read_text())
@@ -112,7 +137,8 @@ def test_what_is_left_out_is_counted_and_the_exit_code_is_1(experiment: Any, tmp
     assert len(problems) == 4
     assert f"scene 1, {CASES[1]}: description: the text is empty: left out" in problems
     assert any(
-        f"1/{CASES[0]}: generated: the text has no sentence punctuation" in problem for problem in problems
+        f"1/{CASES[0]}: generated: the text has no sentence punctuation" in problem
+        for problem in problems
     )
     assert f"1/{CASES[1]}: published, but there is no such text here" in problems
     assert "published scenes without texts here: 1 (2)" in problems
@@ -125,7 +151,9 @@ def test_what_is_left_out_is_counted_and_the_exit_code_is_1(experiment: Any, tmp
 def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     data, result = tmp_path / "data", tmp_path / "out" / name
-    write_pairs(data, [{"vid": "v", "refs": [["one"] * 9], "cands": ["two"] * 3, "scores": [[1, 2, 3]] * 3}])
+    write_pairs(
+        data, [{"vid": "v", "refs": [["one"] * 9], "cands": ["two"] * 3, "scores": [[1, 2, 3]] * 3}]
+    )
     result.symlink_to(data)
     before = data.read_bytes()
     done = experiment("vatex", "--data", data, "--overwrite")
@@ -136,7 +164,11 @@ def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str)
 
 
 def test_neither_models_nor_published_scores_are_replaced(experiment: Any, tmp_path: Path) -> None:
-    models, authors, published = tmp_path / "models", tmp_path / "authors.json", tmp_path / "pairs.csv"
+    models, authors, published = (
+        tmp_path / "models",
+        tmp_path / "authors.json",
+        tmp_path / "pairs.csv",
+    )
     write_json(tmp_path / "refs.json", {"a": story(1)})
     write_json(models / "results.json", {"a": story(2)})
     write_json(authors, {"1": {"A": story(1), "B": story(2)}})
@@ -147,7 +179,9 @@ def test_neither_models_nor_published_scores_are_replaced(experiment: Any, tmp_p
         assert f"{name}: it is the input" in str(experiment(*job, out=out).exception)
 
 
-def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Path, tmp_path: Path) -> None:
+def test_rank_orders_models_over_what_all_have(
+    experiment: Any, tiny_bundle: Path, tmp_path: Path
+) -> None:
     references = {str(i): story(i) for i in range(8)}
     write_json(tmp_path / "references.json", references)
     folder = tmp_path / "predictions"
@@ -156,13 +190,20 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
         folder / "Half.json",
         {i: text if int(i) % 2 else story(50 + int(i)) for i, text in references.items()},
     )
-    write_json(folder / "noise.json", {i: story(90 + int(i)) for i in references if i != "3"} | {"77": "x."})
+    write_json(
+        folder / "noise.json",
+        {i: story(90 + int(i)) for i in references if i != "3"} | {"77": "x."},
+    )
     (tmp_path / "ranking.txt").write_text("half\ncopy\nunheard\nNoise\n")
     out = tmp_path / "out"
     arguments = ("--references", tmp_path / "references.json", "--predictions", folder)
     done = experiment("rank", *arguments, "--ranking", tmp_path / "ranking.txt", "--resamples", 200)
     assert done.exit_code == 1
-    for part in ("noise.json: no prediction for 3", "noise.json: 77: no reference", "unheard: no such model"):
+    for part in (
+        "noise.json: no prediction for 3",
+        "noise.json: 77: no reference",
+        "unheard: no such model",
+    ):
         assert part in done.stderr
     rows = table(out, "ranking")
     assert [row["model"] for row in rows] == ["copy", "Half", "noise"]
@@ -177,20 +218,33 @@ def test_rank_orders_models_over_what_all_have(experiment: Any, tiny_bundle: Pat
     pairs = [{"id": i, "reference": references[i], "generated": generated[i]} for i in common]
     write_pairs(tmp_path / "half.jsonl", pairs)
     command = [
-        "score", str(tmp_path / "half.jsonl"), "--bundle", str(tiny_bundle), "--device", "cpu", "--json",
-    ]  # fmt: skip
+        "score",
+        str(tmp_path / "half.jsonl"),
+        "--bundle",
+        str(tiny_bundle),
+        "--device",
+        "cpu",
+        "--json",
+    ]
     printed = json.loads(CliRunner().invoke(cli, command).stdout)["scores"]["vcs"]
-    assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [printed["mean"], *printed["ci95"]]
+    assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [
+        printed["mean"],
+        *printed["ci95"],
+    ]
     [agreement] = [row for row in table(out, "agreement") if row["metric"] == "VCS_LCT0"]
-    assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)  # of three pairs one is the other way round
-    assert [row["zeros"] for row in rows] == [(np.array([lines[f"{row['model']}/{i}"] for i in common]) == 0).sum()
-                                             for row in rows]  # fmt: skip
+    # Of three pairs one is the other way round.
+    assert agreement["Kendall tau-b"] == pytest.approx(1 / 3)
+    assert [row["zeros"] for row in rows] == [
+        (np.array([lines[f"{row['model']}/{i}"] for i in common]) == 0).sum() for row in rows
+    ]
     pairs_file = (out / "pairs.csv").read_text().splitlines()
     assert pairs_file[0].startswith("model,id,VCS_LCT0,margin_LCT0,Cosine,LAS,NAS_LCT0,BLEU-1,")
     assert {line.split(",")[0] for line in pairs_file[1:]} == {"copy", "Half", "noise"}
     # Neighbours: two tests, so that the smaller p-value is doubled.
-    p = [paired_difference(first, second, resamples=200).p_bootstrap
-         for first, second in ((np.array([lines[f"copy/{i}"] for i in common]), half), (half, noise))]  # fmt: skip
+    p = [
+        paired_difference(first, second, resamples=200).p_bootstrap
+        for first, second in ((np.array([lines[f"copy/{i}"] for i in common]), half), (half, noise))
+    ]
     assert [row["p bootstrap"] for row in rows[:2]] == pytest.approx(holm(np.array(p)).tolist())
     assert "p-values corrected by Holm's method over 2 tests" in done.stdout
     assert not (out / "comparison.tex").exists()
@@ -211,8 +265,18 @@ def test_rank_compares_with_a_baseline_as_compare_does(
     folder = tmp_path / "models"
     write_json(folder / "copy.json", references)
     write_json(folder / "half.json", {i: story(int(i) + 50 * (int(i) % 2)) for i in references})
-    write_json(folder / "[red]_y.json", {i: story(90 + int(i)) for i in references if i != "3"} | {"5": " "})
-    arguments = ("--references", tmp_path / "references.json", "--predictions", folder, "--resamples", 300)
+    write_json(
+        folder / "[red]_y.json",
+        {i: story(90 + int(i)) for i in references if i != "3"} | {"5": " "},
+    )
+    arguments = (
+        "--references",
+        tmp_path / "references.json",
+        "--predictions",
+        folder,
+        "--resamples",
+        300,
+    )
     done = experiment("rank", *arguments, "--baseline", "half", "--all-pairs", "--by", "VCS_LCT0")
     assert done.exit_code == 1, done.output
     assert "[red]_y" in done.stdout
@@ -224,23 +288,45 @@ def test_rank_compares_with_a_baseline_as_compare_does(
             [{"id": i, "reference": references[i], "generated": texts[i]} for i in texts],
         )
         files.append(tmp_path / f"{model}.jsonl")
-        vcs("score", tmp_path / "pairs.jsonl", "-o", files[-1], "--bundle", tiny_bundle, "--device", "cpu")
+        vcs(
+            "score",
+            tmp_path / "pairs.jsonl",
+            "-o",
+            files[-1],
+            "--bundle",
+            tiny_bundle,
+            "--device",
+            "cpu",
+        )
     names = ("--name", "half", "--name", "copy", "--name", "[red]_y")
     printed = vcs(
-        "compare", *files, *names, "--format", "json", "--score", "vcs", "--all-pairs", "--resamples", 300
+        "compare",
+        *files,
+        *names,
+        "--format",
+        "json",
+        "--score",
+        "vcs",
+        "--all-pairs",
+        "--resamples",
+        300,
     )
     expected = json.loads(printed.stdout)
     rows = {row["system"]: row for row in table(out, "comparison")}
     assert {name: (row["failed"], row["missing"]) for name, row in rows.items()} == {
-        "copy": (0, 0), "half": (0, 0), "[red]_y": (0, 2),  # an empty text is no text
-    }  # fmt: skip
+        "copy": (0, 0),
+        "half": (0, 0),
+        "[red]_y": (0, 2),  # an empty text is no text
+    }
     for system in expected["systems"]:
         own = rows[system["name"]]
         assert (own["VCS_LCT0"], own["zeros"]) == (system["scores"]["vcs"]["mean"], system["zeros"])
     tests = {(row["system"], row["against"]): row for row in table(out, "tests")}
     assert len(tests) == len(expected["comparisons"]) == 3
     for test in expected["comparisons"]:
-        found = tests.get((test["system"], test["baseline"])) or tests[test["baseline"], test["system"]]
+        found = (
+            tests.get((test["system"], test["baseline"])) or tests[test["baseline"], test["system"]]
+        )
         assert abs(found["difference"]) == pytest.approx(abs(test["difference"]))
         assert found["p permutation"] == pytest.approx(test["p_permutation_corrected"])
         assert found["p bootstrap"] == pytest.approx(test["p_bootstrap_corrected"])
@@ -257,9 +343,18 @@ def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_pat
     write_json(tmp_path / "references.json", references)
     for name, seed in (("one", 40), ("two", 60)):
         # Two chunks against three are 0 by definition.
-        write_json(tmp_path / f"models/{name}.json", {i: story(seed + int(i), 2) for i in references})
-    done = experiment("rank", "--references", tmp_path / "references.json", "--predictions", tmp_path / "models",
-                      "--resamples", 100)  # fmt: skip
+        write_json(
+            tmp_path / f"models/{name}.json", {i: story(seed + int(i), 2) for i in references}
+        )
+    done = experiment(
+        "rank",
+        "--references",
+        tmp_path / "references.json",
+        "--predictions",
+        tmp_path / "models",
+        "--resamples",
+        100,
+    )
     assert done.exit_code == 0, done.output
     sentence = "VCS_LCT0 is 0 for 12 of 12 texts, so the models are ranked by margin_LCT0."
     assert sentence in done.stdout
@@ -269,11 +364,15 @@ def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_pat
     lines = {line["id"]: line["margin_LCT0"] for line in read_lines(out / "pairs.jsonl")}
     means = {name: np.mean([lines[f"{name}/{i}"] for i in references]) for name in ("one", "two")}
     assert [row["model"] for row in rows] == sorted(means, key=lambda name: -means[name])
-    assert [row["margin_LCT0"] for row in rows] == pytest.approx(sorted(means.values(), reverse=True))
+    assert [row["margin_LCT0"] for row in rows] == pytest.approx(
+        sorted(means.values(), reverse=True)
+    )
     assert [row["zeros"] for row in rows] == [6, 6]
 
 
-def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: Any, tmp_path: Path) -> None:
+def test_parameters_are_the_corruption_experiment_at_each_setting(
+    experiment: Any, tmp_path: Path
+) -> None:
     data, out = comparison(tmp_path / "data"), tmp_path / "out"
     done = experiment(
         "parameters", "--data", data, "--chunk-size", 1, "--chunk-size", 2, "--lct", 0, "--lct", 1
@@ -282,17 +381,27 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(experiment: An
     assert "12 pairs: cut and embedded in" in done.stderr
     for chunk_size in (1, 2):
         other = tmp_path / f"c{chunk_size}"
-        assert experiment("corruption", "--data", data, "--chunk-size", chunk_size, out=other).exit_code == 0
-        measures = {row["metric"]: row for row in table(other, "classification") if row["cases"] == "all"}
+        assert (
+            experiment(
+                "corruption", "--data", data, "--chunk-size", chunk_size, out=other
+            ).exit_code
+            == 0
+        )
+        measures = {
+            row["metric"]: row for row in table(other, "classification") if row["cases"] == "all"
+        }
         means = {row["case"]: row for row in table(other, "cases")}
         for row in table(out, "settings"):
             if row["chunk size"] == chunk_size:
                 expected = measures[f"VCS_LCT{row['LCT']:g}"]
                 assert all(
-                    row[name] == expected[name] for name in ("accuracy", "precision", "recall", "F1", "AUC")
+                    row[name] == expected[name]
+                    for name in ("accuracy", "precision", "recall", "F1", "AUC")
                 )
         for row in table(out, "cases"):
-            assert row[f"chunk {chunk_size}, LCT 1"] == pytest.approx(means[row["case"]]["VCS_LCT1"])
+            assert row[f"chunk {chunk_size}, LCT 1"] == pytest.approx(
+                means[row["case"]]["VCS_LCT1"]
+            )
 
 
 @pytest.mark.slow
@@ -315,7 +424,8 @@ def test_parameters_keep_their_vectors_in_the_cache(experiment: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("missing", "extra"), [("scipy", "experiments"), ("nltk", "experiments"), ("matplotlib.figure", "report")]
+    ("missing", "extra"),
+    [("scipy", "experiments"), ("nltk", "experiments"), ("matplotlib.figure", "report")],
 )
 def test_missing_extras_are_named(
     missing: str, extra: str, experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

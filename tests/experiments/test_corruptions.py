@@ -16,11 +16,14 @@ from vcs_experiments.datasets.texts import POSITIONS, SERIES
 
 
 @pytest.mark.slow
-def test_corruptions_of_ones_own_are_made_scored_and_made_again(experiment: Any, tmp_path: Path) -> None:
+def test_corruptions_of_ones_own_are_made_scored_and_made_again(
+    experiment: Any, tmp_path: Path
+) -> None:
     texts = tmp_path / "texts.jsonl"
     write_pairs(
         texts,
-        [{"id": i, "text": story(i, sentences=10)} for i in (10, 2)] + [{"id": 3, "text": "Short text."}],
+        [{"id": i, "text": story(i, sentences=10)} for i in (10, 2)]
+        + [{"id": 3, "text": "Short text."}],
     )
     made, again, other = tmp_path / "made", tmp_path / "again", tmp_path / "other"
     done = experiment("make-corruptions", "--references", texts, "--seed", 1, out=made)
@@ -33,7 +36,9 @@ def test_corruptions_of_ones_own_are_made_scored_and_made_again(experiment: Any,
     assert files(made).keys() == files(other).keys()
     assert files(made) != files(other)
     assert len(files(made)) == 2 * (1 + len(SERIES) * len(POSITIONS)) + 1  # and the record
-    assert "it exists" in str(experiment("make-corruptions", "--references", texts, out=made).exception)
+    assert "it exists" in str(
+        experiment("make-corruptions", "--references", texts, out=made).exception
+    )
     out = tmp_path / "scored"
     done = experiment("corruption", "--data", made, "--plots", out=out)
     assert done.exit_code == 0, done.output
@@ -62,7 +67,12 @@ def test_every_corruption_does_what_its_name_says(count: int) -> None:
     assert corruptions.inversion(source(count)) == own[::-1]
     assert corruptions.rotation(source(count)) == own[-(-count // 2) :] + own[: -(-count // 2)]
     local = corruptions.local_permutation(source(count))
-    assert local[:4] == ["s2", "s1", "s0", *(["s3"] if count < 5 else ["s5" if count > 5 else "s4"])]
+    assert local[:4] == [
+        "s2",
+        "s1",
+        "s0",
+        *(["s3"] if count < 5 else ["s5" if count > 5 else "s4"]),
+    ]
     assert sorted(local) == sorted(own)
     for seed in range(5):
         jumbled = corruptions.global_permutation(source(count, seed))

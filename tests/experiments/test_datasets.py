@@ -34,12 +34,19 @@ def test_scenes_come_in_the_order_of_their_numbers_with_what_is_valid(tmp_path: 
 
 
 def test_the_authors_ids_say_which_rewrites_tell_the_same_story(tmp_path: Path) -> None:
-    ids = [f"{kind}.{i}" for kind, count in enumerate((3, 6, 6, 8, 1, 3), 1) for i in range(1, count + 1)]
+    ids = [
+        f"{kind}.{i}"
+        for kind, count in enumerate((3, 6, 6, 8, 1, 3), 1)
+        for i in range(1, count + 1)
+    ]
     cases = [{"id": id_, "name": f"case {id_}", "description": "A text."} for id_ in ids]
     value = {"ground_truth": "A text.", "categories": [{"category": "all", "test_cases": cases}]}
     write_json(tmp_path / "comparison" / "1.json", value)
-    valid = {case.name.removeprefix("case ") for case in read_cases(tmp_path, Problems()) if case.valid}
-    # Words and voice, shorter and longer, finer and coarser actions, and inserted attributes; 3.2 repeats.
+    valid = {
+        case.name.removeprefix("case ") for case in read_cases(tmp_path, Problems()) if case.valid
+    }
+    # Words and voice, shorter and longer, finer and coarser actions, and inserted attributes; 3.2
+    # repeats.
     assert valid == {"1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1"}
 
 
@@ -62,7 +69,10 @@ def test_the_authors_own_folder_names_are_accepted(tmp_path: Path, data: str, re
     assert read_cases(theirs, Problems()) == read_cases(ours, Problems())
     found = published.find_published(theirs, "comparison")
     assert found == theirs / results
-    assert published.read_published(found, Problems())[f"2/{CASES[1]}"] == {"BLEU-1": 0.5, "VCS_LCT0": 0.5}
+    assert published.read_published(found, Problems())[f"2/{CASES[1]}"] == {
+        "BLEU-1": 0.5,
+        "VCS_LCT0": 0.5,
+    }
 
 
 def test_the_authors_complete_results_go_before_those_of_a_first_part(tmp_path: Path) -> None:
@@ -89,14 +99,20 @@ def test_graded_series_are_cases_by_kind_position_and_level(tmp_path: Path) -> N
     write_json(tmp_path / "deletion" / "end" / "7.json", value)
     write_json(tmp_path / "exp/data/mpii/chronology/aug_dataset_100/end/8.json", value)
     names = [case.id for case in read_cases(tmp_path, Problems())]
-    assert names == [f"{kind}/end/{level}" for kind in ("7/deletion", "8/chronology") for level in (1, 2, 10)]
+    assert names == [
+        f"{kind}/end/{level}" for kind in ("7/deletion", "8/chronology") for level in (1, 2, 10)
+    ]
 
 
 def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_path: Path) -> None:
     comparison(tmp_path, 1)
-    write_json(tmp_path / "addition/end/0.json", {"ground_truth": "a.", "iterations": {"1": "b.", "x": "c."}})
+    write_json(
+        tmp_path / "addition/end/0.json",
+        {"ground_truth": "a.", "iterations": {"1": "b.", "x": "c."}},
+    )
     edit(
-        tmp_path / "comparison/0.json", lambda v: v["categories"][0]["test_cases"][0].update(name="add/end/2")
+        tmp_path / "comparison/0.json",
+        lambda v: v["categories"][0]["test_cases"][0].update(name="add/end/2"),
     )
     problems = Problems()
     cases = read_cases(tmp_path, problems)
@@ -147,7 +163,9 @@ def test_a_case_may_say_itself_whether_it_is_valid(tmp_path: Path) -> None:
 )
 def test_an_unknown_dataset_format_is_refused_with_what_was_expected(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / "data")
-    with pytest.raises(InputError, match="unknown dataset format: no scene with rewrites|no such folder"):
+    with pytest.raises(
+        InputError, match="unknown dataset format: no scene with rewrites|no such folder"
+    ):
         read_cases(tmp_path / "data", Problems())
 
 
@@ -156,9 +174,13 @@ def test_published_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> No
     (tmp_path / "2.csv").write_text("x,y\n1,2\n")
     problems = Problems()
     assert published.read_published(tmp_path, problems) == {"1/a": {"BLEU-1": 0.5}}
-    assert [message.split(": ")[0].removeprefix(f"{tmp_path}/") for message in problems.messages] == [
-        "1.csv, BLEU-1, b", "1.csv, BLEU-1, c", "2.csv",
-    ]  # fmt: skip
+    assert [
+        message.split(": ")[0].removeprefix(f"{tmp_path}/") for message in problems.messages
+    ] == [
+        "1.csv, BLEU-1, b",
+        "1.csv, BLEU-1, c",
+        "2.csv",
+    ]
 
 
 def test_authors_in_one_file_or_in_the_authors_own(tmp_path: Path) -> None:
@@ -181,9 +203,14 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
     write_json(tmp_path / "authors.json", table)
     problems = Problems()
     found = read_authors(tmp_path / "authors.json", problems)
-    assert {scene: list(by) for scene, by in found.items()} == {"1": ["A1", "A2", "A3"], "2": ["A1", "A2"]}
+    assert {scene: list(by) for scene, by in found.items()} == {
+        "1": ["A1", "A2", "A3"],
+        "2": ["A1", "A2"],
+    }
     assert "scene 2: missing author A3: left out" in problems.messages
-    assert any(message.startswith("scene 3: A1: the text is empty") for message in problems.messages)
+    assert any(
+        message.startswith("scene 3: A1: the text is empty") for message in problems.messages
+    )
     write_json(tmp_path / "authors.json", {"1": "text"})
     with pytest.raises(InputError, match="unknown dataset format"):
         read_authors(tmp_path / "authors.json", Problems())
@@ -217,11 +244,14 @@ def test_descriptions_come_as_object_list_or_lines(tmp_path: Path) -> None:
     texts = {"1": "a.", "2": "b."}
     write_json(tmp_path / "o.json", texts)
     write_json(tmp_path / "l.json", [{"id": name, "summary": text} for name, text in texts.items()])
-    write_pairs(tmp_path / "p.jsonl", [{"id": name, "reference": text} for name, text in texts.items()])
+    write_pairs(
+        tmp_path / "p.jsonl", [{"id": name, "reference": text} for name, text in texts.items()]
+    )
     for name in ("o.json", "l.json", "p.jsonl"):
         assert read_descriptions(tmp_path / name, Problems()) == texts
     write_pairs(
-        tmp_path / "bad.jsonl", [{"id": 1, "text": ""}, {"id": 2, "text": "b"}, {"id": 2, "text": "c"}]
+        tmp_path / "bad.jsonl",
+        [{"id": 1, "text": ""}, {"id": 2, "text": "b"}, {"id": 2, "text": "c"}],
     )
     problems = Problems()
     assert read_descriptions(tmp_path / "bad.jsonl", problems) == {"2": "b"}

@@ -1,4 +1,5 @@
-"""The numbers of the experiments: known metrics by hand, statistics by brute force, VCS by the scorer."""
+"""The numbers of the experiments: known metrics by hand, statistics by brute force, VCS by the
+scorer."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_bleu_by_hand() -> None:
 
 def test_a_dash_within_words_is_no_word_of_its_own() -> None:
     # As NLTK cut before 3.10, when the scores were published: "door—she" is one token.
-    assert scores("at the door—she waits", "at the door she waits")["BLEU-1"] == pytest.approx(3 / 5 * 1.0)
+    assert scores("at the door—she waits", "at the door she waits")["BLEU-1"] == pytest.approx(
+        3 / 5 * 1.0
+    )
     assert scores("it ’s here", "it’s here")["BLEU-1"] > 0.5  # quotes are cut off, as ever
 
 
@@ -61,7 +64,8 @@ def test_rouge_by_hand_with_stems_and_lines() -> None:
 def test_of_several_references_bleu_takes_all_and_rouge_the_best() -> None:
     references = ["a dog runs", "the cat sleeps here"]
     found = lexical_scores(references, "the cat runs", meteor=False)
-    assert found["BLEU-1"] == pytest.approx(1.0)  # each word is in one of them; the nearest length is 3
+    # Each word is in one of them; the nearest length is 3.
+    assert found["BLEU-1"] == pytest.approx(1.0)
     assert found["ROUGE-1"] == max(scores(text, "the cat runs")["ROUGE-1"] for text in references)
 
 
@@ -72,7 +76,8 @@ def test_texts_without_a_word_score_zero() -> None:
 def meteor(data: Path) -> Any:
     """What a process makes of METEOR with the corpora in `data`: NLTK keeps what it has loaded.
 
-    Of the folders in which NLTK looks only the first stays, `NLTK_DATA`: this machine's may be full.
+    Of the folders in which NLTK looks only the first stays, `NLTK_DATA`: this machine's may be
+    full.
     """
     script = (
         "import nltk\n"
@@ -83,16 +88,21 @@ def meteor(data: Path) -> Any:
         "print([lexical.lexical_scores([a], b, meteor=there).get('METEOR') for a, b in pairs])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], env={**os.environ, "NLTK_DATA": str(data)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        env={**os.environ, "NLTK_DATA": str(data)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return ast.literal_eval(done.stdout)
 
 
 @pytest.mark.slow
 def test_meteor_where_its_corpora_are(tmp_path: Path) -> None:
     wordnet, punkt = tmp_path / "corpora/wordnet", tmp_path / "tokenizers/punkt_tab/english"
-    kinds = [f"{kind}.{part}" for kind in ("data", "index") for part in ("noun", "verb", "adj", "adv")]
+    kinds = [
+        f"{kind}.{part}" for kind in ("data", "index") for part in ("noun", "verb", "adj", "adv")
+    ]
     exceptions = [f"{part}.exc" for part in ("noun", "verb", "adj", "adv")]
     for folder, names in (
         (wordnet, [*kinds, *exceptions, "cntlist.rev", "index.sense", "lexnames"]),
@@ -131,7 +141,9 @@ def test_realigned_scores_are_the_scorers_to_the_bit(tiny_bundle: Path, mixed_bu
         for chunk_size, lct in itertools.product((1, 2), (0.0, 0.5)):
             found = scorer.iter_evidence(pairs + bare, Options(chunk_size))
             rows = align_all([evidence for _, evidence in found if evidence], Params(lct=lct))
-            expected = scorer.score_many(pairs + bare, chunk_size=chunk_size, params=Params(lct=lct))
+            expected = scorer.score_many(
+                pairs + bare, chunk_size=chunk_size, params=Params(lct=lct)
+            )
             assert [tuple(row) for row in rows.tolist()] == [
                 tuple(result.scores or ()) for result in expected
             ]
@@ -170,9 +182,14 @@ def test_classification_by_hand() -> None:
         np.array([0.9, 0.4, 0.5, 0.2, 0.4]), np.array([True, True, False, False, False])
     )
     assert found == {
-        "valid": 2, "invalid": 3, "accuracy": 3 / 5, "precision": 1 / 2, "recall": 1 / 2, "F1": 1 / 2,
+        "valid": 2,
+        "invalid": 3,
+        "accuracy": 3 / 5,
+        "precision": 1 / 2,
+        "recall": 1 / 2,
+        "F1": 1 / 2,
         "AUC": pytest.approx((3 + 0 + 1 + 0.5) / 6),
-    }  # fmt: skip
+    }
     none = statistics.classification(np.array([0.1, 0.2]), np.array([True, True]))
     assert (none["precision"], none["F1"]) == (0.0, 0.0)
     assert math.isnan(none["AUC"])
@@ -205,16 +222,20 @@ def test_the_paired_tests_draw_as_scipy_does(n: int, monkeypatch: pytest.MonkeyP
     first, second = draw.normal(0.3 / math.sqrt(n), 1, n), draw.normal(0, 0.1, n)
     found = paired_difference(first, second, resamples=300, seed=7)
     rng = (np.random.default_rng(7) for _ in range(2))
-    theirs = scipy.stats.permutation_test((first - second,), np.mean, permutation_type="samples", n_resamples=300,
-                                          rng=next(rng))  # fmt: skip
+    theirs = scipy.stats.permutation_test(
+        (first - second,), np.mean, permutation_type="samples", n_resamples=300, rng=next(rng)
+    )
     assert found.p_permutation == pytest.approx(theirs.pvalue, abs=1e-15)
     drawn = scipy.stats.bootstrap(
         (first - second,), np.mean, n_resamples=300, method="percentile", rng=next(rng)
     )
     assert [found.low, found.high] == pytest.approx(list(drawn.confidence_interval), abs=1e-15)
-    far = np.abs(drawn.bootstrap_distribution - drawn.bootstrap_distribution.mean()) >= abs(found.mean)
+    far = np.abs(drawn.bootstrap_distribution - drawn.bootstrap_distribution.mean()) >= abs(
+        found.mean
+    )
     assert found.p_bootstrap == pytest.approx((far.sum() + 1) / 301)
-    monkeypatch.setattr("vcs_runtime.comparing.statistics._DRAWN", 7 * n)  # whatever memory there is
+    # Whatever memory there is.
+    monkeypatch.setattr("vcs_runtime.comparing.statistics._DRAWN", 7 * n)
     assert paired_difference(first, second, resamples=300, seed=7) == found
 
 
@@ -249,7 +270,9 @@ def test_the_interval_of_kendalls_tau_is_of_means_over_drawn_items() -> None:
         assert expected[0] < expected[1]
         found = statistics.kendall_interval(first, other, resamples=200, seed=11)
         assert found == pytest.approx(expected)
-    assert all(math.isnan(end) for end in statistics.kendall_interval(np.ones((3, 4)), second[:3, :4]))
+    assert all(
+        math.isnan(end) for end in statistics.kendall_interval(np.ones((3, 4)), second[:3, :4])
+    )
 
 
 def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
@@ -261,11 +284,13 @@ def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
     assert found.mean == pytest.approx(np.mean(found.by_rater))
     assert found.low <= found.mean <= found.high
     alone = statistics.rated(statistics.kendall, scores_, ratings, ["one"] * 12, resamples=20)
-    assert alone.low == alone.high == pytest.approx(alone.mean)  # one group: each resample is the whole
+    # One group: each resample is the whole.
+    assert alone.low == alone.high == pytest.approx(alone.mean)
 
 
 def test_published_scores_are_compared_with_ours_as_python_rounds_them() -> None:
-    """Halves of the third decimal: NumPy would multiply by 1,000 first, and round some of them otherwise."""
+    """Halves of the third decimal: NumPy would multiply by 1,000 first, and round some of them
+    otherwise."""
     ours = {str(i): {"BLEU": (2 * i + 1) / 2000} for i in range(1000)}
     published = {i: {"BLEU": round(scores["BLEU"], 3)} for i, scores in ours.items()}
     metrics: Any = SimpleNamespace(columns=("BLEU",))

@@ -31,11 +31,17 @@ def test_a_terminal_shows_vcs_before_the_metrics_beside_it(
 
 def test_presets_are_the_settings_of_the_papers(experiment: Any, tmp_path: Path) -> None:
     data = ("--data", comparison(tmp_path / "data", 1))
-    for i, (arguments, settings, columns) in enumerate([
-        (("--preset", "tables"), "|chunk:1|lct:0|", {"VCS_LCT0", "VCS_LCT1"}),
-        (("--preset", "paper"), "|chunk:3|lct:0.1|", {"VCS_LCT0.1"}),
-        (("--preset", "paper", "--lct", 0.5, "--chunk-size", 2), "|chunk:2|lct:0.5|", {"VCS_LCT0.5"}),
-    ]):  # fmt: skip
+    for i, (arguments, settings, columns) in enumerate(
+        [
+            (("--preset", "tables"), "|chunk:1|lct:0|", {"VCS_LCT0", "VCS_LCT1"}),
+            (("--preset", "paper"), "|chunk:3|lct:0.1|", {"VCS_LCT0.1"}),
+            (
+                ("--preset", "paper", "--lct", 0.5, "--chunk-size", 2),
+                "|chunk:2|lct:0.5|",
+                {"VCS_LCT0.5"},
+            ),
+        ]
+    ):
         out = tmp_path / str(i)
         assert experiment("corruption", *data, *arguments, out=out).exit_code in (0, 1)
         assert settings in json.loads((out / "results.json").read_text())["signature"]
@@ -44,9 +50,12 @@ def test_presets_are_the_settings_of_the_papers(experiment: Any, tmp_path: Path)
         } == columns
 
 
-def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+def test_authors_are_compared_in_both_directions(
+    experiment: Any, scorer: Scorer, tmp_path: Path
+) -> None:
     write_json(
-        tmp_path / "a.json", {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)}
+        tmp_path / "a.json",
+        {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)},
     )
     (tmp_path / "p.csv").write_text("scene,Comparison,LAS,BLEU-1\n0,A1-A2,2.0,\n1,A1-A2,1.0,0.5\n")
     out = tmp_path / "out"
@@ -60,10 +69,18 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
     assert means["A1-A2"]["LAS published"] == 1.5
     assert means["A2-A1"]["LAS"] is None
     rows = table(out, "authors")
-    assert [row["authors"] for row in rows] == ["A1-A2", "A1-A3", "A2-A1", "A2-A3", "A3-A1", "A3-A2"]
+    assert [row["authors"] for row in rows] == [
+        "A1-A2",
+        "A1-A3",
+        "A2-A1",
+        "A2-A3",
+        "A3-A1",
+        "A3-A2",
+    ]
     expected = [scorer.score(story(10 * i + 3), story(10 * i + 1)).vcs for i in range(2)]
     assert rows[4]["VCS_LCT0"] == pytest.approx(np.mean(expected))
-    assert rows[0]["LAS"] == pytest.approx(rows[2]["LAS"])  # LAS does not care which is the reference
+    # LAS does not care which is the reference.
+    assert rows[0]["LAS"] == pytest.approx(rows[2]["LAS"])
     consistency = {row["metric"]: row for row in table(out, "consistency")}
     for metric in ("VCS_LCT0", "VCS_LCT1", "Cosine"):
         own, given = [row[metric] for row in rows], consistency[metric]
@@ -73,7 +90,9 @@ def test_authors_are_compared_in_both_directions(experiment: Any, scorer: Scorer
 
 
 @pytest.mark.slow
-def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Scorer, tmp_path: Path) -> None:
+def test_vatex_takes_the_first_and_all_references(
+    experiment: Any, scorer: Scorer, tmp_path: Path
+) -> None:
     videos = [
         {
             "vid": f"v{i}",
@@ -92,16 +111,21 @@ def test_vatex_takes_the_first_and_all_references(experiment: Any, scorer: Score
     references, candidate = videos[1]["refs"][0], videos[1]["cands"][1]  # type: ignore[index]
     for lct in (0, 1):
         single = [
-            scorer.score_short(reference, candidate, params=Params(lct=lct)) for reference in references
+            scorer.score_short(reference, candidate, params=Params(lct=lct))
+            for reference in references
         ]
         assert lines["v1/1"][f"VCS_LCT{lct} 1ref"] == single[0].vcs
         assert lines["v1/1"][f"VCS_LCT{lct} 9ref"] == max(result.vcs for result in single)
-        assert lines["v1/1"]["LAS 9ref"] == max(result.scores.las for result in single if result.scores)
+        assert lines["v1/1"]["LAS 9ref"] == max(
+            result.scores.las for result in single if result.scores
+        )
         nas = max(result.scores.nas_l for result in single if result.scores)
         assert lines["v1/1"][f"NAS-L_LCT{lct} 9ref"] == nas
     assert any(line["VCS_LCT0 1ref"] != line["VCS_LCT1 1ref"] for line in lines.values())
     assert lines["v1/1"]["ROUGE-1 9ref"] == 1.0
-    rows = {(row["metric"], row["references"]): row for row in table(tmp_path / "out", "correlation")}
+    rows = {
+        (row["metric"], row["references"]): row for row in table(tmp_path / "out", "correlation")
+    }
     row = rows["ROUGE-1", "9ref"]
     assert row["Kendall tau-b low"] <= row["Kendall tau-b"] <= row["Kendall tau-b high"]
     assert row["Kendall tau-b"] == pytest.approx(

@@ -1,4 +1,5 @@
-"""Rewrites by a language model: what it is asked, which answers count, and a whole set, stopped and continued."""
+"""Rewrites by a language model: what it is asked, which answers count, and a whole set, stopped and
+continued."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from vcs_experiments.datasets.texts import TABLE_1_INVALID, Problems, read_autho
 from vcs_experiments.rewriting.writing import AUTHOR, FILE, KINDS, Kind, Rewriter, ask_for, checked
 from vcs_runtime.errors import InputError, ModelError, TextError
 
-TEXT = "A man parks his old car. He walks to the river. A dog runs down the street. He looks at the water."
+TEXT = (
+    "A man parks his old car. He walks to the river. A dog runs down the street. He looks at the"
+    " water."
+)
 KIND = {kind.id: kind for kind in KINDS}
 AGAIN = "\n\nYour last answer was:"
 
@@ -31,7 +35,8 @@ def count(text: str) -> int | None:
 
 
 def rewritten(text: str, kind: Kind) -> str:
-    """A text with the sentences of another, in other words and of the length that the kind asks for."""
+    """A text with the sentences of another, in other words and of the length that the kind asks
+    for."""
     share = kind.aim or (max(kind.fewest, 0.2) + min(kind.most, 2)) / 2
     parts = [part.split() for part in text.split(".") if part.strip()]
     turned = [((words[1:] + words[:1]) * 2)[: max(2, round(share * len(words)))] for words in parts]
@@ -60,21 +65,38 @@ def test_a_rewrite_of_its_kind_is_taken(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("id_", "answer", "says"),
     [
-        ("1.1", "", "empty"), ("1.1", " \n ", "empty"), ("1.1", "<think>Only this.</think>", "empty"), ("1.1", "A\0b.", "characters"),
-        ("1.1", TEXT, "changes nothing"), ("3.1", TEXT.upper().replace(",", ""), "changes nothing"),
-        ("1.1", f"Here is the rewritten text:\n\n{TEXT}", "remark"), ("1.1", f"Sure! {TEXT}", "remark"),
-        ("1.1", f"Rewritten description: {TEXT}", "remark"), ("5.1", "I'm sorry, but I cannot do that.", "remark"),
-        ("2.3", f"{TEXT} {TEXT}\n\nLet me know if it should be longer.", "remark"), ("1.1", f"**Title**\n\n{TEXT}", "layout"),
-        ("2.4", "- " + TEXT.replace(". ", ".\n- "), "layout"), ("1.2", '"' + rewritten(TEXT, KIND["1.2"]) + '"', "quotation"),
+        ("1.1", "", "empty"),
+        ("1.1", " \n ", "empty"),
+        ("1.1", "<think>Only this.</think>", "empty"),
+        ("1.1", "A\0b.", "characters"),
+        ("1.1", TEXT, "changes nothing"),
+        ("3.1", TEXT.upper().replace(",", ""), "changes nothing"),
+        ("1.1", f"Here is the rewritten text:\n\n{TEXT}", "remark"),
+        ("1.1", f"Sure! {TEXT}", "remark"),
+        ("1.1", f"Rewritten description: {TEXT}", "remark"),
+        ("5.1", "I'm sorry, but I cannot do that.", "remark"),
+        ("2.3", f"{TEXT} {TEXT}\n\nLet me know if it should be longer.", "remark"),
+        ("1.1", f"**Title**\n\n{TEXT}", "layout"),
+        ("2.4", "- " + TEXT.replace(". ", ".\n- "), "layout"),
+        ("1.2", '"' + rewritten(TEXT, KIND["1.2"]) + '"', "quotation"),
         ("1.1", rewritten(TEXT, KIND["1.1"]).rstrip("."), "cut off"),
-        ("2.1", "He parks his car. " + TEXT, "words were asked for"), ("2.2", TEXT[:-7] + "river.", "words were asked for"),
-        ("2.3", "He parks. He walks.", "words were asked for"), ("2.4", TEXT + " He goes.", "words were asked for"),
-        ("5.1", TEXT.replace("man", "woman"), "words were asked for"), ("2.6", TEXT + " He goes home.", "words were asked for"),
+        ("2.1", "He parks his car. " + TEXT, "words were asked for"),
+        ("2.2", TEXT[:-7] + "river.", "words were asked for"),
+        ("2.3", "He parks. He walks.", "words were asked for"),
+        ("2.4", TEXT + " He goes.", "words were asked for"),
+        ("5.1", TEXT.replace("man", "woman"), "words were asked for"),
+        ("2.6", TEXT + " He goes home.", "words were asked for"),
         ("4.7", TEXT.replace(". ", ", ").replace("man", "fish"), "it has 1 sentences"),
-        ("1.2", ". ".join(rewritten(TEXT, KIND["1.2"]).replace(".", "").split()) + ".", "sentences, and the description has 4"),
+        (
+            "1.2",
+            ". ".join(rewritten(TEXT, KIND["1.2"]).replace(".", "").split()) + ".",
+            "sentences, and the description has 4",
+        ),
     ],
-)  # fmt: skip
-def test_an_answer_that_is_no_rewrite_is_refused_with_the_reason(id_: str, answer: str, says: str) -> None:
+)
+def test_an_answer_that_is_no_rewrite_is_refused_with_the_reason(
+    id_: str, answer: str, says: str
+) -> None:
     with pytest.raises(TextError, match=says):
         checked(answer, TEXT, KIND[id_], count)
 
@@ -82,7 +104,9 @@ def test_an_answer_that_is_no_rewrite_is_refused_with_the_reason(id_: str, answe
 def test_what_looks_like_a_remark_or_a_list_counts_if_the_description_has_it() -> None:
     text = "Here is a kitchen:\n- " + TEXT
     assert checked("Here is a room:\n- " + rewritten(TEXT, KIND["1.1"]), text, KIND["1.1"], count)
-    assert checked("The following day he drives off. Sure of himself, he sings.", TEXT, KIND["2.1"], count)
+    assert checked(
+        "The following day he drives off. Sure of himself, he sings.", TEXT, KIND["2.1"], count
+    )
 
 
 def test_sentences_are_not_counted_where_that_cannot_be_told() -> None:
@@ -98,7 +122,9 @@ def test_a_model_is_asked_again_with_its_answer_and_the_reason() -> None:
     assert first == ask_for(KIND["2.1"], TEXT)
     assert second.startswith(f"{first}{AGAIN}\n{TEXT}\n\nIt cannot be used: it changes nothing")
     assert third.startswith(f"{first}{AGAIN}\n\n\nIt cannot be used: it is empty")
-    with pytest.raises(TextError, match="no answer of 2 can be used: it is empty.*; the last is ' '"):
+    with pytest.raises(
+        TextError, match="no answer of 2 can be used: it is empty.*; the last is ' '"
+    ):
         Rewriter(Scripted(TEXT, " "), count, tries=2).rewrite(TEXT, KIND["2.1"])
 
 
@@ -110,7 +136,11 @@ class Rewriting(fake.VLLMHandler):
         text = prompt.partition("Description:\n")[2]
         [kind] = [kind for kind in KINDS if ask_for(kind, text) == prompt]
         bad = kind.id == "2.5" and text.startswith(sentences(2)[0])
-        return {"choices": [{"message": {"content": "Sure, I can do it." if bad else rewritten(text, kind)}}]}
+        return {
+            "choices": [
+                {"message": {"content": "Sure, I can do it." if bad else rewritten(text, kind)}}
+            ]
+        }
 
 
 class Retelling(Rewriting):
@@ -121,7 +151,8 @@ class Retelling(Rewriting):
 
 
 class HoldsAfterTwenty(Rewriting):
-    """Answers the first twenty requests, and the others when the test lets it: nobody is done before."""
+    """Answers the first twenty requests, and the others when the test lets it: nobody is done
+    before."""
 
     left = 20
     go_on = threading.Event()
@@ -146,10 +177,14 @@ def descriptions(folder: Path) -> Path:
 
 
 def make(experiment: Any, texts: Path, url: str, out: Path, *more: object) -> Any:
-    return experiment("make-corruptions", "--references", texts, "--model", f"vllm:{url}", *more, out=out)
+    return experiment(
+        "make-corruptions", "--references", texts, "--model", f"vllm:{url}", *more, out=out
+    )
 
 
-def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(experiment: Any, tmp_path: Path) -> None:
+def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(
+    experiment: Any, tmp_path: Path
+) -> None:
     texts, out, results = descriptions(tmp_path), tmp_path / "set", tmp_path / "results"
     with fake.serve(Rewriting) as (url, log):
         done = make(experiment, texts, url, out, "--tries", 2)
@@ -160,13 +195,20 @@ def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(experiment:
     assert len([path for path, _ in log if path == "/v1/chat/completions"]) == 2 * len(KINDS) + 1
     cases = read_cases(out, Problems())
     own = [case for case in cases if case.scene == "1" and not case.series]
-    ids = [case["id"] for part in json.loads((out / "comparison/1.json").read_text())["categories"]
-           for case in part["test_cases"]]  # fmt: skip
+    ids = [
+        case["id"]
+        for part in json.loads((out / "comparison/1.json").read_text())["categories"]
+        for case in part["test_cases"]
+    ]
     assert ids == sorted(ids)
     assert len({case.name for case in own}) == len(ids) == len(KINDS) + 9
     written = {case.name: case for case in own if case.name in {kind.name for kind in KINDS}}
-    assert {name: case.valid for name, case in written.items()} == {kind.name: kind.valid for kind in KINDS}
-    assert written["Brevity - L1"].generated == rewritten(written["Brevity - L1"].reference, KIND["2.1"])
+    assert {name: case.valid for name, case in written.items()} == {
+        kind.name: kind.valid for kind in KINDS
+    }
+    assert written["Brevity - L1"].generated == rewritten(
+        written["Brevity - L1"].reference, KIND["2.1"]
+    )
     valid = {case.name for case in own if case.valid}
     assert (len(valid), len(TABLE_1_INVALID)) == (10, 10)  # the 20 kinds of Table 1
     assert set(TABLE_1_INVALID) <= {case.name for case in own}
@@ -178,7 +220,9 @@ def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(experiment:
         shutil.rmtree(out / kind)
     done = experiment("corruption", "--data", out, out=results)
     assert done.exit_code == 0, done.output
-    rows = {row["cases"]: row for row in table(results, "classification") if row["metric"] == "VCS_LCT1"}
+    rows = {
+        row["cases"]: row for row in table(results, "classification") if row["metric"] == "VCS_LCT1"
+    }
     assert (rows["of Table 1"]["valid"], rows["of Table 1"]["invalid"]) == (19, 20)
     assert rows["all"]["invalid"] == 2 * (len(KINDS) - 10 + 9)
 
@@ -223,23 +267,44 @@ def test_authors_are_written_one_run_a_model(experiment: Any, tmp_path: Path) ->
         other = make(experiment, texts, url, out, "--author", 4)
     assert "author1.json: its descriptions are not those of" in str(other.exception)
     by_scene = read_authors(out, Problems())
-    assert {scene: sorted(by) for scene, by in by_scene.items()} == {key: ["A1", "A2", "A3"] for key in "12"}
+    assert {scene: sorted(by) for scene, by in by_scene.items()} == {
+        key: ["A1", "A2", "A3"] for key in "12"
+    }
     assert by_scene["1"]["A1"] == story(1, sentences=6)
     assert by_scene["1"]["A2"] == rewritten(by_scene["1"]["A1"], AUTHOR)
-    done = experiment("make-corruptions", "--references", texts, "--author", 2, out=tmp_path / "none")
+    done = experiment(
+        "make-corruptions", "--references", texts, "--author", 2, out=tmp_path / "none"
+    )
     assert done.exit_code == 2
     assert "--author needs --model" in done.output
     assert experiment("authors", "--data", out, out=tmp_path / "results").exit_code == 0
 
 
 @pytest.mark.slow
-def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tmp_path: Path) -> None:
+def test_kill_9_loses_no_finished_rewrite(
+    experiment: Any, tiny_bundle: Path, tmp_path: Path
+) -> None:
     texts, whole, part = descriptions(tmp_path), tmp_path / "whole", tmp_path / "part"
     with fake.serve(Rewriting) as (url, _):
         make(experiment, texts, url, whole)
     with fake.serve(HoldsAfterTwenty) as (url, log):
-        command = [sys.executable, "-m", "vcs_runtime", "experiment", "make-corruptions", "--references", texts,
-                   "--model", f"vllm:{url}", "--bundle", tiny_bundle, "--device", "cpu", "-o", part]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "vcs_runtime",
+            "experiment",
+            "make-corruptions",
+            "--references",
+            texts,
+            "--model",
+            f"vllm:{url}",
+            "--bundle",
+            tiny_bundle,
+            "--device",
+            "cpu",
+            "-o",
+            part,
+        ]
         finished = kill_when_it_writes(list(map(str, command)), part / FILE, 2 * len(KINDS))
         assert 0 < finished < 2 * len(KINDS)
         HoldsAfterTwenty.go_on.set()
@@ -249,10 +314,16 @@ def test_kill_9_loses_no_finished_rewrite(experiment: Any, tiny_bundle: Path, tm
     assert files(part) == files(whole)
 
 
-@pytest.mark.parametrize("arguments", [("--tries", 0), ("--resume", "--overwrite"), ("--model", "x")])
-def test_options_that_do_not_go_together_are_refused(experiment: Any, tmp_path: Path, arguments: Any) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("--tries", 0), ("--resume", "--overwrite"), ("--model", "x")]
+)
+def test_options_that_do_not_go_together_are_refused(
+    experiment: Any, tmp_path: Path, arguments: Any
+) -> None:
     texts = descriptions(tmp_path)
-    assert make(experiment, texts, "http://127.0.0.1:9", tmp_path / "out", *arguments).exit_code == 2
+    assert (
+        make(experiment, texts, "http://127.0.0.1:9", tmp_path / "out", *arguments).exit_code == 2
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -278,10 +349,21 @@ def test_a_random_model_leaves_error_lines_and_the_mechanical_set(
 ) -> None:
     texts, out = descriptions(tmp_path), tmp_path / "set"
     done = experiment(
-        "make-corruptions", "--references", texts, "--model", f"genai:{tiny_writer}", "--tries", 1, out=out
+        "make-corruptions",
+        "--references",
+        texts,
+        "--model",
+        f"genai:{tiny_writer}",
+        "--tries",
+        1,
+        out=out,
     )
     assert done.exit_code == 1, done.output
     lines = read_lines(out / FILE)
-    assert [line["id"] for line in lines] == [f"{scene}/{kind.name}" for scene in (1, 2) for kind in KINDS]
-    assert all("no answer of 1 can be used" in line["error"] and "text" not in line for line in lines)
+    assert [line["id"] for line in lines] == [
+        f"{scene}/{kind.name}" for scene in (1, 2) for kind in KINDS
+    ]
+    assert all(
+        "no answer of 1 can be used" in line["error"] and "text" not in line for line in lines
+    )
     assert len([case for case in read_cases(out, Problems()) if not case.series]) == 2 * 9

@@ -36,9 +36,13 @@ def test_config_and_tensors_are_read(checkpoint: Path) -> None:
 
 def test_names_may_carry_the_prefix_of_a_model_with_a_head(checkpoint: Path, copy: Path) -> None:
     tensors = load_file(checkpoint / "model.safetensors")
-    save_file({f"bert.{name}": tensor for name, tensor in tensors.items()}, copy / "model.safetensors")
+    save_file(
+        {f"bert.{name}": tensor for name, tensor in tensors.items()}, copy / "model.safetensors"
+    )
     name = "encoder.layer.1.output.dense.weight"
-    np.testing.assert_array_equal(open_encoder(checkpoint).tensor(name), open_encoder(copy).tensor(name))
+    np.testing.assert_array_equal(
+        open_encoder(checkpoint).tensor(name), open_encoder(copy).tensor(name)
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,9 @@ def test_names_may_carry_the_prefix_of_a_model_with_a_head(checkpoint: Path, cop
         ("vocab_size", None),
     ],
 )
-def test_settings_that_no_graph_implements_are_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:
+def test_settings_that_no_graph_implements_are_refused_by_name(
+    tmp_path: Path, key: str, value: Any
+) -> None:
     folder = write_tiny_checkpoint(tmp_path, **{key: value})
     with pytest.raises(CheckpointError, match=rf"config\.json: .*{key}"):
         open_encoder(folder)
@@ -74,7 +80,10 @@ NORM, LINEAR = "embeddings.LayerNorm.weight", "encoder.layer.0.output.dense.weig
             lambda t: t.update({LINEAR: t[LINEAR].T.copy()}),
             r"output\.dense\.weight has the shape \(128, 32\).*\(32, 128\)",
         ),
-        (lambda t: t.update({NORM: t[NORM].astype(np.float64)}), r"embeddings\.LayerNorm\.weight is F64"),
+        (
+            lambda t: t.update({NORM: t[NORM].astype(np.float64)}),
+            r"embeddings\.LayerNorm\.weight is F64",
+        ),
     ],
 )
 def test_tensors_that_do_not_fit_are_named(
@@ -92,7 +101,9 @@ def test_a_weight_that_is_no_number_is_refused(copy: Path, wrong: float) -> None
     tensors = dict(load_file(copy / "model.safetensors"))
     tensors[NORM] = np.full_like(tensors[NORM], wrong)
     save_file(tensors, copy / "model.safetensors")
-    with pytest.raises(CheckpointError, match=rf"model.safetensors: the tensor {NORM} holds NaN or infinity"):
+    with pytest.raises(
+        CheckpointError, match=rf"model.safetensors: the tensor {NORM} holds NaN or infinity"
+    ):
         open_encoder(copy).tensor(NORM)
 
 
@@ -108,7 +119,10 @@ def test_layers_that_the_config_does_not_count_are_refused(copy: Path) -> None:
         ("config.json", None),
         *(("config.json", content) for content in (b"[1]", b"{", b"3")),
         ("model.safetensors", None),
-        *(("model.safetensors", content) for content in (b"", b"\x08\0\0\0\0\0\0\0{}", b"\xff" * 64)),
+        *(
+            ("model.safetensors", content)
+            for content in (b"", b"\x08\0\0\0\0\0\0\0{}", b"\xff" * 64)
+        ),
     ],
 )
 def test_a_missing_or_damaged_file_is_named(copy: Path, name: str, content: bytes | None) -> None:

@@ -31,7 +31,9 @@ from vcs_runtime.bundle.opening import open_bundle
 def session(bundle: Path, threads: int = 1) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    return ort.InferenceSession(str(bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        str(bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def run(
@@ -51,7 +53,8 @@ def random_rows(count: int, longest: int, seed: int = 0) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "layers", "heads", "seed"), [(32, 2, 4, 0), (24, 1, 3, 1), (64, 3, 1, 2), (48, 2, 12, 3)]
+    ("hidden", "layers", "heads", "seed"),
+    [(32, 2, 4, 0), (24, 1, 3, 1), (64, 3, 1, 2), (48, 2, 12, 3)],
 )
 def test_vectors_equal_a_plain_forward_pass(
     tmp_path: Path, hidden: int, layers: int, heads: int, seed: int
@@ -69,7 +72,10 @@ def test_vectors_equal_a_plain_forward_pass(
 def test_the_comparison_would_notice_a_forgotten_mask(tiny_bundle: Path) -> None:
     row = random_rows(1, 12, 5)[0]
     padded = [*row, *([0] * 8)]
-    assert np.abs(run(session(tiny_bundle), [row], 20) - run(session(tiny_bundle), [padded])).max() > 1e-2
+    assert (
+        np.abs(run(session(tiny_bundle), [row], 20) - run(session(tiny_bundle), [padded])).max()
+        > 1e-2
+    )
 
 
 def test_padding_does_not_change_a_vector(tiny_bundle: Path) -> None:
@@ -145,7 +151,8 @@ def test_the_layout_of_the_weights_file_is_fixed(tmp_path: Path) -> None:
     order += [f"encoder.layer.0.attention.self.{name}" for name in ("query", "key", "value")]
     order += [f"encoder.layer.0.attention.output.{name}" for name in ("dense", "LayerNorm")]
     order += [
-        f"encoder.layer.0.{name}" for name in ("intermediate.dense", "output.dense", "output.LayerNorm")
+        f"encoder.layer.0.{name}"
+        for name in ("intermediate.dense", "output.dense", "output.LayerNorm")
     ]
     arrays = []
     for name in order:
@@ -205,7 +212,9 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) ->
 
 def test_tokenizers_keep_their_unicode(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps({"model": {"vocab": {"\u00e9\u4e2d\U0001f600": 0}}}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"model": {"vocab": {"\u00e9\u4e2d\U0001f600": 0}}}), encoding="utf-8"
+    )
     assert json.loads(bare_tokenizer(path))["model"] == {"vocab": {"\u00e9\u4e2d\U0001f600": 0}}
 
 

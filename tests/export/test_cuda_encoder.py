@@ -1,4 +1,5 @@
-"""Graphs for CUDA of encoders: computed by an interpreter in NumPy, and by ONNX Runtime's kernels for CPUs."""
+"""Graphs for CUDA of encoders: computed by an interpreter in NumPy, and by ONNX Runtime's kernels
+for CPUs."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
 from vcs_runtime.inference.token_vectors import TokenVectors
 
 INFO = BundleInfo("tiny", "CC0-1.0", "random numbers")
-TEXTS = [story(i, 1 + i % 4)[: 20 + 9 * i] for i in range(12)] + [story(50, 9)]  # the last one in windows
+# The last one in windows.
+TEXTS = [story(i, 1 + i % 4)[: 20 + 9 * i] for i in range(12)] + [story(50, 9)]
 KINDS = ["bert", "xlm-roberta", "distilbert"]
 
 
@@ -72,7 +74,11 @@ def test_without_rounding_the_graph_computes_the_encoder(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize(
     ("kind", "pooling"),
-    [*((kind, "mean_tokens") for kind in KINDS), ("bert", "cls_token"), ("xlm-roberta", "lasttoken")],
+    [
+        *((kind, "mean_tokens") for kind in KINDS),
+        ("bert", "cls_token"),
+        ("xlm-roberta", "lasttoken"),
+    ],
 )
 def test_vectors_are_those_of_the_other_graph_to_rounding(
     cuda: None, tmp_path: Path, kind: str, pooling: str
@@ -84,7 +90,9 @@ def test_vectors_are_those_of_the_other_graph_to_rounding(
             distances = np.linalg.norm(want - embedder.embed(TEXTS), axis=1)
             assert FP32_NOISE < distances.max() < 10 * ROUNDOFF["fp16"]
             assert "prec:fp16" in embedder.signature_fields
-            [engine] = [field for field in embedder.signature_fields if field.startswith("engine:ort-cuda@")]
+            [engine] = [
+                field for field in embedder.signature_fields if field.startswith("engine:ort-cuda@")
+            ]
             assert engine[-4:] in embedder.cache_identity
 
 
@@ -96,7 +104,10 @@ def test_a_pad_that_a_text_spells_out_takes_no_position(tmp_path: Path) -> None:
     for batch in batches(rows, 100):
         [want] = ort.InferenceSession(bundle / MODEL_FILE).run(None, batch.inputs)
         np.testing.assert_allclose(
-            got[[unpadded.rows.index(row) for row in batch.rows]], want, rtol=0, atol=4 * ROUNDOFF["fp16"]
+            got[[unpadded.rows.index(row) for row in batch.rows]],
+            want,
+            rtol=0,
+            atol=4 * ROUNDOFF["fp16"],
         )
 
 
@@ -105,8 +116,12 @@ def test_in_fp32_cuda_runs_the_other_graph(cuda: None, tmp_path: Path, kind: str
     bundle = build(tmp_path, kind)
     with Embedder.open(bundle, "cuda:0:fp32") as embedder:
         assert {"prec:fp32", "engine:ort-cuda"} <= set(embedder.signature_fields)
-        np.testing.assert_allclose(embedder.embed(TEXTS), vectors_of(bundle, TEXTS), rtol=0, atol=FP32_NOISE)
-        assert embedder.cache_identity == f"{open_bundle(bundle).model_hash(embedder.spec)}|ort-cuda"
+        np.testing.assert_allclose(
+            embedder.embed(TEXTS), vectors_of(bundle, TEXTS), rtol=0, atol=FP32_NOISE
+        )
+        assert (
+            embedder.cache_identity == f"{open_bundle(bundle).model_hash(embedder.spec)}|ort-cuda"
+        )
 
 
 def test_a_model_of_halves_is_refused_in_fp32(cuda: None, tmp_path: Path) -> None:
@@ -165,7 +180,9 @@ def test_vectors_of_tokens_are_those_of_the_other_graph(cuda: None, tmp_path: Pa
 
 
 def test_both_graphs_share_their_weights(cuda: None, tmp_path: Path) -> None:
-    updates = write_updates(write_tiny_checkpoint(tmp_path / "bert"), tmp_path / "updates.safetensors")
+    updates = write_updates(
+        write_tiny_checkpoint(tmp_path / "bert"), tmp_path / "updates.safetensors"
+    )
     build_tiny_words(tmp_path / "bert", updates, tmp_path / "bundle")
     sat = build_tiny_sat_bundle(tmp_path / "sat")
     merge(tmp_path / "bundle", sat, tmp_path / "merged")
@@ -177,7 +194,9 @@ def test_both_graphs_share_their_weights(cuda: None, tmp_path: Path) -> None:
             places = [
                 {
                     (tensor.name, *(item.value for item in tensor.external_data))
-                    for tensor in onnx.load(bundle / file, load_external_data=False).graph.initializer
+                    for tensor in onnx.load(
+                        bundle / file, load_external_data=False
+                    ).graph.initializer
                     if tensor.external_data
                 }
                 for file in (spec.model, spec.cuda.model)

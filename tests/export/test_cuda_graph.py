@@ -1,4 +1,5 @@
-"""NV-Embed's graph for CUDA: computed by an interpreter in NumPy, and by ONNX Runtime's kernels for CPUs."""
+"""NV-Embed's graph for CUDA: computed by an interpreter in NumPy, and by ONNX Runtime's kernels for
+CPUs."""
 
 from __future__ import annotations
 
@@ -29,8 +30,24 @@ from vcs_runtime.inference.batching import batches
 TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "two cats"]
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"hidden": 24, "heads": 3, "groups": 1, "head_dim": 16, "layers": 1, "latents": 1, "cross_heads": 1},
-    {"hidden": 40, "heads": 4, "groups": 4, "intermediate": 30, "latents": 9, "cross_heads": 3, "layers": 3},
+    {
+        "hidden": 24,
+        "heads": 3,
+        "groups": 1,
+        "head_dim": 16,
+        "layers": 1,
+        "latents": 1,
+        "cross_heads": 1,
+    },
+    {
+        "hidden": 40,
+        "heads": 4,
+        "groups": 4,
+        "intermediate": 30,
+        "latents": 9,
+        "cross_heads": 3,
+        "layers": 3,
+    },
 ]
 
 
@@ -39,7 +56,9 @@ def bundle_of(folder: Path, precision: str, **shape: Any) -> tuple[Path, Path]:
     options: dict[str, Any] = {}
     if precision == "int8":
         options = {"texts": TEXTS, "least_cosine": -1, "most_change": 1}
-    bundle = build_tiny_nv_embed_bundle(folder, checkpoint=checkpoint, precision=precision, **options)
+    bundle = build_tiny_nv_embed_bundle(
+        folder, checkpoint=checkpoint, precision=precision, **options
+    )
     return checkpoint, bundle
 
 
@@ -86,7 +105,9 @@ def test_onnx_runtimes_kernels_compute_what_the_interpreter_does(
 
 
 @pytest.mark.parametrize("skip", [0, 3])
-def test_in_bf16_attention_keeps_its_places_and_the_function_stays(tmp_path: Path, skip: int) -> None:
+def test_in_bf16_attention_keeps_its_places_and_the_function_stays(
+    tmp_path: Path, skip: int
+) -> None:
     _, bundle = bundle_of(tmp_path, "bf16")
     spec = spec_of(bundle)
     assert spec.cuda is not None
@@ -99,7 +120,9 @@ def test_in_bf16_attention_keeps_its_places_and_the_function_stays(tmp_path: Pat
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_with_rounding_the_graph_for_cuda_is_as_near_as_the_other(tmp_path: Path, precision: str) -> None:
+def test_with_rounding_the_graph_for_cuda_is_as_near_as_the_other(
+    tmp_path: Path, precision: str
+) -> None:
     _, bundle = bundle_of(tmp_path, precision)
     want = compute(bundle, MODEL_FILE, "packed", 0, exact=True)
     cuda = compute(bundle, CUDA_FILE, "varlen", 0, exact=False)
@@ -115,7 +138,9 @@ def test_a_vector_does_not_depend_on_the_place_of_its_text_in_a_batch(tmp_path: 
     together = run(bundle / CUDA_FILE, many.inputs)
     for number, row in enumerate(many.rows):
         [one] = batches([rows[row]], 10_000, "varlen", mixed=True)
-        np.testing.assert_allclose(run(bundle / CUDA_FILE, one.inputs)[0], together[number], atol=1e-3)
+        np.testing.assert_allclose(
+            run(bundle / CUDA_FILE, one.inputs)[0], together[number], atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -131,10 +156,16 @@ def test_both_graphs_share_their_weights(tmp_path: Path, precision: str) -> None
     ]
     matrices = {name for name in places[0] if ".mlp." in name and not name.endswith(".scales")}
     assert len(matrices) == 3 * 2
-    assert {name: places[0][name] for name in matrices} == {name: places[1][name] for name in matrices}
+    assert {name: places[0][name] for name in matrices} == {
+        name: places[1][name] for name in matrices
+    }
     own = {place for place in places[1].values() if place not in places[0].values()}
-    kinds = {name: size for name, place in places[1].items() if place in own for _, size in place[-1:]}
-    assert sum(map(int, kinds.values())) < 0.1 * sum(file.stat().st_size for file in bundle.rglob("*.data"))
+    kinds = {
+        name: size for name, place in places[1].items() if place in own for _, size in place[-1:]
+    }
+    assert sum(map(int, kinds.values())) < 0.1 * sum(
+        file.stat().st_size for file in bundle.rglob("*.data")
+    )
     assert (bundle / CUDA_FILE).stat().st_size < 60_000
 
 

@@ -1,4 +1,5 @@
-"""From the folder of a decoder to a bundle: what the manifest says, prompts, shorter vectors, recipes, the command."""
+"""From the folder of a decoder to a bundle: what the manifest says, prompts, shorter vectors,
+recipes, the command."""
 
 from __future__ import annotations
 
@@ -57,11 +58,15 @@ def qwen3(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bundle_computes_the_published_formula(tmp_path: Path, family: str) -> None:
-    folder = write_tiny_decoder(tmp_path / family, family, spelling=5, prefix="model.", lm_head=True)
+    folder = write_tiny_decoder(
+        tmp_path / family, family, spelling=5, prefix="model.", lm_head=True
+    )
     bundle = exported(folder, tmp_path / "bundle", *ATTENTION.get(family, []))
     with Embedder.open(bundle, device="cpu") as embedder:
         for text, vector in zip(TEXTS, embedder.embed(TEXTS), strict=True):
-            np.testing.assert_allclose(vector, embed(folder, token_ids(folder, text)), rtol=0, atol=1e-5)
+            np.testing.assert_allclose(
+                vector, embed(folder, token_ids(folder, text)), rtol=0, atol=1e-5
+            )
 
 
 def test_the_attention_of_gte_is_the_callers(tmp_path: Path) -> None:
@@ -100,14 +105,24 @@ def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, preci
     folder = write_tiny_decoder(tmp_path / family, family, dtype="BF16")
     for name in ("a", "b"):
         run = export(
-            folder, tmp_path / name, "--precision", precision, "--least-cosine", "0.9", "--device", "cpu"
+            folder,
+            tmp_path / name,
+            "--precision",
+            precision,
+            "--least-cosine",
+            "0.9",
+            "--device",
+            "cpu",
         )
         assert run.code == 0, run.stderr
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(qwen3: Path, tmp_path: Path) -> None:
-    """That is found and removed by a later export; the model beside which int8 is measured is large."""
+def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(
+    qwen3: Path, tmp_path: Path
+) -> None:
+    """That is found and removed by a later export; the model beside which int8 is measured is
+    large."""
     place, beside = tmp_path / "place", set[str]()
     build_decoder_bundle(
         Build(
@@ -115,7 +130,9 @@ def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(qwen3: Path, t
             place / "bundle",
             BundleInfo("x", "MIT", "y"),
             Quantization("int8", least_cosine=0.5, most_change=1, device="cpu"),
-            progress=lambda *_: beside.update(path.name.partition("-")[0] for path in place.iterdir()),
+            progress=lambda *_: beside.update(
+                path.name.partition("-")[0] for path in place.iterdir()
+            ),
         )
     )
     assert beside == {".bundle.partial"}
@@ -126,7 +143,10 @@ def test_without_options_the_folder_decides(qwen3: Path, tmp_path: Path) -> None
     assert run.code == 0, run.stderr
     assert run.stderr.splitlines() == [
         "vcs-runtime: the licence of the weights is not known here: their model card names it",
-        "vcs-runtime: qwen3: fp16, vectors of 32 numbers, texts of up to 512 tokens, instruction ''",
+        (
+            "vcs-runtime: qwen3: fp16, vectors of 32 numbers, texts of up to 512 tokens,"
+            " instruction ''"
+        ),
     ]
     manifest = manifest_of(tmp_path / "bundle")
     assert (manifest.name, manifest.licence, manifest.source) == ("qwen3", "NOASSERTION", "qwen3")
@@ -144,9 +164,13 @@ def test_numbers_that_fp16_does_not_hold_make_fp32_the_default(tmp_path: Path) -
     assert spec_of(tmp_path / "bundle").precision == "fp32"
     run = export(folder, tmp_path / "other", "--precision", "fp16")
     assert run.code == 2
-    assert "precision fp16: the numbers of this model do not fit into float16: use bf16" in run.stderr
+    assert (
+        "precision fp16: the numbers of this model do not fit into float16: use bf16" in run.stderr
+    )
     # With CUDA the products of int8 are in half precision, which is bfloat16 here.
-    assert export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9").code == 0
+    assert (
+        export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9").code == 0
+    )
     graph = ir.load(tmp_path / "int8" / CUDA_FILE).graph
     stored = {value.dtype for value in graph.initializers.values()}
     assert ir.DataType.BFLOAT16 in stored
@@ -158,12 +182,18 @@ def test_prompts_and_instructions_stand_before_every_text(qwen3: Path, tmp_path:
     plain = exported(qwen3, tmp_path / "plain")
     named = exported(qwen3, tmp_path / "named", "--prompt", "query")
     written = exported(qwen3, tmp_path / "written", "--instruction", "Query: ")
-    assert [spec_of(bundle).instruction for bundle in (plain, named, written)] == ["", prompt, "Query: "]
+    assert [spec_of(bundle).instruction for bundle in (plain, named, written)] == [
+        "",
+        prompt,
+        "Query: ",
+    ]
     change_json(qwen3 / "config_sentence_transformers.json", default_prompt_name="query")
     assert spec_of(exported(qwen3, tmp_path / "default")).instruction == prompt
     assert spec_of(exported(qwen3, tmp_path / "none", "--instruction", "")).instruction == ""
     [vector] = vectors_of(named, TEXTS[:1])
-    np.testing.assert_allclose(vector, embed(qwen3, token_ids(qwen3, TEXTS[0], prompt)), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        vector, embed(qwen3, token_ids(qwen3, TEXTS[0], prompt)), rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("family", ["qwen3", "embedding-gemma"])
@@ -197,7 +227,9 @@ def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path
     full = exported(qwen3, tmp_path / "full")
     sizes = [(path / "embedder/model.onnx.data").stat().st_size for path in (bundle, full)]
     assert sizes[0] < sizes[1]
-    windows = exported(qwen3, tmp_path / "windows", "--max-tokens", "12", "--long-text", "window_mean")
+    windows = exported(
+        qwen3, tmp_path / "windows", "--max-tokens", "12", "--long-text", "window_mean"
+    )
     assert spec_of(windows).long_text == "window_mean"
 
 
@@ -219,10 +251,18 @@ def test_settings_of_the_tokenizer_add_special_tokens(tmp_path: Path) -> None:
     settings = folder / "tokenizer_config.json"
     [start, end] = (572, 573)
     assert spec_of(exported(folder, tmp_path / "a")).special_tokens == ((start,), ())
-    change_json(settings, add_eos_token=True, eos_token={"content": "<|end_of_text|>"}, add_bos_token=True,
-           bos_token="<|begin_of_text|>")  # fmt: skip
+    change_json(
+        settings,
+        add_eos_token=True,
+        eos_token={"content": "<|end_of_text|>"},
+        add_bos_token=True,
+        bos_token="<|begin_of_text|>",
+    )
     assert spec_of(exported(folder, tmp_path / "b")).special_tokens == ((start,), (end,))
-    assert spec_of(exported(folder, tmp_path / "c", "--end-token", "none")).special_tokens == ((start,), ())
+    assert spec_of(exported(folder, tmp_path / "c", "--end-token", "none")).special_tokens == (
+        (start,),
+        (),
+    )
     change_json(settings, add_bos_token=False)
     run = export(folder, tmp_path / "d")
     assert "add_bos_token is false, but tokenizer.json puts <|begin_of_text|> there" in run.stderr
@@ -260,22 +300,34 @@ class TestRecipes:
             "vcs-runtime: the weights of someone/tiny are licensed under Apache-2.0\n"
         )
         manifest = manifest_of(tmp_path / "bundle")
-        assert (manifest.name, manifest.licence, manifest.source) == ("tiny", "Apache-2.0", "someone/tiny")
+        assert (manifest.name, manifest.licence, manifest.source) == (
+            "tiny",
+            "Apache-2.0",
+            "someone/tiny",
+        )
         spec = spec_of(tmp_path / "bundle")
         assert (spec.instruction, spec.max_tokens, spec.dimension) == ("Query: ", 200, 8)
         (qwen3 / "tokenizer.json").write_bytes((qwen3 / "tokenizer.json").read_bytes() + b" ")
         run = export(qwen3, tmp_path / "other", "--recipe", file)
         assert run.code == 2
         assert "tokenizer.json: is not the published file of someone/tiny" in run.stderr
-        run = export(qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", "")
+        run = export(
+            qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", ""
+        )
         assert run.code == 0, run.stderr
-        assert (manifest_of(tmp_path / "own").name, spec_of(tmp_path / "own").instruction) == ("qwen3", "")
+        assert (manifest_of(tmp_path / "own").name, spec_of(tmp_path / "own").instruction) == (
+            "qwen3",
+            "",
+        )
 
     def test_the_weights_of_dense_layers_are_compared(self, tmp_path: Path) -> None:
         folder = write_tiny_decoder(tmp_path / "gemma", "embedding-gemma")
         names = ("model.safetensors", "tokenizer.json", "2_Dense/model.safetensors")
         hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
-        text = 'kind = "decoder"\nname = "tiny"\nlicence = "MIT"\nsource = "someone/tiny"\nmax_tokens = 200\n'
+        text = (
+            'kind = "decoder"\nname = "tiny"\nlicence = "MIT"\nsource = "someone/tiny"\nmax_tokens'
+            " = 200\n"
+        )
         file = recipe(tmp_path / "r.toml", f"{text}dense = 2\n[config]\n", **hashes)
         assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
         write_dense(folder, 48, (80, 48), seed=1)
@@ -286,7 +338,12 @@ class TestRecipes:
     @pytest.mark.parametrize(
         ("old", "new", "arguments", "message"),
         [
-            ("hidden_size = 32", "hidden_size = 64", [], "is not someone/tiny: hidden_size is 32, not 64"),
+            (
+                "hidden_size = 32",
+                "hidden_size = 64",
+                [],
+                "is not someone/tiny: hidden_size is 32, not 64",
+            ),
             (
                 "causal = true",
                 "causal = false",
@@ -295,8 +352,18 @@ class TestRecipes:
             ),
             ('pooling = "lasttoken"', 'pooling = "mean"', [], "the pooling is lasttoken, not mean"),
             ("max_tokens = 200", "max_tokens = 200\ndense = 2", [], "it has 0 dense layers, not 2"),
-            ("", "", ["--dimension", "7"], "dimension 7: someone/tiny gives vectors of 8 to 32 numbers"),
-            ("{ least = 8, most = 32 }", "[8, 16]", ["--dimension", "12"], "vectors of 8, 16 numbers"),
+            (
+                "",
+                "",
+                ["--dimension", "7"],
+                "dimension 7: someone/tiny gives vectors of 8 to 32 numbers",
+            ),
+            (
+                "{ least = 8, most = 32 }",
+                "[8, 16]",
+                ["--dimension", "12"],
+                "vectors of 8, 16 numbers",
+            ),
             ("hidden_size", "hiden_size", [], "hiden_size are not settings of the model"),
         ],
     )
@@ -322,7 +389,9 @@ class TestRecipes:
         assert run.code == 2
         assert f"{arguments[0][2:]} contradicts the recipe of someone/tiny" in run.stderr
 
-    def test_the_recipe_knows_the_attention_that_the_folder_does_not_tell(self, tmp_path: Path) -> None:
+    def test_the_recipe_knows_the_attention_that_the_folder_does_not_tell(
+        self, tmp_path: Path
+    ) -> None:
         folder = write_tiny_decoder(tmp_path / "gte", "gte-qwen2")
         file = recipe(tmp_path / "r.toml", RECIPE.replace("hidden_size = 32", "hidden_size = 48"))
         assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
@@ -335,7 +404,10 @@ class TestRecipes:
         ({"prompt": "a", "instruction": "b"}, "prompt and instruction exclude each other"),
         (
             {"prompt": "a"},
-            "config_sentence_transformers.json: prompt 'a' is not one of the prompts: query, document",
+            (
+                "config_sentence_transformers.json: prompt 'a' is not one of the prompts: query,"
+                " document"
+            ),
         ),
         ({"dimension": 33}, "dimension must be 1 to 32, not 33"),
         ({"max_tokens": 513}, "max_tokens must be 3 to 512, not 513"),
@@ -358,12 +430,14 @@ def test_options_that_do_not_fit_are_refused(
 def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
     qwen3: Path, tmp_path: Path, precision: str
 ) -> None:
-    """Kernels for few or odd rows round otherwise, where the processor has AVX-512 (`batching._fillers`)."""
+    """Kernels for few or odd rows round otherwise, where the processor has AVX-512
+    (`batching._fillers`)."""
     quantization = Quantization(precision, texts=["a dog"], least_cosine=-1, most_change=1)
     info = BundleInfo("tiny", "CC0-1.0", "made for the test")
     bundle = build_decoder_bundle(Build(qwen3, tmp_path / "bundle", info, quantization))
     texts = [
-        f"{word} the dog" for word in ("the", "man", "red", "two", "a woman", "the dog", "young cats run")
+        f"{word} the dog"
+        for word in ("the", "man", "red", "two", "a woman", "the dog", "young cats run")
     ]
     with Embedder.open(bundle, "cpu") as embedder:
         assert np.array_equal(

@@ -1,4 +1,5 @@
-"""Graphs for CUDA of decoders of each kind: computed by an interpreter in NumPy, and by ONNX Runtime on a CPU."""
+"""Graphs for CUDA of decoders of each kind: computed by an interpreter in NumPy, and by ONNX
+Runtime on a CPU."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Graphs:
     """Both graphs of a decoder in one precision."""
 
     def __init__(self, decoder: RandomDecoder, pooling: str, precision: str) -> None:
-        self.cpu, self.cuda = (decoder.folder / f"{pooling}-{which}.onnx" for which in ("cpu", "cuda"))
+        self.cpu, self.cuda = (
+            decoder.folder / f"{pooling}-{which}.onnx" for which in ("cpu", "cuda")
+        )
         self.layouts = {self.cpu: "packed", self.cuda: cuda_layout(decoder.config, precision)}
         write_decoder_model(decoder.model(pooling), self.cpu, precision, link=False, cuda=self.cuda)
 
@@ -51,7 +54,9 @@ def test_without_rounding_both_graphs_compute_one_function(
     tmp_path: Path, case: tuple[str, str], pooling: str
 ) -> None:
     part, precision = case
-    decoder = write_random_decoder(tmp_path, dtype={"fp16": "F16", "bf16": "BF16"}[precision], **ALL[part])
+    decoder = write_random_decoder(
+        tmp_path, dtype={"fp16": "F16", "bf16": "BF16"}[precision], **ALL[part]
+    )
     graphs = Graphs(decoder, pooling, precision)
     got = graphs.compute(graphs.cuda, exact=True)
     # 1 plus the weight of a norm is rounded, where its kernel wants it in half precision.
@@ -62,7 +67,9 @@ def test_without_rounding_both_graphs_compute_one_function(
     np.testing.assert_allclose(got, decoder.vectors(ROWS, pooling), rtol=0, atol=tolerance)
 
 
-KERNELS = [(part, "fp16") for part in PARTS] + [(part, "int8") for part in ("biases", "GELU", "windows")]
+KERNELS = [(part, "fp16") for part in PARTS] + [
+    (part, "int8") for part in ("biases", "GELU", "windows")
+]
 
 
 @matrix("case, pooling", KERNELS, ["mean", "last"])
@@ -99,10 +106,17 @@ def test_the_kernel_without_padding_is_for_texts_that_see_each_other_whole(
 
 @matrix(
     "case, pooling",
-    [("causal", "fp16", 5e-3), ("Gemma", "bf16", 6e-2), ("Gemma", "int8", 6e-2), ("causal", "int8", 2e-2)],
+    [
+        ("causal", "fp16", 5e-3),
+        ("Gemma", "bf16", 6e-2),
+        ("Gemma", "int8", 6e-2),
+        ("causal", "int8", 2e-2),
+    ],
     ["mean", "last"],
 )
-def test_with_rounding_vectors_stay_near(tmp_path: Path, case: tuple[str, str, float], pooling: str) -> None:
+def test_with_rounding_vectors_stay_near(
+    tmp_path: Path, case: tuple[str, str, float], pooling: str
+) -> None:
     part, precision, tolerance = case
     sizes = {"hidden_size": 160, "intermediate_size": 256, "head_dim": 32}
     decoder = write_random_decoder(tmp_path, dtype="BF16", **ALL[part], **sizes)
@@ -135,7 +149,9 @@ def test_instructions_are_not_pooled(tmp_path: Path) -> None:
     decoder = write_random_decoder(tmp_path, dtype="BF16", **ALL["Gemma"])
     graphs = Graphs(decoder, "mean", "bf16")
     want = decoder.vectors([row for row in ROWS if len(row) > 4], "mean", 4)
-    np.testing.assert_allclose(graphs.compute(graphs.cuda, exact=True, skip=4), want, rtol=0, atol=3e-2)
+    np.testing.assert_allclose(
+        graphs.compute(graphs.cuda, exact=True, skip=4), want, rtol=0, atol=3e-2
+    )
 
 
 def test_half_precision_costs_no_further_operators(tmp_path: Path) -> None:

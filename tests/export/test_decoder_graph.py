@@ -1,4 +1,5 @@
-"""NV-Embed's graph for a CPU computes what the published formula says, and follows from the checkpoint."""
+"""NV-Embed's graph for a CPU computes what the published formula says, and follows from the
+checkpoint."""
 
 from __future__ import annotations
 
@@ -63,7 +64,10 @@ def run(opened: ort.InferenceSession, given: Inputs) -> NDArray[np.float32]:
 
 def rows(count: int, longest: int, seed: int = 0) -> list[list[int]]:
     rng = np.random.default_rng(seed)
-    return [rng.integers(3, len(VOCABULARY), rng.integers(1, longest + 1)).tolist() for _ in range(count)]
+    return [
+        rng.integers(3, len(VOCABULARY), rng.integers(1, longest + 1)).tolist()
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -128,7 +132,9 @@ def test_checkpoints_of_any_float_type_are_read(tmp_path: Path, dtype: str, prec
     batch = rows(4, 30, 5)
     got = run(session(bundle), inputs(batch, [0, 0, 0, 0]))
     tolerance = 1e-5 if precision == "fp32" else 5e-3
-    np.testing.assert_allclose(got, [embed(checkpoint, row) for row in batch], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        got, [embed(checkpoint, row) for row in batch], rtol=0, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
@@ -138,7 +144,9 @@ def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str) -
     evaluator = ReferenceEvaluator(onnx.load(bundle / MODEL_FILE))
     batch, skips = [list(range(3, 20)), [1, 9, 2]], [4, 0]
     got = np.asarray(evaluator.run(None, dict(inputs(batch, skips)))[0])
-    want = [embed(tmp_path / "checkpoint", row, skip) for row, skip in zip(batch, skips, strict=True)]
+    want = [
+        embed(tmp_path / "checkpoint", row, skip) for row, skip in zip(batch, skips, strict=True)
+    ]
     tolerance = {"fp32": 1e-5, "fp16": 5e-3, "bf16": 2e-2}[precision]
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
@@ -146,14 +154,17 @@ def test_the_standard_itself_computes_the_same(tmp_path: Path, precision: str) -
 def test_quantised_weights_stay_near(tmp_path: Path) -> None:
     # A width that blocks do not divide, so that the last one of each row is filled up.
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", hidden=160, intermediate=200)
-    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision="int8", texts=TEXTS)
+    bundle = build_tiny_nv_embed_bundle(
+        tmp_path, checkpoint=checkpoint, precision="int8", texts=TEXTS
+    )
     batch = rows(5, 30, 6)
     opened = session(bundle)
     got = run(opened, inputs(batch, [0] * 5))
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
     assert 1e-6 < worst < 0.05
     alone = np.concatenate([run(opened, inputs([row], [0])) for row in batch])
-    # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by a level.
+    # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by
+    # a level.
     np.testing.assert_allclose(got, alone, rtol=0, atol=0.001)
 
 
@@ -165,21 +176,29 @@ def test_stored_levels_are_what_onnx_runtime_multiplies_with() -> None:
     y = ir.Value(name="y", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape((None, 24)))
     constants = [
         ir.Value(
-            name=name, const_value=ir.tensor(array), shape=ir.Shape(array.shape),
+            name=name,
+            const_value=ir.tensor(array),
+            shape=ir.Shape(array.shape),
             type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
         )
         for name, array in (("levels", stored), ("scales", scale))
-    ]  # fmt: skip
+    ]
     settings = {"N": 24, "K": 200, "bits": 8, "block_size": BLOCK}
     node = ir.node("MatMulNBits", [x, *constants], settings, domain="com.microsoft", outputs=[y])
     graph = ir.Graph(
-        [x], [y], nodes=[node], initializers=constants, opset_imports={"": 23, "com.microsoft": 1}, name="g"
+        [x],
+        [y],
+        nodes=[node],
+        initializers=constants,
+        opset_imports={"": 23, "com.microsoft": 1},
+        name="g",
     )
     opened = ort.InferenceSession(ir.to_proto(ir.Model(graph, ir_version=11)).SerializeToString())
     used = opened.run(None, {"x": np.eye(200, dtype=np.float32)})[0].T
     assert np.abs(used - weight).max() <= 0.005 * np.abs(weight).max()
     assert not used[3].any()
-    # The number furthest from zero is kept but for the rounding of its scale, which every device has as it is.
+    # The number furthest from zero is kept but for the rounding of its scale, which every device
+    # has as it is.
     assert np.array_equal(scale, scale.astype(np.float16))
     blocks, kept = (np.pad(m, ((0, 0), (0, 56))).reshape(24, 2, BLOCK) for m in (weight, used))
     furthest = np.abs(blocks).argmax(axis=2)[:, :, None]

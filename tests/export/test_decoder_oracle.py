@@ -1,4 +1,5 @@
-"""The NumPy decoders that the exported ones are compared with: each part of a family matters in them."""
+"""The NumPy decoders that the exported ones are compared with: each part of a family matters in
+them."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from support.numpy_decoder import Settings, embed, settings, token_ids
 from support.tiny_decoder import SPELLINGS, write_tiny_decoder
 
 TEXT = (
-    "two boys and a dog walk slowly near the river, then собака идёт over the street while 门 opens at 12: "
-    "a woman holds the red cup, he turns and looks at the camera, and the café closes. Next scene, two cats."
+    "two boys and a dog walk slowly near the river, then собака идёт over the street while 门 opens"
+    " at 12: a woman holds the red cup, he turns and looks at the camera, and the café closes. Next"
+    " scene, two cats."
 )
 NOTICED = 0.01
 """By how much a number of a unit vector changes at least if a part is missing."""
@@ -35,7 +37,9 @@ _EVERY: dict[str, Any] = {
     "another rotation": lambda s: {"frequencies": tuple(1.3 * f for f in s.frequencies)},
     "another scale of attention": lambda s: {"attention_scale": 1.5 * s.attention_scale},
     "tokens that see otherwise": lambda s: {"causal": not s.causal},
-    "another activation": lambda s: {"activation": "silu" if s.activation != "silu" else "gelu_tanh"},
+    "another activation": lambda s: {
+        "activation": "silu" if s.activation != "silu" else "gelu_tanh"
+    },
 }
 _GROUPS: dict[str, Any] = {"heads that share keys otherwise": lambda s: {"groups": 1}}
 _GEMMA: dict[str, Any] = {
@@ -43,7 +47,9 @@ _GEMMA: dict[str, Any] = {
     "no window": lambda s: {"windows": (math.inf,) * len(s.windows)},
     "a window in every layer": lambda s: {"windows": (min(s.windows),) * len(s.windows)},
     "a window wider by one": lambda s: {"windows": tuple(w + 1 for w in s.windows)},
-    "one rotation for all layers": lambda s: {"frequencies": (s.frequencies[2],) * len(s.frequencies)},
+    "one rotation for all layers": lambda s: {
+        "frequencies": (s.frequencies[2],) * len(s.frequencies)
+    },
     "embeddings as stored": lambda s: {"embedding_scale": 1.0},
     "the scale of a head's size": lambda s: {"attention_scale": s.head_size**-0.5},
     "weights of norms as stored": lambda s: {"norm_offset": 0.0},
@@ -51,17 +57,29 @@ _GEMMA: dict[str, Any] = {
 PARTS: dict[str, dict[str, Any]] = {
     "qwen3": _GROUPS | {"no norms of heads": lambda s: {"qk_norms": False}},
     "gte-qwen2": _GROUPS | {"no biases": lambda s: {"biases": False}},
-    "nemotron": _GROUPS
-    | {
-        "no scaled rotation": lambda s: {"frequencies": (1000.0 ** -(np.arange(0, 8, 2) / 8),) * 2},
-        "all frequencies divided": lambda s: {"frequencies": (1000.0 ** -(np.arange(0, 8, 2) / 8) / 8,) * 2},
-    },
+    "nemotron": (
+        _GROUPS
+        | {
+            "no scaled rotation": lambda s: {
+                "frequencies": (1000.0 ** -(np.arange(0, 8, 2) / 8),) * 2
+            },
+            "all frequencies divided": lambda s: {
+                "frequencies": (1000.0 ** -(np.arange(0, 8, 2) / 8) / 8,) * 2
+            },
+        }
+    ),
     "embedding-gemma": _GEMMA,
-    "kalm-gemma3": _GROUPS
-    | _GEMMA
-    | {"no scaled rotation": lambda s: {"frequencies": (*s.frequencies[:2], _plain(s)[0], s.frequencies[3])}},
+    "kalm-gemma3": (
+        _GROUPS
+        | _GEMMA
+        | {
+            "no scaled rotation": lambda s: {
+                "frequencies": (*s.frequencies[:2], _plain(s)[0], s.frequencies[3])
+            }
+        }
+    ),
 }
-CASES = [(family, part) for family, parts in PARTS.items() for part in (_EVERY | parts)]
+CASES = [(family, part) for family, parts in PARTS.items() for part in _EVERY | parts]
 
 
 @pytest.mark.parametrize(("family", "part"), CASES)

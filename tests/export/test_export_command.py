@@ -35,7 +35,11 @@ def test_a_checkpoint_of_ones_own(sat: Path, tmp_path: Path) -> None:
     result = invoke("--from", sat, "-o", tmp_path / "mine", "--threshold", "0.5")
     assert result.stdout == f"{tmp_path / 'mine'}\n"
     manifest = open_bundle(tmp_path / "mine").manifest
-    assert (manifest.name, manifest.licence, manifest.source) == ("checkpoint", "NOASSERTION", "checkpoint")
+    assert (manifest.name, manifest.licence, manifest.source) == (
+        "checkpoint",
+        "NOASSERTION",
+        "checkpoint",
+    )
 
 
 def test_int8_prints_its_agreement(sat: Path, tmp_path: Path) -> None:
@@ -71,7 +75,9 @@ def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Pat
     ],
     ["sat", "encoder", "nv-embed-v2"],
 )
-def test_an_export_deletes_nothing_but_a_bundle(tmp_path: Path, case: tuple[str, str], command: str) -> None:
+def test_an_export_deletes_nothing_but_a_bundle(
+    tmp_path: Path, case: tuple[str, str], command: str
+) -> None:
     output, reason = case
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint/model.safetensors").write_text("no model, but nobody looks")
@@ -81,7 +87,9 @@ def test_an_export_deletes_nothing_but_a_bundle(tmp_path: Path, case: tuple[str,
     (tmp_path / "precious/thesis").write_text("thesis")
     (tmp_path / "bundle.json").write_text('{"files": [], "licence": "", "schema": 3}')
     before = sorted(tmp_path.rglob("*"))
-    done = vcs("export", command, "--from", tmp_path / "checkpoint", "-o", tmp_path / output, "--overwrite")
+    done = vcs(
+        "export", command, "--from", tmp_path / "checkpoint", "-o", tmp_path / output, "--overwrite"
+    )
     assert done.code == 2
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1

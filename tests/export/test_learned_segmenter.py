@@ -1,4 +1,5 @@
-"""The project's own learned segmenter: updates merged into a checkpoint, and a graph with capitals."""
+"""The project's own learned segmenter: updates merged into a checkpoint, and a graph with
+capitals."""
 
 from __future__ import annotations
 
@@ -27,13 +28,19 @@ from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import open_bundle
 
 
-def oracle(checkpoint: Path, updates: Path, layers: int, ids: list[int], capitals: list[int]) -> np.ndarray:
+def oracle(
+    checkpoint: Path, updates: Path, layers: int, ids: list[int], capitals: list[int]
+) -> np.ndarray:
     config, tensors = numpy_bert.load(checkpoint, "bert.")
     config["num_hidden_layers"] = layers
     learnt = {name: value.astype(np.float64) for name, value in load_file(updates).items()}
     for name in [f"encoder.layer.{layer}.{part}" for layer in range(layers) for part in LINEAR]:
-        tensors[f"{name}.weight"] = tensors[f"{name}.weight"] + learnt[f"{name}.up"] @ learnt[f"{name}.down"]
-    tensors |= {name: value for name, value in learnt.items() if not name.endswith((".up", ".down"))}
+        tensors[f"{name}.weight"] = (
+            tensors[f"{name}.weight"] + learnt[f"{name}.up"] @ learnt[f"{name}.down"]
+        )
+    tensors |= {
+        name: value for name, value in learnt.items() if not name.endswith((".up", ".down"))
+    }
     visible = np.ones((len(ids), len(ids)), bool)
     added = tensors["capitals.weight"][capitals]
     states = numpy_bert.transform(tensors, config, ids, list(range(len(ids))), visible, added)
@@ -41,11 +48,15 @@ def oracle(checkpoint: Path, updates: Path, layers: int, ids: list[int], capital
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path, layers: int) -> None:
+def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(
+    tmp_path: Path, layers: int
+) -> None:
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     updates = write_updates(checkpoint, tmp_path / "updates.safetensors", layers, seed=layers)
     bundle = build_tiny_words(checkpoint, updates, tmp_path / "bundle")
-    session = ort.InferenceSession(str(bundle / SEGMENTER_FILES[0]), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        str(bundle / SEGMENTER_FILES[0]), providers=["CPUExecutionProvider"]
+    )
     rng = np.random.default_rng(layers)
     rows = [rng.integers(5, 80, length).tolist() for length in (1, 7, 16)]
     ids, mask, capitals = np.zeros((3, 3, 16), np.int64)
@@ -61,7 +72,8 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(tmp_path: Path,
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one of the embedder alone."""
+    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one of the
+    embedder alone."""
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     updates = write_updates(checkpoint, tmp_path / "updates.safetensors")
     build_sentence_bundle(
@@ -84,12 +96,16 @@ def probabilities(bundle: Path) -> list[bytes]:
 
 def test_beside_its_embedder_a_segmenter_stores_no_word_vectors(shared: Path) -> None:
     own, of_embedder = map(open_bundle(shared).path, learned(shared).weights)
-    tensors = [value.const_value for value in ir.load(own.with_suffix("")).graph.initializers.values()]
+    tensors = [
+        value.const_value for value in ir.load(own.with_suffix("")).graph.initializers.values()
+    ]
     stored = [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]
     borrowed = {tensor.name for tensor in stored if tensor.location == of_embedder.name}
     assert borrowed == {"embeddings.word_embeddings.weight", "embeddings.position_and_type"}
     # A GPU must hold these for it, too, and nothing of the embedder is another one.
-    assert open_bundle(shared).weights_size(learned(shared)) == sum(tensor.nbytes for tensor in stored)
+    assert open_bundle(shared).weights_size(learned(shared)) == sum(
+        tensor.nbytes for tensor in stored
+    )
     for path in (of_embedder, of_embedder.with_suffix("")):
         assert path.read_bytes() == (shared.parent / "embedder/embedder" / path.name).read_bytes()
 
@@ -107,9 +123,9 @@ def test_in_a_combined_bundle_a_segmenter_still_shares_with_its_own_embedder(sha
         assert probabilities(made) == probabilities(shared)
         with Embedder.open(embedder, "cpu") as one, Embedder.open(made, "cpu") as two:
             assert one.embed(["dog"]).tobytes() == two.embed(["dog"]).tobytes()
-    assert sum(entry.size for entry in open_bundle(shared.parent / "shared-made").manifest.files) == sum(
-        entry.size for entry in open_bundle(shared).manifest.files
-    )
+    assert sum(
+        entry.size for entry in open_bundle(shared.parent / "shared-made").manifest.files
+    ) == sum(entry.size for entry in open_bundle(shared).manifest.files)
 
 
 def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:
@@ -136,7 +152,9 @@ def test_updates_are_refused_where_they_do_not_fit(tmp_path: Path) -> None:
     good = tmp_path / "good.safetensors"
     shutil.copy(updates, good)
 
-    def spoil(facts: dict[str, object], drop: str = "", shape: tuple[int, ...] | None = None) -> None:
+    def spoil(
+        facts: dict[str, object], drop: str = "", shape: tuple[int, ...] | None = None
+    ) -> None:
         tensors = load_file(good)
         with safe_open(good, framework="numpy") as file:
             old = json.loads(file.metadata()["vcs"])

@@ -1,4 +1,5 @@
-"""Long texts through a decoder's graphs: every border that a length may cross, beside NumPy; and too long ones."""
+"""Long texts through a decoder's graphs: every border that a length may cross, beside NumPy; and
+too long ones."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from vcs_runtime.inference.batching import TOKEN_BUDGET, batches
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.onnx_session import open_session, run_session
 
-POSITIONS = 2302  # more than a batch of a CPU holds, and no multiple of the step to which texts are padded
+# More than a batch of a CPU holds, and no multiple of the step to which texts are padded.
+POSITIONS = 2302
 LENGTHS = (1025, 2049, 2302)
 STATUS = Path("/proc/self/status")
 WORDS = [token for token in ("▁the", "▁a", "▁dog", "▁man", "▁red") if token in VOCABULARY]
@@ -62,12 +64,15 @@ def test_a_long_text_has_the_same_bits_in_any_company(
     texts = [text_of(tokens) for tokens in (1024, 1025, 1025, 9, 1023)] + [f"{text_of(1025)}"[:-4]]
     with Embedder.open(bundle, device="cpu") as embedder:
         together = embedder.embed(texts)
-        np.testing.assert_array_equal(together, np.concatenate([embedder.embed([text]) for text in texts]))
+        np.testing.assert_array_equal(
+            together, np.concatenate([embedder.embed([text]) for text in texts])
+        )
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(7, 2), (1024, 2), (1025, 1), (2303, 1)])
 def test_a_text_that_is_alone_in_every_batch_has_no_filler(tokens: int, rows: int) -> None:
-    """A filler is padded to the text's length, and its attention would take as much as the text's own."""
+    """A filler is padded to the text's length, and its attention would take as much as the text's
+    own."""
     [batch] = batches([[5] * tokens], TOKEN_BUDGET["ort-cpu"], "packed")
     assert batch.inputs["gather"].shape == (rows, tokens)
     assert batch.fillers == rows - 1
@@ -99,7 +104,8 @@ def test_causal_models_and_windows_are_those_of_numpy(tmp_path: Path, part: str)
     write_decoder_model(decoder.model("mean"), model, "fp32", link=False)
     session = open_session(model, choose_device("cpu"))
     got = [
-        run_session(session, ["embedding"], batch.inputs)[0][0] for batch in batches(rows, WIDEST, "packed")
+        run_session(session, ["embedding"], batch.inputs)[0][0]
+        for batch in batches(rows, WIDEST, "packed")
     ]
     np.testing.assert_allclose(got, decoder.vectors(rows, "mean"), rtol=0, atol=1e-5)
 
@@ -107,7 +113,9 @@ def test_causal_models_and_windows_are_those_of_numpy(tmp_path: Path, part: str)
 @pytest.mark.slow
 def test_long_texts_may_share_a_batch(tmp_path: Path) -> None:
     """Fixed shapes bring texts of several lengths together, and rows of padding."""
-    decoder = write_random_decoder(tmp_path, local=PARTS["windows"]["local"], max_position_embeddings=4100)
+    decoder = write_random_decoder(
+        tmp_path, local=PARTS["windows"]["local"], max_position_embeddings=4100
+    )
     rows = random_rows(2400, 2100, 7)
     model = tmp_path / "model.onnx"
     write_decoder_model(decoder.model("mean"), model, "fp32", link=False)

@@ -1,4 +1,5 @@
-"""From a ModernBERT's folder to a bundle: its layers with a window, its settings, and what is refused."""
+"""From a ModernBERT's folder to a bundle: its layers with a window, its settings, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -28,7 +29,18 @@ from vcs_runtime import Embedder
 from vcs_runtime.bundle.opening import open_bundle
 
 # In tokens, special ones included: whole, at the edge of what a block sees, and in several blocks.
-LENGTHS = (3, 4, WINDOW, 2 * WINDOW - 1, 2 * WINDOW, 2 * WINDOW + 1, 3 * WINDOW, 41, POSITIONS - 1, POSITIONS)
+LENGTHS = (
+    3,
+    4,
+    WINDOW,
+    2 * WINDOW - 1,
+    2 * WINDOW,
+    2 * WINDOW + 1,
+    3 * WINDOW,
+    41,
+    POSITIONS - 1,
+    POSITIONS,
+)
 
 
 def words(tokens: int) -> str:
@@ -89,39 +101,58 @@ def test_layers_with_a_window_have_no_scores_of_all_pairs(checkpoint: Path, tmp_
     change_json(checkpoint / "config.json", **settings)
     write_sentence_files(checkpoint, 32, 4096, "pooling_mode_cls_token", ())
     bundle = build(checkpoint, tmp_path / "bundle")
-    most = {tokens: largest_array(bundle / "embedder/model.onnx", tokens) for tokens in (1000, 4000)}
+    most = {
+        tokens: largest_array(bundle / "embedder/model.onnx", tokens) for tokens in (1000, 4000)
+    }
     assert most[4000] < 5 * most[1000]
 
 
-def test_a_row_without_tokens_is_zero_and_changes_no_other(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_row_without_tokens_is_zero_and_changes_no_other(
+    checkpoint: Path, tmp_path: Path
+) -> None:
     bundle = build(checkpoint, tmp_path / "bundle")
-    session = onnxruntime.InferenceSession(bundle / "embedder/model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        bundle / "embedder/model.onnx", providers=["CPUExecutionProvider"]
+    )
     ids = np.array([token_ids(TEXTS[-1])] * 2, np.int64)
     mask = np.stack([np.ones_like(ids[0]), np.zeros_like(ids[0])])
     [vectors] = session.run(None, {"input_ids": ids, "attention_mask": mask})
-    np.testing.assert_allclose(vectors[0], encode(checkpoint, token_ids(TEXTS[-1])), rtol=0, atol=SUMS)
+    np.testing.assert_allclose(
+        vectors[0], encode(checkpoint, token_ids(TEXTS[-1])), rtol=0, atol=SUMS
+    )
     assert not vectors[1].any()
 
 
 def largest_array(model: Path, tokens: int) -> int:
     """The size of the largest array that a run computes on one text; the first layer is global."""
     proto = onnx.load(model)
-    names = [out for node in proto.graph.node if node.op_type == "Softmax" for out in node.output][1:]
+    names = [out for node in proto.graph.node if node.op_type == "Softmax" for out in node.output][
+        1:
+    ]
     proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     onnx.save(proto, model.with_name("all.onnx"), save_as_external_data=True, location="all.data")
-    session = onnxruntime.InferenceSession(model.with_name("all.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.with_name("all.onnx"), providers=["CPUExecutionProvider"]
+    )
     ids = np.ones((1, tokens), np.int64)
-    return max(array.size for array in session.run(names, {"input_ids": ids, "attention_mask": ids}))
+    return max(
+        array.size for array in session.run(names, {"input_ids": ids, "attention_mask": ids})
+    )
 
 
 def test_names_of_a_model_with_a_head_and_half_precision(tmp_path: Path) -> None:
     plain = write_tiny_modernbert(tmp_path / "plain")
     head = write_tiny_modernbert(tmp_path / "head", prefix="model.")
     tensors = {
-        name: tensor.astype(np.float16) for name, tensor in load_file(head / "model.safetensors").items()
+        name: tensor.astype(np.float16)
+        for name, tensor in load_file(head / "model.safetensors").items()
     }
-    save_file({**tensors, "head.dense.weight": np.zeros((32, 32), np.float16)}, head / "model.safetensors")
-    rounded = {name.removeprefix("model."): tensor.astype(np.float32) for name, tensor in tensors.items()}
+    save_file(
+        {**tensors, "head.dense.weight": np.zeros((32, 32), np.float16)}, head / "model.safetensors"
+    )
+    rounded = {
+        name.removeprefix("model."): tensor.astype(np.float32) for name, tensor in tensors.items()
+    }
     save_file(rounded, plain / "model.safetensors")
     vectors = vectors_of(build(plain, tmp_path / "a"), TEXTS)
     np.testing.assert_array_equal(vectors_of(build(head, tmp_path / "b"), TEXTS), vectors)
@@ -129,8 +160,12 @@ def test_names_of_a_model_with_a_head_and_half_precision(tmp_path: Path) -> None
 
 def test_bfloat16_weights_are_widened(checkpoint: Path, tmp_path: Path) -> None:
     tensors = load_file(checkpoint / "model.safetensors")
-    halves = {name: (tensor.view(np.uint32) >> 16).astype(np.uint16) for name, tensor in tensors.items()}
-    widened = {name: (half.astype(np.uint32) << 16).view(np.float32) for name, half in halves.items()}
+    halves = {
+        name: (tensor.view(np.uint32) >> 16).astype(np.uint16) for name, tensor in tensors.items()
+    }
+    widened = {
+        name: (half.astype(np.uint32) << 16).view(np.float32) for name, half in halves.items()
+    }
     save_file(widened, checkpoint / "model.safetensors")
     vectors = vectors_of(build(checkpoint, tmp_path / "a"), TEXTS)
     write_safetensors(checkpoint / "model.safetensors", widened, "BF16")
@@ -144,7 +179,12 @@ def test_settings_as_newer_releases_spell_them(checkpoint: Path, tmp_path: Path)
         global_attn_every_n_layers=...,
         global_rope_theta=...,
         local_rope_theta=...,
-        layer_types=["full_attention", *["sliding_attention"] * 2, "full_attention", "sliding_attention"],
+        layer_types=[
+            "full_attention",
+            *["sliding_attention"] * 2,
+            "full_attention",
+            "sliding_attention",
+        ],
         rope_parameters={
             "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
@@ -163,17 +203,32 @@ GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
         ({"attention_bias": True}, "attention_bias True is not supported, only False"),
         ({"mlp_bias": True}, "mlp_bias True is not supported"),
         ({"norm_bias": True}, "norm_bias True is not supported"),
-        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling {'type': 'yarn'} is not supported, only None"),
+        (
+            {"rope_scaling": {"type": "yarn"}},
+            "rope_scaling {'type': 'yarn'} is not supported, only None",
+        ),
         ({"norm_eps": ...}, "norm_eps must be of type float, not None"),
         ({"local_attention": -1}, "local_attention must be positive, not -1"),
         ({"local_rope_theta": None}, "local_rope_theta must be of type float, not None"),
-        ({"global_attn_every_n_layers": ...}, "global_attn_every_n_layers must be of type int, not None"),
-        ({"layer_types": ["full_attention"] * 5}, "layer_types contradicts global_attn_every_n_layers 3"),
         (
-            {"layer_types": ["full_attention"] * 4 + [["chunked"]], "global_attn_every_n_layers": ...},
+            {"global_attn_every_n_layers": ...},
+            "global_attn_every_n_layers must be of type int, not None",
+        ),
+        (
+            {"layer_types": ["full_attention"] * 5},
+            "layer_types contradicts global_attn_every_n_layers 3",
+        ),
+        (
+            {
+                "layer_types": ["full_attention"] * 4 + [["chunked"]],
+                "global_attn_every_n_layers": ...,
+            },
             "layer_types must be 5 times full_attention or sliding_attention",
         ),
-        ({"rope_parameters": {"full_attention": GLOBAL}}, "rope_parameters has no object sliding_attention"),
+        (
+            {"rope_parameters": {"full_attention": GLOBAL}},
+            "rope_parameters has no object sliding_attention",
+        ),
         (
             {"rope_parameters": {"full_attention": {**GLOBAL, "rope_type": "linear"}}},
             "rope_parameters.full_attention.rope_type 'linear' is not supported, only 'default'",
@@ -186,8 +241,14 @@ GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
         ({"num_attention_heads": 3}, "hidden_size 32 is not a multiple of num_attention_heads 3"),
         ({"num_hidden_layers": 4}, "the tensor layers.4.attn.Wo.weight has no place in the model"),
         ({"num_hidden_layers": 6}, "the tensor layers.5.attn_norm.weight is missing"),
-        ({"intermediate_size": 32}, "mlp.Wi.weight has the shape (96, 32), config.json implies (64, 32)"),
-        ({"max_position_embeddings": 32}, "max_seq_length 64 is more than the 32 positions of the model"),
+        (
+            {"intermediate_size": 32},
+            "mlp.Wi.weight has the shape (96, 32), config.json implies (64, 32)",
+        ),
+        (
+            {"max_position_embeddings": 32},
+            "max_seq_length 64 is more than the 32 positions of the model",
+        ),
     ],
 )
 def test_other_settings_are_refused_by_name(
@@ -201,4 +262,6 @@ def test_a_norm_before_the_first_attention_is_refused(checkpoint: Path, tmp_path
     tensors = load_file(checkpoint / "model.safetensors")
     tensors["layers.0.attn_norm.weight"] = tensors["layers.1.attn_norm.weight"].copy()
     save_file(tensors, checkpoint / "model.safetensors")
-    assert "layers.0.attn_norm.weight has no place in the model" in refusal(checkpoint, tmp_path / "bundle")
+    assert "layers.0.attn_norm.weight has no place in the model" in refusal(
+        checkpoint, tmp_path / "bundle"
+    )

@@ -37,7 +37,11 @@ from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
-TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", "Zwei Katzen \u2013 \u732b."]
+TEXTS = [
+    "the dog runs",
+    "a young woman opens the door and looks at the river",
+    "Zwei Katzen \u2013 \u732b.",
+]
 SHARDS = [f"model-{i:05}-of-00003.safetensors" for i in (1, 2, 3)]
 FP32 = Quantization("fp32")
 
@@ -71,7 +75,9 @@ def change(folder: Path, part: str | None = None, **values: Any) -> None:
 
 
 def test_the_manifest_says_how_to_run_it(sharded: Path, tmp_path: Path) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded, instruction="Query: ", max_tokens=40)
+    bundle = build_tiny_nv_embed_bundle(
+        tmp_path, checkpoint=sharded, instruction="Query: ", max_tokens=40
+    )
     assert spec_of(bundle) == EmbedderSpec(
         name="tiny-nv-embed",
         model=MODEL_FILE,
@@ -94,7 +100,9 @@ def test_the_runtime_embeds_with_it(sharded: Path, tmp_path: Path, weights: str)
     with Embedder.open(bundle, device="cpu") as embedder:
         words = Tokenizer.from_file(str(bundle / TOKENIZER_FILE))
         for instruction in ("", "Instruct: Describe the scene:", "Query: "):
-            skip = len(words.encode(instruction, add_special_tokens=False).ids) if instruction else 0
+            skip = (
+                len(words.encode(instruction, add_special_tokens=False).ids) if instruction else 0
+            )
             got = embedder.embed(TEXTS, instruction=instruction)
             for text, vector in zip(TEXTS, got, strict=True):
                 ids = words.encode(instruction + text, add_special_tokens=False).ids
@@ -112,16 +120,23 @@ def test_links_share_the_bytes_and_copies_do_not(sharded: Path, tmp_path: Path) 
         assert not (copied / "embedder" / name).exists()
     own = {path.name for path in (copied / "embedder").iterdir()}
     assert own == {"model.onnx", "model.onnx.data", "tokenizer.json"}
-    with Embedder.open(linked, device="cpu") as first, Embedder.open(copied, device="cpu") as second:
+    with (
+        Embedder.open(linked, device="cpu") as first,
+        Embedder.open(copied, device="cpu") as second,
+    ):
         np.testing.assert_allclose(first.embed(TEXTS), second.embed(TEXTS), rtol=0, atol=1e-6)
 
 
 def test_large_files_are_known_by_their_ends_too(
     sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vcs_export.write.ends_of", lambda path: "0" * 64 if path.suffix == ".data" else None)
+    monkeypatch.setattr(
+        "vcs_export.write.ends_of", lambda path: "0" * 64 if path.suffix == ".data" else None
+    )
     bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded)
-    assert {entry.path for entry in open_bundle(bundle).manifest.files if entry.ends} == {WEIGHTS_FILE}
+    assert {entry.path for entry in open_bundle(bundle).manifest.files if entry.ends} == {
+        WEIGHTS_FILE
+    }
 
 
 def test_links_lead_to_the_file_behind_a_link(sharded: Path, tmp_path: Path) -> None:
@@ -138,8 +153,12 @@ def test_links_lead_to_the_file_behind_a_link(sharded: Path, tmp_path: Path) -> 
         embedder.embed(TEXTS)
 
 
-@pytest.mark.parametrize(("dtype", "precision"), [("F32", "fp16"), ("F16", "fp32"), ("F32", "int8")])
-def test_nothing_is_linked_where_matrices_are_converted(tmp_path: Path, dtype: str, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "precision"), [("F32", "fp16"), ("F16", "fp32"), ("F32", "int8")]
+)
+def test_nothing_is_linked_where_matrices_are_converted(
+    tmp_path: Path, dtype: str, precision: str
+) -> None:
     checkpoint = write_tiny_nv_embed(tmp_path / "checkpoint", dtype=dtype, shards=2)
     bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=checkpoint, precision=precision)
     assert spec_of(bundle).weights == (WEIGHTS_FILE,)
@@ -166,10 +185,14 @@ def test_a_link_that_cannot_be_made_is_explained(
     "precision",
     ["fp32", "int8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "bf16"))],
 )
-def test_a_second_export_gives_the_same_bytes(sharded: Path, tmp_path: Path, precision: str) -> None:
+def test_a_second_export_gives_the_same_bytes(
+    sharded: Path, tmp_path: Path, precision: str
+) -> None:
     first, second = (
         contents(
-            build_tiny_nv_embed_bundle(tmp_path / name, checkpoint=sharded, precision=precision, texts=TEXTS)
+            build_tiny_nv_embed_bundle(
+                tmp_path / name, checkpoint=sharded, precision=precision, texts=TEXTS
+            )
         )
         for name in "ab"
     )
@@ -179,9 +202,15 @@ def test_a_second_export_gives_the_same_bytes(sharded: Path, tmp_path: Path, pre
 def test_lower_precisions_are_smaller_and_say_what_they_lose(sharded: Path, tmp_path: Path) -> None:
     sizes = []
     for precision, least in (("int8", 0.99), ("fp16", None), ("fp32", None)):
-        checkpoint = write_tiny_nv_embed(tmp_path / precision / "checkpoint", hidden=128, intermediate=1024)
+        checkpoint = write_tiny_nv_embed(
+            tmp_path / precision / "checkpoint", hidden=128, intermediate=1024
+        )
         bundle = build_tiny_nv_embed_bundle(
-            tmp_path / precision, checkpoint=checkpoint, precision=precision, weights="copy", texts=TEXTS
+            tmp_path / precision,
+            checkpoint=checkpoint,
+            precision=precision,
+            weights="copy",
+            texts=TEXTS,
         )
         sizes.append((bundle / WEIGHTS_FILE).stat().st_size)
         loss = spec_of(bundle).quantization_error
@@ -246,11 +275,15 @@ def test_settings_that_do_not_hold_are_refused_by_name(
 def test_the_latent_part_needs_no_settings(sharded: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(sharded, tmp_path / "copy"))
     change(folder, latent_attention_config={"model_type": "latent_attention"})
-    with pytest.raises(CheckpointError, match="hidden_dim 4096 of the latent part is not the hidden_size 32"):
+    with pytest.raises(
+        CheckpointError, match="hidden_dim 4096 of the latent part is not the hidden_size 32"
+    ):
         open_nv_embed(folder)
 
 
-@matrix("name, content", ["config.json", "tokenizer.json", INDEX, SHARDS[1]], [None, b"", b"\xff" * 99])
+@matrix(
+    "name, content", ["config.json", "tokenizer.json", INDEX, SHARDS[1]], [None, b"", b"\xff" * 99]
+)
 def test_a_missing_or_damaged_file_is_named(
     copy: Path, tmp_path: Path, name: str, content: bytes | None
 ) -> None:
@@ -276,7 +309,10 @@ def _rename(tensors: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change_tensors", "message"),
     [
-        (lambda t: t.pop("latent_attention_model.latents"), r"latent_attention_model\.latents is missing"),
+        (
+            lambda t: t.pop("latent_attention_model.latents"),
+            r"latent_attention_model\.latents is missing",
+        ),
         (_rename, r"embedding_model\.norm\.weight is missing"),
         (lambda t: t.update(extra=np.zeros(3, np.float32)), "the tensor extra has no place"),
         (
@@ -320,13 +356,17 @@ def test_an_index_that_does_not_hold_is_refused(copy: Path, place: Any, message:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(tmp_path: Path, precision: str) -> None:
+def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(
+    tmp_path: Path, precision: str
+) -> None:
     source = write_tiny_nv_embed(tmp_path / "checkpoint")
     path = source / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-4:] = np.array([np.nan], np.float32).tobytes()
     path.write_bytes(content)
-    with pytest.raises(ExportError, match=r"model.safetensors: the tensor \S+ holds NaN or infinity"):
+    with pytest.raises(
+        ExportError, match=r"model.safetensors: the tensor \S+ holds NaN or infinity"
+    ):
         build_tiny_nv_embed_bundle(tmp_path, checkpoint=source, precision=precision)
     assert [item.name for item in tmp_path.iterdir()] == ["checkpoint"]
 
@@ -342,7 +382,10 @@ def test_an_index_beside_a_single_file_is_refused(copy: Path) -> None:
     [
         ({"precision": "int2"}, "precision must be one of fp32, fp16, bf16, int8, not 'int2'"),
         ({"least_cosine": 2}, "least_cosine must be -1 to 1, not 2"),
-        ({"precision": "int8", "device": "tensorrt:0"}, "device must be auto, cpu or cuda:N, not tensorrt:0"),
+        (
+            {"precision": "int8", "device": "tensorrt:0"},
+            "device must be auto, cpu or cuda:N, not tensorrt:0",
+        ),
         ({"weights": "symlink"}, "weights must be one of link, copy"),
         ({"max_tokens": 65}, "max_tokens must be 3 to 64"),
         ({"max_tokens": 2}, "max_tokens must be 3 to 64"),
@@ -389,7 +432,11 @@ def test_progress_ends_at_its_total(sharded: Path, tmp_path: Path) -> None:
 class TestRecipes:
     def test_the_recipe_is_that_of_the_published_model(self) -> None:
         recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
-        assert (recipe.name, recipe.licence, recipe.instruction) == ("nv-embed-v2", "CC-BY-NC-4.0", "")
+        assert (recipe.name, recipe.licence, recipe.instruction) == (
+            "nv-embed-v2",
+            "CC-BY-NC-4.0",
+            "",
+        )
         assert len(recipe.sha256) == 5
         settings = {item.name for item in fields(DecoderConfig) if item.default is MISSING}
         assert set(recipe.config) | {"causal"} == settings
@@ -409,16 +456,21 @@ class TestRecipes:
         content = bytearray((copy / SHARDS[0]).read_bytes())
         content[-1] ^= 1
         (copy / SHARDS[0]).write_bytes(content)
-        with pytest.raises(CheckpointError, match=rf"{SHARDS[0]}: is not the published file .*--own-weights"):
+        with pytest.raises(
+            CheckpointError, match=rf"{SHARDS[0]}: is not the published file .*--own-weights"
+        ):
             build_from_recipe(recipe, copy, tmp_path / "other")
         own = build_from_recipe(recipe, copy, tmp_path / "other", own_weights=True)
         assert open_bundle(own).manifest.name == "copy"
         same = copy.rename(copy.with_name("NV-Embed-v2"))
         own = build_from_recipe(recipe, same, tmp_path / "same", own_weights=True)
-        assert open_bundle(own).manifest.name == "NV-Embed-v2-own"  # not the name of the published model
+        # Not the name of the published model.
+        assert open_bundle(own).manifest.name == "NV-Embed-v2-own"
 
     def test_a_model_of_another_size_is_ones_own(self, sharded: Path, tmp_path: Path) -> None:
-        bundle = build_from_recipe(load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle")
+        bundle = build_from_recipe(
+            load_recipe(NV_EMBED, NvEmbedRecipe), sharded, tmp_path / "bundle"
+        )
         manifest = open_bundle(bundle).manifest
         assert (manifest.name, manifest.source) == ("checkpoint", "checkpoint")
         assert manifest.licence == "CC-BY-NC-4.0"
@@ -427,7 +479,8 @@ class TestRecipes:
 def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     run = CliRunner().invoke(
-        cli, ["export", "nv-embed-v2", "--from", str(sharded), "-o", str(target), "--precision", "int8"]
+        cli,
+        ["export", "nv-embed-v2", "--from", str(sharded), "-o", str(target), "--precision", "int8"],
     )
     assert run.exit_code == 0, run.output
     assert run.stdout == f"{target}\n"

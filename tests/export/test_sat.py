@@ -22,7 +22,13 @@ from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.checkpoint.xlm_roberta import sat_config
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import Build, Quantization
-from vcs_export.families.sat import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, SatOptions, build_sat_bundle
+from vcs_export.families.sat import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    SatOptions,
+    build_sat_bundle,
+)
 from vcs_export.write import BundleInfo, named_after
 from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import LearnedSegmenterSpec, RulesSpec
@@ -37,7 +43,9 @@ def copy(sat: Path, tmp_path: Path) -> Path:
 
 
 def build(checkpoint: Path, target: Path, **options: Any) -> Path:
-    info = BundleInfo(options.pop("name", "tiny"), "CC0-1.0", "random", replace=options.pop("replace", False))
+    info = BundleInfo(
+        options.pop("name", "tiny"), "CC0-1.0", "random", replace=options.pop("replace", False)
+    )
     quantization = Quantization(options.pop("precision", None), options.pop("texts", ()))
     described = Build(checkpoint, target, info, quantization, options.pop("rules", None))
     return build_sat_bundle(described, SatOptions(**{"threshold": 0.025, **options}))
@@ -123,13 +131,18 @@ def test_a_missing_or_damaged_file_is_named(
     ("change_tensors", "message"),
     [
         (lambda t: t.pop("classifier.bias"), r"classifier\.bias is missing"),
-        (lambda t: t.pop("roberta.embeddings.LayerNorm.bias"), r"embeddings\.LayerNorm\.bias is missing"),
+        (
+            lambda t: t.pop("roberta.embeddings.LayerNorm.bias"),
+            r"embeddings\.LayerNorm\.bias is missing",
+        ),
         (
             lambda t: t.update({"classifier.bias": t["classifier.bias"].astype(np.float64)}),
             "is F64, only F32",
         ),
         (
-            lambda t: t.update({"roberta.embeddings.word_embeddings.weight": np.zeros((9, 32), np.float32)}),
+            lambda t: t.update(
+                {"roberta.embeddings.word_embeddings.weight": np.zeros((9, 32), np.float32)}
+            ),
             r"word_embeddings\.weight has the shape \(9, 32\), config.json implies \(368, 32\)",
         ),
     ],
@@ -177,7 +190,9 @@ def test_int8_without_texts_is_measured_on_the_demo_and_agreement_may_be_unknown
 @pytest.mark.parametrize(
     ("labels", "lookahead", "threshold"), [(1, None, 0.25), (111, 48, 0.025), (111, None, 0.01)]
 )
-def test_the_authors_thresholds(tmp_path: Path, labels: int, lookahead: int | None, threshold: float) -> None:
+def test_the_authors_thresholds(
+    tmp_path: Path, labels: int, lookahead: int | None, threshold: float
+) -> None:
     folder = write_tiny_sat(tmp_path / "checkpoint", num_labels=labels, lookahead=lookahead)
     assert sat_config(folder / CONFIG, read_json(folder / CONFIG)).authors_threshold == threshold
 
@@ -185,7 +200,10 @@ def test_the_authors_thresholds(tmp_path: Path, labels: int, lookahead: int | No
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda t: t["model"]["vocab"].insert(9, ["more", -9.0]), "369 tokens, but the model has 368"),
+        (
+            lambda t: t["model"]["vocab"].insert(9, ["more", -9.0]),
+            "369 tokens, but the model has 368",
+        ),
         (lambda t: t["model"].update(vocab=3), "not a tokenizer: "),
         (lambda t: t["added_tokens"].append({}), "not a tokenizer: "),
         (
@@ -259,7 +277,9 @@ class TestRecipes:
     ) -> None:
         with (copy / name).open("ab") as file:
             file.write(b" ")
-        with pytest.raises(CheckpointError, match=rf"{name}: is not the file that the recipe tiny names"):
+        with pytest.raises(
+            CheckpointError, match=rf"{name}: is not the file that the recipe tiny names"
+        ):
             from_recipe(recipe, copy, tmp_path / "bundle")
 
     def test_a_tokenizer_of_another_name_is_checked_too(
@@ -280,8 +300,16 @@ class TestRecipes:
         self, name: str, layers: int, lookahead: int | None, threshold: float
     ) -> None:
         recipe = load_recipe(name, SatRecipe)
-        assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (name, "MIT", threshold, 64)
-        assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (layers, lookahead)
+        assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (
+            name,
+            "MIT",
+            threshold,
+            64,
+        )
+        assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (
+            layers,
+            lookahead,
+        )
         assert (recipe.legal_text or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
         assert b"Permission is hereby granted" in (recipe.legal_text or b"")
 

@@ -1,4 +1,5 @@
-"""From any encoder's folder to a bundle: families, poolings, what is refused, the way through optimum."""
+"""From any encoder's folder to a bundle: families, poolings, what is refused, the way through
+optimum."""
 
 from __future__ import annotations
 
@@ -42,15 +43,21 @@ TEXTS = [
 ]
 
 
-def build(checkpoint: Path, target: Path, optimum_python: Path | None = None, **options: Any) -> Path:
+def build(
+    checkpoint: Path, target: Path, optimum_python: Path | None = None, **options: Any
+) -> Path:
     info = BundleInfo("tiny", "CC0-1.0", "random")
     described = Build(checkpoint, target, info)
-    return build_sentence_bundle(described, EmbedderOptions(**options), optimum_python=optimum_python)
+    return build_sentence_bundle(
+        described, EmbedderOptions(**options), optimum_python=optimum_python
+    )
 
 
 def hidden(folder: Path, ids: list[int]) -> NDArray[np.float64]:
     config, tensors = load(folder, "bert.")
-    return transform(tensors, config, ids, list(range(len(ids))), np.ones((len(ids), len(ids)), bool))
+    return transform(
+        tensors, config, ids, list(range(len(ids))), np.ones((len(ids), len(ids)), bool)
+    )
 
 
 @pytest.fixture
@@ -60,7 +67,11 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "mpnet", "distilbert"])
 def test_a_family_computes_what_the_same_numbers_give_in_bert(tmp_path: Path, kind: str) -> None:
-    folder = write_tiny_family(tmp_path, kind) if kind != "bert" else write_tiny_checkpoint(tmp_path / "bert")
+    folder = (
+        write_tiny_family(tmp_path, kind)
+        if kind != "bert"
+        else write_tiny_checkpoint(tmp_path / "bert")
+    )
     bundle = build(folder, tmp_path / "bundle")
     want = np.stack([encode(tmp_path / "bert", token_ids(text)) for text in TEXTS])
     np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=2e-6)
@@ -73,14 +84,31 @@ def test_a_family_keeps_the_prefix_of_a_model_with_a_head(tmp_path: Path) -> Non
     before = vectors_of(build(folder, tmp_path / "a"), TEXTS)
     tensors = load_file(folder / "model.safetensors")
     save_file(
-        {f"distilbert.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors"
+        {f"distilbert.{name}": tensor for name, tensor in tensors.items()},
+        folder / "model.safetensors",
     )
     np.testing.assert_array_equal(vectors_of(build(folder, tmp_path / "b"), TEXTS), before)
 
 
-@pytest.mark.parametrize(("distance", "row"), [(0, 0), (1, 17), (-1, 1), (-7, 7), (-8, 8), (-11, 8), (-12, 9),
-                                               (-16, 10), (-32, 12), (64, 30), (-90, 14), (-91, 15), (127, 31),
-                                               (4000, 31)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("distance", "row"),
+    [
+        (0, 0),
+        (1, 17),
+        (-1, 1),
+        (-7, 7),
+        (-8, 8),
+        (-11, 8),
+        (-12, 9),
+        (-16, 10),
+        (-32, 12),
+        (64, 30),
+        (-90, 14),
+        (-91, 15),
+        (127, 31),
+        (4000, 31),
+    ],
+)
 def test_distances_of_mpnet_fall_into_their_rows(distance: int, row: int) -> None:
     assert buckets(np.array([distance])).tolist() == [row]
 
@@ -104,8 +132,12 @@ def test_a_long_text_is_cut_as_the_tokenizer_cuts_it(checkpoint: Path, tmp_path:
     tokenizer.enable_truncation(spec_of(bundle).max_tokens)
     ids = list(tokenizer.encode(text).ids)
     assert (len(ids), ids[-1]) == (32, VOCABULARY["[SEP]"])
-    np.testing.assert_allclose(vectors_of(bundle, [text])[0], encode(checkpoint, ids), rtol=0, atol=2e-6)
-    with pytest.raises(ExportError, match="long_text must be one of window_mean, truncate_text, error"):
+    np.testing.assert_allclose(
+        vectors_of(bundle, [text])[0], encode(checkpoint, ids), rtol=0, atol=2e-6
+    )
+    with pytest.raises(
+        ExportError, match="long_text must be one of window_mean, truncate_text, error"
+    ):
         build(checkpoint, tmp_path / "other", long_text="truncate")
 
 
@@ -134,12 +166,16 @@ def test_poolings(checkpoint: Path, tmp_path: Path, pooling: str, pool: Any) -> 
 
 
 def test_the_newer_spelling_of_a_pooling(checkpoint: Path) -> None:
-    write_json(checkpoint / "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "cls"})
+    write_json(
+        checkpoint / "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "cls"}
+    )
     assert read_sentence_folder(checkpoint).pooling == "cls"
 
 
 @pytest.mark.parametrize("modules", [("Dense",), ("Dense", "Normalize"), ("Normalize", "Dense")])
-def test_dense_layers_in_their_order(checkpoint: Path, tmp_path: Path, modules: tuple[str, ...]) -> None:
+def test_dense_layers_in_their_order(
+    checkpoint: Path, tmp_path: Path, modules: tuple[str, ...]
+) -> None:
     rng = np.random.default_rng(1)
     weight, bias = (rng.normal(size=shape).astype(np.float32) for shape in ((20, 32), (20,)))
     write_sentence_files(checkpoint, 32, modules=modules, dense=(weight, bias))
@@ -165,7 +201,8 @@ def test_a_default_prompt_is_put_before_texts(checkpoint: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("max_tokens", "said", "most"), [(32, 16, 32), (None, 16, 16), (None, 1e30, 64), (None, None, 64)]
+    ("max_tokens", "said", "most"),
+    [(32, 16, 32), (None, 16, 16), (None, 1e30, 64), (None, None, 64)],
 )
 def test_the_window_is_what_the_folder_says(
     checkpoint: Path, tmp_path: Path, max_tokens: int | None, said: float | None, most: int
@@ -185,27 +222,67 @@ MEAN = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
         ("1_Pooling/config.json", 3, "a JSON object was expected"),
         ("sentence_bert_config.json", [], "a JSON object was expected"),
         ("config_sentence_transformers.json", [], "a JSON object was expected"),
-        ("1_Pooling/config.json", {**MEAN, "pooling_mode_cls_token": True}, "mean_tokens with pooling_mode_cls"),
+        (
+            "1_Pooling/config.json",
+            {**MEAN, "pooling_mode_cls_token": True},
+            "mean_tokens with pooling_mode_cls",
+        ),
         ("1_Pooling/config.json", {"word_embedding_dimension": 32}, "no pooling"),
-        ("1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_weightedmean_tokens": True},
-         "pooling_mode_weightedmean_tokens is not supported"),
-        ("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "weightedmean"}, "weightedmean"),
+        (
+            "1_Pooling/config.json",
+            {"word_embedding_dimension": 32, "pooling_mode_weightedmean_tokens": True},
+            "pooling_mode_weightedmean_tokens is not supported",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"embedding_dimension": 32, "pooling_mode": "weightedmean"},
+            "weightedmean",
+        ),
         ("1_Pooling/config.json", {**MEAN, "word_embedding_dimension": 33}, "33 numbers"),
         ("modules.json", {}, "a list of modules"),
-        ("modules.json", [{"type": "a.Transformer", "path": ""}, {"type": "a.WordWeights", "path": "1"}],
-         "WordWeights are not supported"),
-        ("modules.json", [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "../x"}],
-         "'../x' is not a folder"),
-        ("modules.json", [{"type": "a.Transformer", "path": "0_T"}, {"type": "a.Pooling", "path": "1"}],
-         "'0_T' of Transformer"),
-        ("sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": "no"}, "do_lower_case must be"),
-        ("sentence_bert_config.json", {"query_expansion": {"length": 8}}, "query_expansion {'length': 8}"),
-        ("sentence_bert_config.json", {"module_output_name": "sentence_embedding"}, "'sentence_embedding'"),
-        ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim must be positive, not 0"),
+        (
+            "modules.json",
+            [{"type": "a.Transformer", "path": ""}, {"type": "a.WordWeights", "path": "1"}],
+            "WordWeights are not supported",
+        ),
+        (
+            "modules.json",
+            [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "../x"}],
+            "'../x' is not a folder",
+        ),
+        (
+            "modules.json",
+            [{"type": "a.Transformer", "path": "0_T"}, {"type": "a.Pooling", "path": "1"}],
+            "'0_T' of Transformer",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"max_seq_length": 32, "do_lower_case": "no"},
+            "do_lower_case must be",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"query_expansion": {"length": 8}},
+            "query_expansion {'length': 8}",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"module_output_name": "sentence_embedding"},
+            "'sentence_embedding'",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"truncate_dim": 0},
+            "truncate_dim must be positive, not 0",
+        ),
         ("sentence_bert_config.json", {"max_seq_length": 65}, "65 is more than the 64 positions"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "default_prompt_name 'x'"),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": "x"},
+            "default_prompt_name 'x'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_graph_would_not_do_is_refused_by_name(
     checkpoint: Path, tmp_path: Path, file: str, data: Any, message: str
 ) -> None:
@@ -226,13 +303,19 @@ def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path
         build(checkpoint, tmp_path / "bundle")
 
 
-def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(checkpoint: Path, tmp_path: Path) -> None:
-    write_json(checkpoint / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
+def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    write_json(
+        checkpoint / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True}
+    )
     vectors = vectors_of(build(checkpoint, tmp_path / "bundle"), ["The Dog", "the dog"])
     np.testing.assert_array_equal(vectors[0], vectors[1])
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text("utf-8"))
     write_json(checkpoint / "tokenizer.json", {**tokenizer, "normalizer": None})
-    with pytest.raises(CheckpointError, match=r"do_lower_case True.*tokenizer\.json does not lower-case"):
+    with pytest.raises(
+        CheckpointError, match=r"do_lower_case True.*tokenizer\.json does not lower-case"
+    ):
         build(checkpoint, tmp_path / "other")
 
 
@@ -273,7 +356,8 @@ def test_a_dense_layer_that_does_not_fit_is_named(checkpoint: Path, tmp_path: Pa
     with pytest.raises(CheckpointError, match=r"linear\.bias is missing"):
         build(checkpoint, tmp_path / "bundle")
     write_json(
-        place / "config.json", {"in_features": 32, "out_features": 20, "activation_function": "a.GELU"}
+        place / "config.json",
+        {"in_features": 32, "out_features": 20, "activation_function": "a.GELU"},
     )
     with pytest.raises(CheckpointError, match="activation_function 'a.GELU'"):
         build(checkpoint, tmp_path / "bundle")
@@ -282,15 +366,20 @@ def test_a_dense_layer_that_does_not_fit_is_named(checkpoint: Path, tmp_path: Pa
 # --- the way through optimum, of which the tests stand in for the other interpreter alone ---
 
 
-def transformer(path: Path, table: NDArray[np.float32], types: bool = True, opset: int = OPSET) -> None:
-    """A graph such as optimum leaves: token vectors are rows of a table, plus 1000 if a type were not 0."""
+def transformer(
+    path: Path, table: NDArray[np.float32], types: bool = True, opset: int = OPSET
+) -> None:
+    """A graph such as optimum leaves: token vectors are rows of a table, plus 1000 if a type were
+    not 0."""
     graph = GraphBuilder(opset)
     ids, mask = (graph.input(name, ("b", "t")) for name in ("input_ids", "attention_mask"))
     x = graph.op("Gather", graph.weight("table", table), ids)
     seen = graph.op("Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.FLOAT)), graph.ints(2))
     x = graph.op("Mul", x, seen)
     if types:
-        kind = graph.op("Cast", graph.input("token_type_ids", ("b", "t")), to=int(ir.DataType.FLOAT))
+        kind = graph.op(
+            "Cast", graph.input("token_type_ids", ("b", "t")), to=int(ir.DataType.FLOAT)
+        )
         far = graph.op("Mul", kind, graph.scalar(1000.0))
         x = graph.op("Add", x, graph.op("Unsqueeze", far, graph.ints(2)))
     graph.save(x, "last_hidden_state", ("b", "t", table.shape[1]), path, path.with_name("any.data"))
@@ -343,21 +432,28 @@ def test_a_graph_of_optimum_gets_pooling_and_norm(
     np.testing.assert_allclose(vectors_of(bundle, TEXTS), want, rtol=0, atol=2e-6)
     assert spec_of(bundle).max_tokens == 60  # padding to a multiple of 4 has no position of its own
     assert {path.name for path in (bundle / "embedder").iterdir()} == {
-        "model.onnx", "model.onnx.data", "tokenizer.json"
-    }  # fmt: skip
+        "model.onnx",
+        "model.onnx.data",
+        "tokenizer.json",
+    }
     assert all(check.holds for check in verify_embedder(open_bundle(bundle)))
 
 
 @needs_a_script
-def test_the_same_export_gives_the_same_bytes(other: Path, tmp_path: Path, interpreter: Path) -> None:
+def test_the_same_export_gives_the_same_bytes(
+    other: Path, tmp_path: Path, interpreter: Path
+) -> None:
     first, second = (build(other, tmp_path / name, optimum_python=interpreter) for name in "ab")
     for name in (MODEL_FILE, WEIGHTS_FILE):
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_where_optimum_is_missing_the_error_says_what_to_install(other: Path, tmp_path: Path) -> None:
+def test_where_optimum_is_missing_the_error_says_what_to_install(
+    other: Path, tmp_path: Path
+) -> None:
     with pytest.raises(
-        ExportError, match=r"needs optimum.*no extra.*PyTorch.*venv.*transformers<4\.58.*--optimum-python"
+        ExportError,
+        match=r"needs optimum.*no extra.*PyTorch.*venv.*transformers<4\.58.*--optimum-python",
     ) as caught:
         build(other, tmp_path / "bundle")
     assert "\n" not in str(caught.value)
@@ -369,10 +465,13 @@ def test_where_optimum_is_missing_the_error_says_what_to_install(other: Path, tm
 def test_what_optimum_says_last_is_passed_on(other: Path, tmp_path: Path) -> None:
     path = tmp_path / "python"
     path.write_text(
-        f"#!{sys.executable}\nimport sys\nif '-m' in sys.argv:\n    sys.exit('one\\nValueError: no such model')\n"
+        f"#!{sys.executable}\nimport sys\nif '-m' in sys.argv:\n    sys.exit('one\\nValueError: no"
+        " such model')\n"
     )
     path.chmod(0o755)
-    with pytest.raises(ExportError, match="optimum could not export it: ValueError: no such model$"):
+    with pytest.raises(
+        ExportError, match="optimum could not export it: ValueError: no such model$"
+    ):
         build(other, tmp_path / "bundle", optimum_python=path)
 
 

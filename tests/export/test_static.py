@@ -21,7 +21,13 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.embedder import Embedder
 
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
-TEXTS = ["the dog runs", "a man opens the red door. he looks at the river", "onion", "knife knife bread", ""]
+TEXTS = [
+    "the dog runs",
+    "a man opens the red door. he looks at the river",
+    "onion",
+    "knife knife bread",
+    "",
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +48,8 @@ def test_vectors_of_tokens_alone_are_those_of_a_second_implementation(
     config, tensors = load(checkpoint, "")
     ids = np.array([VOCABULARY["dog"], VOCABULARY["[UNK]"], VOCABULARY["##s"]])
     expected = [
-        transform(tensors, config, [CLS, i, SEP], [0, 1, 2], np.ones((3, 3), bool)).mean(axis=0) for i in ids
+        transform(tensors, config, [CLS, i, SEP], [0, 1, 2], np.ones((3, 3), bool)).mean(axis=0)
+        for i in ids
     ]
     np.testing.assert_allclose(encoder.vectors(ids), expected, atol=2e-6)
 
@@ -63,7 +70,9 @@ def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
         vectors = embedder.embed(TEXTS)
         alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
         reversed_ = embedder.embed(TEXTS[::-1])[::-1]
-    np.testing.assert_allclose(vectors, sums / np.linalg.norm(sums, axis=1, keepdims=True), atol=2e-3)
+    np.testing.assert_allclose(
+        vectors, sums / np.linalg.norm(sums, axis=1, keepdims=True), atol=2e-3
+    )
     assert np.array_equal(vectors, alone)
     assert np.array_equal(vectors, reversed_)
 
@@ -71,13 +80,18 @@ def test_a_text_is_the_unit_mean_of_its_words_rows_in_any_batch(
 def test_logits_of_its_segmenter_are_those_of_a_second_implementation_in_any_batch(
     fast: Path, training: Path
 ) -> None:
-    ends = {name.removeprefix("ends."): tensor.astype(float) for name, tensor in load_file(training).items()}
+    ends = {
+        name.removeprefix("ends."): tensor.astype(float)
+        for name, tensor in load_file(training).items()
+    }
     table = np.fromfile(fast / "embedder/model.onnx.data", np.float16).reshape(-1, 8).astype(float)
     rng = np.random.default_rng(1)
     ids, capitals = rng.integers(5, 80, (3, 16)), rng.integers(0, 4, (3, 16))
     mask = (np.arange(16) < [[2], [9], [16]]).astype(np.int64)
     inputs = {"input_ids": ids, "attention_mask": mask, "capitals": capitals}
-    session = ort.InferenceSession(str(fast / "embedder/segmenter.onnx"), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        str(fast / "embedder/segmenter.onnx"), providers=["CPUExecutionProvider"]
+    )
     [logits] = session.run(None, inputs)
     epsilon = {"layer_norm_eps": 1e-5}
     for row, length in enumerate(mask.sum(axis=1)):
@@ -124,7 +138,10 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     [
         ({"base": "0" * 64}, "trained on the word vectors 00000000, not on"),
         ({"without": "map"}, "fast.safetensors: the tensor map is missing"),
-        ({"without": "ends.0.near.bias"}, "fast.safetensors: the tensor ends.0.near.bias is missing"),
+        (
+            {"without": "ends.0.near.bias"},
+            "fast.safetensors: the tensor ends.0.near.bias is missing",
+        ),
     ],
 )
 def test_a_map_for_other_weights_or_a_part_is_refused(

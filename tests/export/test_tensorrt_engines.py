@@ -52,7 +52,9 @@ def files(home: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("few_texts")
-def test_a_strongly_typed_engine_is_built_and_listed(tiny_bundle: Path, tensorrt: Built, home: Path) -> None:
+def test_a_strongly_typed_engine_is_built_and_listed(
+    tiny_bundle: Path, tensorrt: Built, home: Path
+) -> None:
     before = sorted((path, path.stat().st_mtime) for path in tiny_bundle.rglob("*"))
     done = run("engine", "build", tiny_bundle)
     assert done.exit_code == 0, done.output
@@ -60,16 +62,20 @@ def test_a_strongly_typed_engine_is_built_and_listed(tiny_bundle: Path, tensorrt
     assert "embedder: NVIDIA H200 (sm90), TensorRT 10.16.1, ONNX Runtime 1.31.1" in done.stderr
     cosine = r"(?:0\.99999|1\.00000)\d\d"  # near to the square of fp16's rounding
     assert re.search(
-        rf"cosine of fp16 to the bundle's vectors, 7 texts: mean {cosine}, lowest {cosine}\n", done.stderr
+        rf"cosine of fp16 to the bundle's vectors, 7 texts: mean {cosine}, lowest {cosine}\n",
+        done.stderr,
     )
     assert re.search(
-        r"embedder differs from CUDA by \d\.\de-\d\d at most, 2e-03 allowed; \d+\.\d\d times as fast",
+        r"embedder differs from CUDA by \d\.\de-\d\d at most, 2e-03 allowed; \d+\.\d\d times as"
+        r" fast",
         done.stderr,
     )
     [network] = tensorrt.networks
     assert network["flags"] == 1 << 1  # STRONGLY_TYPED alone: 0 would be the weakly typed network
     assert BuilderFlag.TF32 not in network["builder_flags"]
-    kinds = {tensor.data_type for tensor in network["graph"].graph.initializer if len(tensor.dims) == 2}
+    kinds = {
+        tensor.data_type for tensor in network["graph"].graph.initializer if len(tensor.dims) == 2
+    }
     assert onnx.TensorProto.FLOAT16 in kinds
     shape = ((1, 1), (1024, 16), (1024, 32))
     assert network["shapes"] == [{"input_ids": shape, "attention_mask": shape}]
@@ -99,7 +105,9 @@ def test_the_graph_of_an_engine_is_as_onnx_runtime_writes_it(
     }
     source = onnx.load(tiny_bundle / "embedder" / "model.onnx", load_external_data=False).graph
     for ours, theirs in ((graph.input, source.input), (graph.output, source.output)):
-        assert [(item.name, item.type) for item in ours] == [(item.name, item.type) for item in theirs]
+        assert [(item.name, item.type) for item in ours] == [
+            (item.name, item.type) for item in theirs
+        ]
     assert list(node.input) == [item.name for item in graph.input]
     assert list(node.output) == [item.name for item in graph.output]
 
@@ -121,16 +129,26 @@ def test_chunks_documents_and_the_longest_texts_have_an_engine_each(
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        ("11.4.0.106", "loads engines of TensorRT 10, and the Python package tensorrt is 11.4.0.106"),
+        (
+            "11.4.0.106",
+            "loads engines of TensorRT 10, and the Python package tensorrt is 11.4.0.106",
+        ),
         ("10.9.0.34", "the Python package tensorrt is 10.9.0.34, and libnvinfer.so.10 is 10.16.1"),
         (
             None,
-            r"needs the Python package tensorrt .*pip install 'tensorrt-cu13==10\.\*'.*\[tensorrt\].*pypi\.nvidia",
+            (
+                r"needs the Python package tensorrt .*pip install"
+                r" 'tensorrt-cu13==10\.\*'.*\[tensorrt\].*pypi\.nvidia"
+            ),
         ),
     ],
 )
 def test_a_missing_or_other_python_package_is_named(
-    tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch, version: str | None, says: str
+    tiny_bundle: Path,
+    tensorrt: Built,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    says: str,
 ) -> None:
     if version:
         monkeypatch.setattr(sys.modules["tensorrt"], "__version__", version)
@@ -152,7 +170,9 @@ def test_a_build_that_fails_has_tensorrts_own_words_and_leaves_what_was(
 ) -> None:
     built(tiny_bundle, (8, 32))
     tensorrt.fails = "Error Code 10: Could not find any implementation for node"
-    with pytest.raises(ExportError, match="embedder: TensorRT builds no engine: Error Code 10") as error:
+    with pytest.raises(
+        ExportError, match="embedder: TensorRT builds no engine: Error Code 10"
+    ) as error:
         built(tiny_bundle)
     assert "chatter" not in str(error.value)
     tensorrt.refuses = "Attention has no kernel"
@@ -170,7 +190,8 @@ def test_a_build_that_fails_has_tensorrts_own_words_and_leaves_what_was(
 def test_a_model_that_loses_too_much_in_half_precision_is_refused(
     tiny_bundle: Path, tensorrt: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensorrt_engines, "_LEAST_COSINE", 1.1)  # a mean that rounds to 1 is less, too
+    # A mean that rounds to 1 is less, too.
+    monkeypatch.setattr(tensorrt_engines, "_LEAST_COSINE", 1.1)
     with pytest.raises(
         ExportError, match=r"tiny-bert loses too much in fp16: cosines mean \d\.\d{7}, lowest "
     ):
@@ -178,8 +199,12 @@ def test_a_model_that_loses_too_much_in_half_precision_is_refused(
     assert not tensorrt.networks
 
 
-def test_what_is_no_encoder_is_refused_before_anything_is_built(tmp_path: Path, tensorrt: Built) -> None:
-    with pytest.raises(ExportError, match="is a decoder, which CUDA runs without padding: use cuda:N"):
+def test_what_is_no_encoder_is_refused_before_anything_is_built(
+    tmp_path: Path, tensorrt: Built
+) -> None:
+    with pytest.raises(
+        ExportError, match="is a decoder, which CUDA runs without padding: use cuda:N"
+    ):
         built(build_tiny_nv_embed_bundle(tmp_path))
     sat = build_tiny_sat_bundle(tmp_path / "sat")
     edit(sat, lambda data: data["segmenter"]["model"].update(precision="int8"))
@@ -213,7 +238,9 @@ def test_engines_that_compute_something_else_are_not_kept(
     tiny_bundle: Path, sat_bundle: Path, monkeypatch: pytest.MonkeyPatch, home: Path, part: str
 ) -> None:
     changed_by(0.05, monkeypatch)
-    with pytest.raises(ExportError, match=rf"{part} differs from CUDA by .*: the engines are not kept"):
+    with pytest.raises(
+        ExportError, match=rf"{part} differs from CUDA by .*: the engines are not kept"
+    ):
         built(tiny_bundle if part == "embedder" else sat_bundle)
     assert files(home) == []
 

@@ -34,7 +34,9 @@ def model(name: str, folder: Path) -> Path:
         return build_tiny_sat_bundle(folder) / "segmenter/model.onnx"
     if name == "ModernBERT":
         build = Build(
-            write_tiny_modernbert(folder / "checkpoint"), folder / "bundle", BundleInfo("m", "CC0-1.0", "")
+            write_tiny_modernbert(folder / "checkpoint"),
+            folder / "bundle",
+            BundleInfo("m", "CC0-1.0", ""),
         )
         return build_sentence_bundle(build) / "embedder/model.onnx"
     bundle = open_bundle("default")
@@ -54,9 +56,14 @@ def test_an_encoder_in_half_precision_stays_near_and_has_nothing_that_it_refuses
     before, after = (onnx.load(path, load_external_data=False) for path in (whole, half))
     assert (after.graph.input, after.graph.output) == (before.graph.input, before.graph.output)
     values = shape_inference.infer_shapes(after, strict_mode=True).graph
-    kinds = {value.name: value.type.tensor_type.elem_type for value in [*values.value_info, *values.output]}
+    kinds = {
+        value.name: value.type.tensor_type.elem_type
+        for value in [*values.value_info, *values.output]
+    }
     kinds |= {tensor.name: tensor.data_type for tensor in values.initializer}
-    pooled = [node for node in values.node if node.op_type == "MatMul" and kinds[node.output[0]] != HALF]
+    pooled = [
+        node for node in values.node if node.op_type == "MatMul" and kinds[node.output[0]] != HALF
+    ]
     assert len(pooled) == (name in ("BERT", "embedder"))  # of means
     read = {
         (node.op_type, kinds[node.input[0]])
@@ -68,9 +75,14 @@ def test_an_encoder_in_half_precision_stays_near_and_has_nothing_that_it_refuses
         *((kind, TensorProto.FLOAT) for kind in ("Softmax", "LayerNormalization", "Erf")),
         ("Gather", HALF),
     }
-    # The query is scaled, not the scores: products that are divided are those before GELU without a bias.
-    divided = sum(node.op_type == "Div" and node.input[0].startswith("MatMul") for node in values.node)
-    assert divided == (sum(node.op_type == "Erf" for node in values.node) if name == "ModernBERT" else 0)
+    # The query is scaled, not the scores: products that are divided are those before GELU without a
+    # bias.
+    divided = sum(
+        node.op_type == "Div" and node.input[0].startswith("MatMul") for node in values.node
+    )
+    assert divided == (
+        sum(node.op_type == "Erf" for node in values.node) if name == "ModernBERT" else 0
+    )
     # A text and a shorter one.
     inputs = {item.name: np.ones((2, 24), np.int64) for item in before.graph.input}
     inputs["input_ids"][:] = np.arange(2, 50).reshape(2, 24) % 40
@@ -101,15 +113,21 @@ def test_a_graph_with_ort_operators_is_refused(tmp_path: Path) -> None:
 def test_dynamic_int8_is_refused(tmp_path: Path) -> None:
     bundle = build_tiny_sat_bundle(tmp_path, precision="int8")
     found = parser_problems(bundle / "segmenter/model.onnx")
-    assert {"DynamicQuantizeLinear is not supported", "MatMulInteger is not supported"} <= set(found)
+    assert {"DynamicQuantizeLinear is not supported", "MatMulInteger is not supported"} <= set(
+        found
+    )
 
 
-def _save(path: Path, nodes: list[onnx.NodeProto], opset: int = 17, **initializers: np.ndarray) -> Path:
+def _save(
+    path: Path, nodes: list[onnx.NodeProto], opset: int = 17, **initializers: np.ndarray
+) -> Path:
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in initializers.items()],
-    )  # fmt: skip
+    )
     path.parent.mkdir(exist_ok=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
     return path
@@ -126,9 +144,9 @@ def test_types_and_opsets_beyond_the_list_are_named(tmp_path: Path) -> None:
         "Identity does not take UINT8",
         "Cast does not take UINT8",
     ]
-    assert parser_problems(_save(tmp_path / "b.onnx", [helper.make_node("Relu", ["x"], ["y"])], 25)) == [
-        "opset 25, beyond 9 to 24"
-    ]
+    assert parser_problems(
+        _save(tmp_path / "b.onnx", [helper.make_node("Relu", ["x"], ["y"])], 25)
+    ) == ["opset 25, beyond 9 to 24"]
 
 
 def test_axes_must_be_constant(tmp_path: Path) -> None:

@@ -87,7 +87,11 @@ def test_the_scores_of_a_card_must_come_out(tmp_path: Path) -> None:
         card.write_text(CARD.format(scores=(scores + off).tolist()), "utf-8")
         [check] = [c for c in verify_embedder(bundle, card=card) if c.name == "the card's scores"]
         assert check.holds is holds
-    for text in ("", CARD.format(scores="[[1.0]]"), CARD.format(scores="[[").replace("queries", "asked")):
+    for text in (
+        "",
+        CARD.format(scores="[[1.0]]"),
+        CARD.format(scores="[[").replace("queries", "asked"),
+    ):
         card.write_text(text, "utf-8")
         with pytest.raises(ExportError, match="README.md: there is no example"):
             list(verify_embedder(bundle, card=card))

@@ -85,12 +85,14 @@ def put(target: Path, kind: str) -> None:
 
 
 FOREIGN = {
-    "file": "no folder", "broken link": "a broken link", "link to a folder": "a folder without bundle.json",
+    "file": "no folder",
+    "broken link": "a broken link",
+    "link to a folder": "a folder without bundle.json",
     "folder": "a folder without bundle.json",
     "another bundle.json": "a folder whose bundle.json is no bundle's",
     "link to a manifest": "a folder without bundle.json",
     "folder of that name": "a folder without bundle.json",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
@@ -109,12 +111,16 @@ def test_only_a_bundle_is_replaced(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("manifest", ["whole", "damaged"])
 @pytest.mark.parametrize("name", ["mine.txt", "a/thesis.tex"])
-def test_a_bundle_with_a_foreign_file_is_not_replaced(tmp_path: Path, manifest: str, name: str) -> None:
+def test_a_bundle_with_a_foreign_file_is_not_replaced(
+    tmp_path: Path, manifest: str, name: str
+) -> None:
     target = write(tmp_path / "bundle")
     text = (target / "bundle.json").read_text()
     (target / "bundle.json").write_text(text if manifest == "whole" else text[:-20])
     (target / name).write_text("mine")
-    with pytest.raises(ExportError, match=f"it is a bundle with a file that is not its own, {name}, and is"):
+    with pytest.raises(
+        ExportError, match=f"it is a bundle with a file that is not its own, {name}, and is"
+    ):
         write(target, replace=True)
     assert (target / name).read_text() == "mine"
 
@@ -131,7 +137,9 @@ def test_what_appears_during_the_work_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["bundle", "old"]
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:-20], lambda text: text.replace(": 3", ": 99")])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:-20], lambda text: text.replace(": 3", ": 99")]
+)
 def test_a_damaged_bundle_and_an_empty_folder_are_replaced(
     tmp_path: Path, damage: Callable[[str], str]
 ) -> None:
@@ -240,7 +248,9 @@ def test_processes_that_replace_at_once_leave_one_whole_bundle(tmp_path: Path) -
     target = write(tmp_path / "bundle", "old")
     context = multiprocessing.get_context("spawn")
     together = context.Barrier(3)
-    processes = [context.Process(target=write_together, args=(target, str(i), together)) for i in range(3)]
+    processes = [
+        context.Process(target=write_together, args=(target, str(i), together)) for i in range(3)
+    ]
     for process in processes:
         process.start()
     for process in processes:

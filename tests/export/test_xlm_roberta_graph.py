@@ -1,4 +1,5 @@
-"""The SaT graph computes what SaT computes, in every precision, and its files follow from the checkpoint."""
+"""The SaT graph computes what SaT computes, in every precision, and its files follow from the
+checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PAD = 1
 
 
 def boundary_logits(folder: Path, ids: list[int]) -> Array:
-    """SaT's forward pass in plain NumPy, float64: the logits of label 0, `(tokens,)`, for one window."""
+    """SaT's forward pass in plain NumPy, float64: the logits of label 0, `(tokens,)`, for one
+    window."""
     config, tensors = load(folder, "roberta.")
     positions, last = [], PAD
     for token in ids:
@@ -39,7 +41,9 @@ def boundary_logits(folder: Path, ids: list[int]) -> Array:
 def session(bundle: Path) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    return ort.InferenceSession(str(bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        str(bundle / MODEL_FILE), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def run(
@@ -118,7 +122,8 @@ def test_a_pad_that_a_text_spells_out_takes_no_position(tmp_path: Path) -> None:
 def test_the_comparison_would_notice_a_wrong_lookahead(tmp_path: Path) -> None:
     row = windows(1, 60, 3)[0]
     limited, free = (
-        run(session(build_tiny_sat_bundle(tmp_path / str(n), lookahead=n)), [row])[0] for n in (6, None)
+        run(session(build_tiny_sat_bundle(tmp_path / str(n), lookahead=n)), [row])[0]
+        for n in (6, None)
     )
     assert np.abs(limited - free).max() > 1e-2
 

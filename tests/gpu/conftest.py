@@ -1,4 +1,5 @@
-"""ONNX Runtime's real CUDA provider over stand-ins of NVIDIA's libraries (`support.cuda_stand_ins`)."""
+"""ONNX Runtime's real CUDA provider over stand-ins of NVIDIA's libraries
+(`support.cuda_stand_ins`)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from support.cuda_stand_ins import DryGpu, Run
 from support.gpu_bundles import SHAPES, GpuBundles
 from support.gpu_runs import embed
 
-# Files that need the same bundles, or the same runs. The others have their own. pytest-xdist begins with the group that has
-# most tests, so the longest test of all is in a large one.
+# Files that need the same bundles, or the same runs. The others have their own. pytest-xdist begins
+# with the group that has most tests, so the longest test of all is in a large one.
 TOGETHER = {
     "test_measuring": "test_decoders",
     "test_fp8": "full width",

@@ -1,4 +1,5 @@
-"""With `batch_invariant` the CUDA provider launches the same for a text, whatever else is in its batch."""
+"""With `batch_invariant` the CUDA provider launches the same for a text, whatever else is in its
+batch."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 import pytest
 
 from support.checkpoints.decoder import FAMILIES
-from support.cuda_stand_ins import DryGpu, Kernel, Log, Product, WatchedSession, mark, watch_sessions
+from support.cuda_stand_ins import (
+    DryGpu,
+    Kernel,
+    Log,
+    Product,
+    WatchedSession,
+    mark,
+    watch_sessions,
+)
 from support.gpu_bundles import GpuBundles, texts_of
 from vcs_runtime.bundle.opening import open_bundle
 
@@ -21,13 +30,16 @@ Launches = list[Kernel | Product]
 def runs(bundle: str, part: str) -> list[list[tuple[str, Any]]]:
     """Run each text alone, and then all of them among others: with `batch_invariant`, and without.
 
-    Each run is a section of the log. Return the names of the sections and the shapes of their inputs.
+    Each run is a section of the log. Return the names of the sections and the shapes of their
+    inputs.
     """
     sessions = watch_sessions()
     return [_runs(sessions, bundle, part, invariant) for invariant in (True, False)]
 
 
-def _runs(sessions: list[WatchedSession], bundle: str, part: str, invariant: bool) -> list[tuple[str, Any]]:
+def _runs(
+    sessions: list[WatchedSession], bundle: str, part: str, invariant: bool
+) -> list[tuple[str, Any]]:
     from vcs_runtime import Embedder, Segmenter
 
     texts, others = texts_of(ALONE), texts_of(OTHERS)

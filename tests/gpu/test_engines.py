@@ -1,4 +1,5 @@
-"""TensorRT engines: built through NVIDIA's own package, loaded by ONNX Runtime's own provider, over stand-ins."""
+"""TensorRT engines: built through NVIDIA's own package, loaded by ONNX Runtime's own provider, over
+stand-ins."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_onnx_runtime_loads_what_nvidias_package_has_built(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
+def test_onnx_runtime_loads_what_nvidias_package_has_built(
+    tensorrt_gpu: DryGpu, bundles: GpuBundles
+) -> None:
     bundle = str(bundles.bert())
     built = tensorrt_gpu.call(build, bundle)
     assert [Path(path).name for path in built.value[-2:]] == ["32x1024.engine", "512x64.engine"]
@@ -71,7 +74,9 @@ def test_onnx_runtime_loads_what_nvidias_package_has_built(tensorrt_gpu: DryGpu,
 
 
 @pytest.mark.usefixtures("home")
-def test_an_engine_is_built_on_the_gpu_that_was_named(tensorrt_gpu: DryGpu, bundles: GpuBundles) -> None:
+def test_an_engine_is_built_on_the_gpu_that_was_named(
+    tensorrt_gpu: DryGpu, bundles: GpuBundles
+) -> None:
     log = tensorrt_gpu.call(build, str(bundles.bert()), "tensorrt:1", gpus=2).log
     assert built_on(log) == [1, 1]
     assert {event.gpu for event in log.memory} <= {1}
@@ -83,7 +88,9 @@ def test_the_builders_own_words_end_a_build_that_fails(
 ) -> None:
     bundle = str(bundles.bert())
     monkeypatch.setenv("STAND_IN_TENSORRT_FAILS", "Could not find any implementation for node")
-    with pytest.raises(AssertionError, match="embedder: TensorRT builds no engine: Could not find any"):
+    with pytest.raises(
+        AssertionError, match="embedder: TensorRT builds no engine: Could not find any"
+    ):
         tensorrt_gpu.call(build, bundle)
 
 

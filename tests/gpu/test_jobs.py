@@ -16,10 +16,22 @@ def test_a_job_of_several_blocks_scores_every_pair(
     pairs, scores = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
     write_pairs(
         pairs,
-        [{"id": i, "reference": story(i // 3, 2), "generated": story(1000 + i, 2)} for i in range(PAIRS)],
+        [
+            {"id": i, "reference": story(i // 3, 2), "generated": story(1000 + i, 2)}
+            for i in range(PAIRS)
+        ],
     )
     done = dry_gpu.command(
-        ["score", str(pairs), "-o", str(scores), "--bundle", str(tiny_bundle), "--device", "cuda:0"],
+        [
+            "score",
+            str(pairs),
+            "-o",
+            str(scores),
+            "--bundle",
+            str(tiny_bundle),
+            "--device",
+            "cuda:0",
+        ],
         vectors=32,
     )
     lines = read_lines(scores)

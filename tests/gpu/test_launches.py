@@ -1,4 +1,5 @@
-"""Which kernels and products the CUDA provider launches for NV-Embed, for batches of every shape."""
+"""Which kernels and products the CUDA provider launches for NV-Embed, for batches of every
+shape."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[[str], Run]
 HALF = {"fp16": "fp16", "bf16": "bf16", "int8": "fp16"}
-# The kernels of a layer beside its products and its attention, of which the provider has one each for norm and sum.
+# The kernels of a layer beside its products and its attention, of which the provider has one each
+# for norm and sum.
 MOST = {"fp16": 11, "bf16": 16, "int8": 11}
 precisions = pytest.mark.parametrize("precision", HALF)
 shapes = pytest.mark.parametrize("shape", SHAPES)
@@ -30,7 +32,9 @@ def batches(log: Log) -> int:
 def test_attention_is_fused(embedded: Embedded, precision: str, shape: str) -> None:
     log = embedded(precision).log[shape]
     assert attention(log, LAYERS) == ["flash_fwd_kernel"] * LAYERS
-    assert Counter(kernel.name for kernel in log.kernels)["flash_fwd_kernel"] == LAYERS * batches(log)
+    assert Counter(kernel.name for kernel in log.kernels)["flash_fwd_kernel"] == LAYERS * batches(
+        log
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,9 @@ def test_attention_is_fused_on_other_gpus(
     dry_gpu: DryGpu, bundles: GpuBundles, capability: str, kernel: str
 ) -> None:
     pair = {"a pair": SHAPES["a pair"]}
-    log = dry_gpu.call(embed, str(bundles.nv_embed("fp16")), pair, capability=capability).log["a pair"]
+    log = dry_gpu.call(embed, str(bundles.nv_embed("fp16")), pair, capability=capability).log[
+        "a pair"
+    ]
     assert attention(log, LAYERS) == [kernel] * LAYERS
 
 
@@ -63,13 +69,19 @@ def test_products_are_in_half_precision_and_sum_in_float32(
         (HALF[precision],) * 3
     }
     assert len(log.products) - len(in_float32) >= (7 * LAYERS + 1) * batches(log)
-    wide = [product for product in in_float32 if product.n > len(SHAPES[shape]) and not product.batch > 1]
+    wide = [
+        product
+        for product in in_float32
+        if product.n > len(SHAPES[shape]) and not product.batch > 1
+    ]
     assert wide == []
 
 
 @shapes
 @precisions
-def test_a_layer_has_few_kernels_beside_its_products(embedded: Embedded, precision: str, shape: str) -> None:
+def test_a_layer_has_few_kernels_beside_its_products(
+    embedded: Embedded, precision: str, shape: str
+) -> None:
     assert len(between_products(embedded(precision).log[shape])) <= MOST[precision]
 
 
@@ -82,8 +94,11 @@ def test_no_place_is_padded(embedded: Embedded, precision: str, shape: str) -> N
 
 
 @shapes
-def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(embedded: Embedded, shape: str) -> None:
-    """The graph in bfloat16 keeps places: the provider's attention without them takes no bfloat16."""
+def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(
+    embedded: Embedded, shape: str
+) -> None:
+    """The graph in bfloat16 keeps places: the provider's attention without them takes no
+    bfloat16."""
     run, tokens = embedded("bf16"), sum(SHAPES[shape])
     assert places(run.log[shape], LAYERS) == tokens, "rotation keeps none"
     before = [sum(SHAPES[name]) for name in list(SHAPES)[: list(SHAPES).index(shape)]]
@@ -110,18 +125,23 @@ def test_a_layer_of_an_encoder_has_four_kernels_beside_its_products_and_attentio
     kernels = ["BroadcastBiasKernel", *["SkipLayerNormKernelSmall"] * 2, "VectorizedBiasGeluKernel"]
     assert sorted(between_products(log)) == kernels
     # The kernel that summed in halves took epsilon in halves, too.
-    assert "float, int, int)" in next(kernel.full for kernel in log.kernels if kernel.name == kernels[1])
+    assert "float, int, int)" in next(
+        kernel.full for kernel in log.kernels if kernel.name == kernels[1]
+    )
     fused = attention(log, 10_000)
     assert set(fused) == {"flash_fwd_kernel"}
     halves = [product for product in log.products if product.types == ("fp16",) * 3]
     assert len(halves) == 6 * len(fused)
-    assert {product.n for product in halves} <= {math.prod(one["input_ids"]) for one in run.value[0].runs}
+    assert {product.n for product in halves} <= {
+        math.prod(one["input_ids"]) for one in run.value[0].runs
+    }
     others = [product for product in log.products if "fp32" in product.types]
     assert [p for p in others if p.m > 1 and p.batch == 1 and p.n > 1024] == []
 
 
 def test_the_pooling_has_eight_products_of_the_models_width(embedded: Embedded) -> None:
-    """The records of products are right: inputs and outputs of the pooling's wide layer, for every token."""
+    """The records of products are right: inputs and outputs of the pooling's wide layer, for every
+    token."""
     products = embedded("fp16").log["27 x 600"].products
     square = (NARROW["hidden"], sum(SHAPES["27 x 600"]), NARROW["hidden"])
     # Those of queries and of the attention's output are alike.

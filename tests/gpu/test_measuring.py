@@ -19,20 +19,40 @@ def test_every_section_measures_on_a_gpu(dry_gpu: DryGpu, tmp_path: Path) -> Non
         log = tmp_path / str(vectors)
         log.touch()
         done = subprocess.run(
-            [sys.executable, str(BENCHMARKS / "measure.py"), "--tiny", "--device", "cuda:0", *start, str(path)],
-            env=dry_gpu.environment(log, vectors=vectors), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                str(BENCHMARKS / "measure.py"),
+                "--tiny",
+                "--device",
+                "cuda:0",
+                *start,
+                str(path),
+            ],
+            env=dry_gpu.environment(log, vectors=vectors),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text("utf-8"))["rows"]
     assert [row for row in rows if "failed" in row] == []
     codes = [row["exit codes"] for row in rows if "exit codes" in row]
     assert codes == [[0] * 4] * 2
-    measured = {row["what"] for row in rows if row.get("tokens/s", 0) > 0 or row.get("pairs/s", 0) > 0}
+    measured = {
+        row["what"] for row in rows if row.get("tokens/s", 0) > 0 or row.get("pairs/s", 0) > 0
+    }
     assert measured >= {
-        "packed, 27x600", "varlen, one pair", "packed, bf16, 2 layers, 630x26", "varlen, int8, 2 layers, block",
-        "6 pairs, references cached", "the default model, one process", "varlen, alone and among others",
-    }  # fmt: skip
+        "packed, 27x600",
+        "varlen, one pair",
+        "packed, bf16, 2 layers, 630x26",
+        "varlen, int8, 2 layers, block",
+        "6 pairs, references cached",
+        "the default model, one process",
+        "varlen, alone and among others",
+    }
     arenas = {row["what"]: row for row in rows if row["section"] == "memory"}
     assert arenas["no limit"]["peak GB"] > 0
-    assert arenas["release and return of the whole model, 0 GB held by PyTorch"]["given back GB"] > 0
+    assert (
+        arenas["release and return of the whole model, 0 GB held by PyTorch"]["given back GB"] > 0
+    )
     assert arenas["no limit"]["released GB"] < 0.001

@@ -1,4 +1,5 @@
-"""Which nodes the CUDA provider takes, what crosses the bus, and what of NVIDIA's libraries is needed."""
+"""Which nodes the CUDA provider takes, what crosses the bus, and what of NVIDIA's libraries is
+needed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[..., Run]
-# What only says how large something is: a few numbers, which the provider leaves to the CPU on purpose.
+# What only says how large something is: a few numbers, which the provider leaves to the CPU on
+# purpose.
 SHAPE_OPERATORS = {"Shape", "Size", "Gather", "Squeeze", "Unsqueeze", "Slice", "Concat", "Cast"}
 SHORT = {name: SHAPES[name] for name in ("a pair", "a short text")}
 TEXTS = ["man woman dog " * 80, "cat horse"]
@@ -39,7 +41,9 @@ def test_nv_embed_computes_on_the_gpu_alone(embedded: Embedded, precision: str) 
     assert run.stderr == ""
 
 
-def test_the_default_embedder_computes_on_the_gpu_alone(dry_gpu: DryGpu, default_bundle: Path) -> None:
+def test_the_default_embedder_computes_on_the_gpu_alone(
+    dry_gpu: DryGpu, default_bundle: Path
+) -> None:
     [session] = dry_gpu.call(embed, str(default_bundle), SHORT).value
     assert set(session.nodes("CPU")) <= SHAPE_OPERATORS
     assert len(session.nodes("CUDA")) > 60
@@ -57,7 +61,10 @@ def test_modernbert_computes_on_the_gpu_alone(dry_gpu: DryGpu, tmp_path: Path) -
 
 @pytest.fixture(scope="session")
 def segmenters(
-    bundles: GpuBundles, default_bundle: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory
+    bundles: GpuBundles,
+    default_bundle: Path,
+    tiny_bundle: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("fast")
     training = write_fast_training(tiny_bundle, folder / "fast.safetensors")
@@ -77,7 +84,9 @@ def test_a_learned_segmenter_computes_on_the_gpu_alone(
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
-def test_only_inputs_and_vectors_cross_the_bus(embedded: Embedded, precision: str, shape: str) -> None:
+def test_only_inputs_and_vectors_cross_the_bus(
+    embedded: Embedded, precision: str, shape: str
+) -> None:
     run = embedded(precision)
     log, [session] = run.log[shape], run.value
     runs = sum(copy.kind == "from the GPU" for copy in log.copies)
@@ -93,7 +102,9 @@ def test_a_learned_segmenter_needs_no_cudnn(dry_gpu: DryGpu, segmenters: dict[st
 
 
 @pytest.mark.parametrize("bundle", ["fp16", "bf16", "int8", "BERT"])
-def test_cudnn_is_not_needed(dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: Path, bundle: str) -> None:
+def test_cudnn_is_not_needed(
+    dry_gpu: DryGpu, bundles: GpuBundles, tiny_bundle: Path, bundle: str
+) -> None:
     folder = tiny_bundle if bundle == "BERT" else bundles.nv_embed(bundle)
     run = dry_gpu.call(embed, str(folder), SHORT, lacking=["libcudnn.so.9"])
     assert run.log["a pair"].kernels

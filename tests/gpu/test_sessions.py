@@ -1,4 +1,5 @@
-"""Sessions on the real CUDA provider: what they print and refuse, and the rules that the unit tests' stand-in has."""
+"""Sessions on the real CUDA provider: what they print and refuse, and the rules that the unit
+tests' stand-in has."""
 
 from __future__ import annotations
 
@@ -16,10 +17,19 @@ from support.cuda_stand_ins import DryGpu
 from support.tiny_sat import build_tiny_sat_bundle
 
 OPTIONS = [
-    {}, {"arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0", "gpu_mem_limit": "8000000000"},
-    {"use_tf32": "True"}, {"use_tf32": "yes"}, {"use_tf32": 0}, {"arena_extend_strategy": "kSame"}, {"gpu_mem_limit": "8e9"},
-    {"gpu_mem_limit": "-1"}, {"device_id": "1"}, {"device_id": "2"}, {"device_id": "cuda:0"}, {"nonsense": "1"},
-]  # fmt: skip
+    {},
+    {"arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0", "gpu_mem_limit": "8000000000"},
+    {"use_tf32": "True"},
+    {"use_tf32": "yes"},
+    {"use_tf32": 0},
+    {"arena_extend_strategy": "kSame"},
+    {"gpu_mem_limit": "8e9"},
+    {"gpu_mem_limit": "-1"},
+    {"device_id": "1"},
+    {"device_id": "2"},
+    {"device_id": "cuda:0"},
+    {"nonsense": "1"},
+]
 SHRINKS = ["gpu:0", "gpu", "gpu:1", "cuda:0", "gpu:x", "cpu:0", "gpu:0;cpu:0", ""]
 
 
@@ -60,7 +70,8 @@ def test_a_graph_whose_work_the_cpu_would_do_is_refused(dry_gpu: DryGpu, tmp_pat
 
 
 def answers(bundle: str) -> dict[str, list[Any]]:
-    """Return what the real provider takes of `OPTIONS` and `SHRINKS`: the options of a session, None if refused."""
+    """Return what the real provider takes of `OPTIONS` and `SHRINKS`: the options of a session,
+    None if refused."""
     import numpy as np
     import onnxruntime as ort
 
@@ -130,12 +141,24 @@ def test_tensorrt_is_found_where_pip_installs_it(
     for name in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser"):
         source, library = tmp_path / f"{name}.c", package / f"{name}.so.10"
         # The others link to the first, by its name alone.
-        source.write_text("int getInferLibVersion() { return 101601; }" if name == "libnvinfer" else "")
-        needs = [] if name == "libnvinfer" else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
+        source.write_text(
+            "int getInferLibVersion() { return 101601; }" if name == "libnvinfer" else ""
+        )
+        needs = (
+            []
+            if name == "libnvinfer"
+            else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
+        )
         command = [
-            "cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", str(library), str(source),
+            "cc",
+            "-shared",
+            "-fPIC",
+            f"-Wl,-soname,{library.name}",
+            "-o",
+            str(library),
+            str(source),
             *needs,
-        ]  # fmt: skip
+        ]
         subprocess.run(command, check=True)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     facts = json.loads(dry_gpu.command(["doctor", "--json"]).stdout)
@@ -161,7 +184,8 @@ def test_libraries_are_found_in_packages_of_nvidia_anywhere(
 
 
 def current_gpus(bundle: str) -> list[int]:
-    """Choose GPU 1 as a trainer does, use models on GPU 0, and return CUDA's current GPU after each step."""
+    """Choose GPU 1 as a trainer does, use models on GPU 0, and return CUDA's current GPU after each
+    step."""
     from vcs_runtime import Scorer
 
     cuda, chosen = ctypes.CDLL("libcudart.so.13"), ctypes.c_int()
@@ -189,11 +213,17 @@ def test_the_callers_current_gpu_stays(dry_gpu: DryGpu) -> None:
 
 
 UNFIT = [
-    ({"capability": "7.0"}, "is sm70, and ONNX Runtime 1.31.1 has code for sm75, sm80, sm86, sm89, sm90a, sm120a only"),
+    (
+        {"capability": "7.0"},
+        "is sm70, and ONNX Runtime 1.31.1 has code for sm75, sm80, sm86, sm89, sm90a, sm120a only",
+    ),
     ({"capability": "10.0"}, "is sm100, and"),
     ({"capability": "12.1"}, "is sm121, and"),
-    ({"driver": 12040}, "driver is for CUDA 12.4, and ONNX Runtime 1.31.1 is built for CUDA 13: install driver 580"),
-]  # fmt: skip
+    (
+        {"driver": 12040},
+        "driver is for CUDA 12.4, and ONNX Runtime 1.31.1 is built for CUDA 13: install driver 580",
+    ),
+]
 
 
 @pytest.mark.parametrize(("machine", "why"), UNFIT)
@@ -216,4 +246,6 @@ def test_a_gpu_that_cannot_run_is_refused_and_auto_takes_the_processor(
 
 @pytest.mark.parametrize("capability", ["7.5", "8.0", "8.7", "9.0", "12.0"])
 def test_gpus_for_which_the_wheel_has_code_are_taken(dry_gpu: DryGpu, capability: str) -> None:
-    assert "device auto          ort-cuda" in dry_gpu.command(["doctor"], capability=capability).stdout
+    assert (
+        "device auto          ort-cuda" in dry_gpu.command(["doctor"], capability=capability).stdout
+    )

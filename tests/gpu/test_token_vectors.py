@@ -1,4 +1,5 @@
-"""Vectors of tokens on the CUDA provider: the kernels of a text's vector stay the same beside them."""
+"""Vectors of tokens on the CUDA provider: the kernels of a text's vector stay the same beside
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ WIDTH = 384
 
 
 def runs(bundle: str, layer: int | None, invariant: bool) -> int:
-    """Embed texts without vectors of tokens, then with them, marked; returns how many tokens there are."""
+    """Embed texts without vectors of tokens, then with them, marked; returns how many tokens there
+    are."""
     from vcs_runtime import Embedder
     from vcs_runtime.inference.token_vectors import TokenRequest
 
@@ -45,8 +47,10 @@ def test_a_texts_vector_has_the_same_launches_with_vectors_of_tokens(
     assert run.log["not wanted"].launches == before
     assert run.log["wanted"].launches == before
     back = {
-        name: sum(copy.bytes for copy in run.log[name].copies) for name in ("before", "not wanted", "wanted")
+        name: sum(copy.bytes for copy in run.log[name].copies)
+        for name in ("before", "not wanted", "wanted")
     }
     assert back["not wanted"] == back["before"]
     size = 4 if layer == 0 else 2  # bytes of a number: only the embeddings are in float32
-    assert back["wanted"] - back["before"] >= run.value * WIDTH * size  # fillers and special tokens come too
+    # Fillers and special tokens come too.
+    assert back["wanted"] - back["before"] >= run.value * WIDTH * size

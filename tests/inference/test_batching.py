@@ -61,7 +61,9 @@ def test_windows_are_the_fewest_of_nearly_equal_length(ids: list[int], limit: in
     assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize(("layout", "a_token", "small"), [("packed", 2, 4096), ("varlen", 16, 65536)])
+@pytest.mark.parametrize(
+    ("layout", "a_token", "small"), [("packed", 2, 4096), ("varlen", 16, 65536)]
+)
 @given(lengths=st.lists(st.integers(1, 900), max_size=60), budget=st.integers(1, 20_000))
 def test_a_batch_without_padded_rows_has_few_places_or_a_number_for_each_of_its_tokens(
     layout: str, a_token: int, small: int, lengths: list[int], budget: int
@@ -83,7 +85,8 @@ def test_one_pair_is_one_varlen_batch_without_padding() -> None:
 
 
 @given(
-    st.lists(st.lists(st.integers(1, 9), min_size=4, max_size=60), min_size=1, max_size=20), st.integers(0, 3)
+    st.lists(st.lists(st.integers(1, 9), min_size=4, max_size=60), min_size=1, max_size=20),
+    st.integers(0, 3),
 )
 def test_a_varlen_batch_says_where_texts_and_their_pooled_tokens_lie(
     sequences: list[list[int]], skip: int
@@ -112,17 +115,23 @@ def test_a_varlen_batch_says_where_texts_and_their_pooled_tokens_lie(
 def test_the_texts_of_one_pair_are_not_padded_to_more_places_than_a_full_batch() -> None:
     """Two texts of 600 tokens and their 46 sentences: 28,800 places if they share one batch."""
     pair = [600] * 2 + [26] * 46
-    assert sum(len(rows) * width for rows, width in mixed_groups(pair, 16384, "packed")) < 2 * sum(pair)
+    assert sum(len(rows) * width for rows, width in mixed_groups(pair, 16384, "packed")) < 2 * sum(
+        pair
+    )
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=60), st.sampled_from([4, 8]))
-def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(lengths: list[int], step: int) -> None:
+def test_padded_widths_of_mixed_lengths_are_multiples_of_the_step(
+    lengths: list[int], step: int
+) -> None:
     """The CUDA provider has no fused attention for other widths."""
     for rows, width in mixed_groups(lengths, 4096, "padded", step=step):
         assert width % step == 0
         assert width - step < max(1, *(lengths[row] for row in rows)) <= width
     for layout, name in (("padded", "input_ids"), ("packed", "gather")):
-        for batch in batches([[1] * length for length in lengths], 4096, layout, mixed=True, step=step):
+        for batch in batches(
+            [[1] * length for length in lengths], 4096, layout, mixed=True, step=step
+        ):
             assert batch.inputs[name].shape[1] % step == 0
 
 

@@ -1,4 +1,5 @@
-"""Which execution provider runs a model, over the stand-in of ONNX Runtime on a GPU: used, or refused with a reason."""
+"""Which execution provider runs a model, over the stand-in of ONNX Runtime on a GPU: used, or
+refused with a reason."""
 
 from __future__ import annotations
 
@@ -22,10 +23,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> stand_in.Machine:
 def test_a_gpu_is_named_by_its_number_unless_it_is_the_first(machine: stand_in.Machine) -> None:
     """ONNX Runtime warns on standard error of each session that names its GPU."""
     machine.gpus = 2
-    for device, number in (("cuda:0", None), ("cuda:1", "1"), ("tensorrt:0", None), ("tensorrt:1", "1")):
-        assert {options.get("device_id") for _, options in provider_options(choose_device(device))} == {
-            number
-        }
+    for device, number in (
+        ("cuda:0", None),
+        ("cuda:1", "1"),
+        ("tensorrt:0", None),
+        ("tensorrt:1", "1"),
+    ):
+        assert {
+            options.get("device_id") for _, options in provider_options(choose_device(device))
+        } == {number}
 
 
 def test_what_onnx_runtimes_loader_prints_does_not_reach_the_output(
@@ -35,7 +41,9 @@ def test_what_onnx_runtimes_loader_prints_does_not_reach_the_output(
     assert capsys.readouterr().out == ""
 
 
-def test_a_provider_that_does_not_start_is_named(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_does_not_start_is_named(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in.put_in(monkeypatch, starts=False)
     with pytest.raises(DeviceError, match="fell back to CPUExecutionProvider"):
         Embedder.open(tiny_bundle, "cuda:0")
@@ -45,7 +53,9 @@ def test_a_forked_child_of_a_process_that_used_cuda_is_told_so(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in.put_in(monkeypatch, forked=True)
-    why = "this process was forked from one that had used CUDA: start processes with the method spawn"
+    why = (
+        "this process was forked from one that had used CUDA: start processes with the method spawn"
+    )
     for device in ("cuda:0", "cuda:all"):
         with pytest.raises(DeviceError, match=why):
             Embedder.open(tiny_bundle, device)
@@ -54,7 +64,9 @@ def test_a_forked_child_of_a_process_that_used_cuda_is_told_so(
     assert describe(chosen).startswith("the GPU is not used: ort-cpu")
 
 
-def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_are_missing_are_named_with_their_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = stand_in.put_in(monkeypatch)
     machine.libraries.discard("cudnn")  # which no graph needs
     assert choose_device("cuda:0").provider_name == "ort-cuda"
@@ -66,7 +78,9 @@ def test_libraries_that_are_missing_are_named_with_their_packages(monkeypatch: p
     assert choose_device("auto").reason == f"auto: CUDA cannot start: missing: {told}"
 
 
-def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = stand_in.put_in(monkeypatch)
     assert choose_device("auto").provider_name == "ort-cuda"
     machine.libraries.discard("curand")
@@ -77,8 +91,13 @@ def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(monkeypatch: pyte
     machine.gpus = 0
     assert "there is no such GPU, the driver shows 0" in choose_device("auto").reason
     machine.available = ["CPUExecutionProvider"]
-    assert choose_device("auto").reason == "auto: the installed ONNX Runtime has no CUDAExecutionProvider"
-    with pytest.raises(DeviceError, match=r"tensorrt:0: the installed ONNX Runtime has no Tensorrt"):
+    assert (
+        choose_device("auto").reason
+        == "auto: the installed ONNX Runtime has no CUDAExecutionProvider"
+    )
+    with pytest.raises(
+        DeviceError, match=r"tensorrt:0: the installed ONNX Runtime has no Tensorrt"
+    ):
         choose_device("tensorrt:0")
 
 
@@ -113,7 +132,9 @@ def test_without_a_number_the_gpu_is_that_of_the_local_rank(
         assert [choose_device(device).index for device in (*devices, "cuda:0")] == [0, 0, 0, 0]
 
 
-def test_machine_code_runs_within_its_major_version_and_ptx_on_what_comes_later(tmp_path: Path) -> None:
+def test_machine_code_runs_within_its_major_version_and_ptx_on_what_comes_later(
+    tmp_path: Path,
+) -> None:
     """The layout is NVIDIA's; `make gpu-dry` reads it from the wheel."""
 
     def entry(kind: int, architecture: int, flags: int) -> bytes:
@@ -125,7 +146,11 @@ def test_machine_code_runs_within_its_major_version_and_ptx_on_what_comes_later(
 
     library = tmp_path / "capi/libonnxruntime_providers_cuda.so"
     library.parent.mkdir()
-    blocks = block(entry(2, 80, 17), entry(2, 86, 17)), b"other bytes", block(entry(2, 90, 17 | 1 << 20))
+    blocks = (
+        block(entry(2, 80, 17), entry(2, 86, 17)),
+        b"other bytes",
+        block(entry(2, 90, 17 | 1 << 20)),
+    )
     library.write_bytes(b"".join((b"ELF", *blocks, block(entry(1, 120, 17)))))
     codes = nvidia.machine_code(tmp_path)
     assert list(map(str, codes)) == ["sm80", "sm86", "sm90a", "compute120"]

@@ -32,7 +32,9 @@ def test_rows_are_float32_unit_vectors(embedder: Embedder) -> None:
     assert embedder.embed([]).shape == (0, embedder.spec.dimension)
 
 
-def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(embedder: Embedder) -> None:
+def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
+    embedder: Embedder,
+) -> None:
     batched = embedder.embed(TEXTS)
     alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
     assert np.array_equal(batched, alone)
@@ -46,7 +48,8 @@ def test_the_number_of_threads_does_not_matter(tiny_bundle: Path, embedder: Embe
 
 
 def test_a_long_text_is_the_mean_of_its_windows_weighted_by_tokens(embedder: Embedder) -> None:
-    words = "man walks into the garden and the dog runs".split() * 8  # 72 tokens, windows of 30 at most
+    # 72 tokens, windows of 30 at most.
+    words = "man walks into the garden and the dog runs".split() * 8
     whole = embedder.embed([" ".join(words)])[0]
     windows = embedder.embed([" ".join(words[i : i + 24]) for i in (0, 24, 48)])
     mean = (windows.astype(np.float64) * 24).sum(axis=0)
@@ -69,7 +72,9 @@ def test_a_text_that_fits_exactly_is_one_window(embedder: Embedder) -> None:
 
 
 def test_an_instruction_stands_before_the_text(embedder: Embedder) -> None:
-    assert np.array_equal(embedder.embed(["dog runs"], instruction="the "), embedder.embed(["the dog runs"]))
+    assert np.array_equal(
+        embedder.embed(["dog runs"], instruction="the "), embedder.embed(["the dog runs"])
+    )
 
 
 def test_max_length_lowers_the_window(embedder: Embedder) -> None:
@@ -127,6 +132,8 @@ def test_a_model_whose_vectors_are_zeros_is_refused(tmp_path: Path) -> None:
     relist(bundle)
     with (
         Embedder.open(bundle, device="cpu") as embedder,
-        pytest.raises(BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"),
+        pytest.raises(
+            BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"
+        ),
     ):
         embedder.embed([story(1, 12)])

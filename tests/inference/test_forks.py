@@ -13,7 +13,9 @@ from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Embedder
 
 pytestmark = [
-    pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"),
+    pytest.mark.skipif(
+        "fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"
+    ),
     # Forking beside threads is just what is tested.
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]

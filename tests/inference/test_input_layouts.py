@@ -26,7 +26,11 @@ from vcs_runtime.scoring.signature import signature
 from vcs_runtime.scoring.substitution import WordComparison
 
 LAYOUTS = ("padded", "packed")
-TEXTS = ["dog", *(" ".join(story(i).split()[: 1 + i]) for i in range(24)), "the man walks into the garden"]
+TEXTS = [
+    "dog",
+    *(" ".join(story(i).split()[: 1 + i]) for i in range(24)),
+    "the man walks into the garden",
+]
 CLS, SEP = VOCABULARY["[CLS]"], VOCABULARY["[SEP]"]
 Opener = Callable[..., Embedder]
 
@@ -66,7 +70,10 @@ def test_a_vector_does_not_depend_on_its_batch_to_the_bit(build: Opener, layout:
 
 
 def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener) -> None:
-    """What a GPU is given. On a CPU it is not used, since vectors would not be the same to the bit."""
+    """What a GPU is given.
+
+    On a CPU it is not used, since vectors would not be the same to the bit.
+    """
     embedder = build("packed")
     alone = embedder.embed(TEXTS)
     sequences = embedder._tokenizer.sequences(TEXTS, "", 32).ids
@@ -104,7 +111,9 @@ def test_the_signature_says_what_instruction_and_what_becomes_of_long_texts(
 ) -> None:
     segmenter, words = Segmenter.open(tiny_bundle), WordComparison("default")
     told = [
-        signature(Options(), build("packed", long_text="truncate", instruction=text), segmenter, words)
+        signature(
+            Options(), build("packed", long_text="truncate", instruction=text), segmenter, words
+        )
         for text in ("", "the ", "red ")
     ]
     assert "|instr:" not in told[0]
@@ -138,7 +147,8 @@ def test_truncation_of_the_text_leaves_the_instruction(build: Opener) -> None:
 
 
 def test_an_instruction_that_leaves_no_room_for_a_text_is_refused(build: Opener) -> None:
-    """Else all texts would have the vector of the instruction, and any two of them the best score."""
+    """Else all texts would have the vector of the instruction, and any two of them the best
+    score."""
     embedder = build("packed", long_text="truncate_text")
     embedder.embed(["dog"], "the red car ", max_length=6)
     with pytest.raises(TextError, match="instruction has 3 tokens and the model's input 3"):
@@ -146,9 +156,13 @@ def test_an_instruction_that_leaves_no_room_for_a_text_is_refused(build: Opener)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(build: Opener, layout: str) -> None:
+def test_the_frame_of_the_bundle_comes_before_the_tokenizers_own(
+    build: Opener, layout: str
+) -> None:
     embedder = build(layout, special_tokens=((SEP, SEP), ()))
-    np.testing.assert_allclose(embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6)
+    np.testing.assert_allclose(
+        embedder.embed(["dog"])[0], oracle([SEP, SEP, VOCABULARY["dog"]]), atol=2e-6
+    )
 
 
 def test_a_text_of_which_nothing_is_left_to_pool_is_refused(build: Opener) -> None:
@@ -238,7 +252,10 @@ def test_cuda_runs_its_own_graph_and_a_cpu_the_other(
         tmp_path / "b", "packed", cuda="varlen", long_text="truncate", mask_instruction=True
     )
     instruction = "the red " if skip else ""
-    texts = ["dog", *(" ".join(["a", "man", "walks", "into", "the", "garden"] * i) for i in range(1, 5))]
+    texts = [
+        "dog",
+        *(" ".join(["a", "man", "walks", "into", "the", "garden"] * i) for i in range(1, 5)),
+    ]
     sequences = [ids_of(f"{instruction}{text}") for text in texts]
     want = [oracle(ids, skip) for ids in sequences]
     for device, file in (("cuda:0", "model.cuda.onnx"), ("cpu", "model.onnx")):
@@ -253,10 +270,14 @@ def test_cuda_runs_its_own_graph_and_a_cpu_the_other(
 def test_cuda_refuses_int8_of_a_bundle_without_a_graph_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = build_tiny_nv_embed_bundle(tmp_path, precision="int8", texts=["the dog runs", "two cats"])
+    bundle = build_tiny_nv_embed_bundle(
+        tmp_path, precision="int8", texts=["the dog runs", "two cats"]
+    )
     edit(bundle, lambda data: data["embedder"].pop("cuda"))
     stand_in.put_in(monkeypatch)
-    with pytest.raises(DeviceError, match="^cuda:0: .*int8 and has no graph for CUDA.*: export it again"):
+    with pytest.raises(
+        DeviceError, match="^cuda:0: .*int8 and has no graph for CUDA.*: export it again"
+    ):
         Embedder.open(bundle, "cuda:0")
     with Embedder.open(bundle, "auto") as embedder:
         assert embedder.device.provider_name == "ort-cpu"

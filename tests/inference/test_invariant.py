@@ -1,4 +1,5 @@
-"""Batches of fixed shapes: the same shapes, and on the stand-in the same vectors to the bit, in any company."""
+"""Batches of fixed shapes: the same shapes, and on the stand-in the same vectors to the bit, in any
+company."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from vcs_runtime.inference.batching import RUN_TOKENS, batches, fixed_groups, fi
 LAYOUTS = ["padded", "packed"]
 TEXTS = [" ".join((story(i) + " " + story(i + 1)).split()[: 1 + i % 28]) for i in range(60)]
 LENGTHS = st.lists(
-    st.one_of(st.integers(1, 80), st.integers(1, 1100), st.integers(1, 9000)), min_size=1, max_size=80
+    st.one_of(st.integers(1, 80), st.integers(1, 1100), st.integers(1, 9000)),
+    min_size=1,
+    max_size=80,
 )
 
 
@@ -70,7 +73,9 @@ def test_the_inputs_of_a_text_have_the_same_shapes_alone_and_among_others(
 def test_two_shapes_take_all_usual_texts_and_one_run_is_never_long() -> None:
     shape_of = fixed_shapes("varlen", 32768, lambda width: 1)
     assert len({shape_of(length) for length in range(1, RUN_TOKENS // 2 + 1)}) == 2
-    assert all(shape_of(length).tokens <= max(RUN_TOKENS, length + 1088) for length in range(1, 20_000, 7))
+    assert all(
+        shape_of(length).tokens <= max(RUN_TOKENS, length + 1088) for length in range(1, 20_000, 7)
+    )
 
 
 @pytest.fixture
@@ -131,7 +136,8 @@ def test_a_score_says_that_it_does_not_depend_on_its_batch(
 ) -> None:
     with Scorer.open(tiny_bundle, "cuda:0", batch_invariant=True) as scorer:
         assert re.search(
-            r"\|engine:ort-cuda@\w{4}\|batch:invariant\|v:", scorer.score(story(1), story(2)).signature
+            r"\|engine:ort-cuda@\w{4}\|batch:invariant\|v:",
+            scorer.score(story(1), story(2)).signature,
         )
 
 
@@ -142,6 +148,8 @@ def test_a_batch_of_a_fixed_shape_is_not_halved(tmp_path: Path, machine: stand_i
     bundle = build_layout_bundle(tmp_path / "b", "packed")
     with Embedder.open(bundle, "cuda:0", batch_invariant=True) as embedder:
         machine.before = fail
-        with pytest.raises(DeviceMemoryError, match="allow more memory, or do without --batch-invariant"):
+        with pytest.raises(
+            DeviceMemoryError, match="allow more memory, or do without --batch-invariant"
+        ):
             embedder.embed(TEXTS)
     assert len(machine.runs) == 1

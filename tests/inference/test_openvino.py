@@ -1,4 +1,5 @@
-"""OpenVINO in the place of ONNX Runtime on the CPU: what it computes, how it is named, what is refused."""
+"""OpenVINO in the place of ONNX Runtime on the CPU: what it computes, how it is named, what is
+refused."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def closeness(precision: str) -> float:
 
 @pytest.fixture(scope="module")
 def scorers() -> Iterator[dict[str, Scorer]]:
-    """Of the embedded default, on each device; they remember nothing, so that each call computes."""
+    """Of the embedded default, on each device; they remember nothing, so that each call
+    computes."""
     with ExitStack() as opened:
         yield {
             device: opened.enter_context(Scorer.open("default", device, threads=2, cache_mb=0))
@@ -138,7 +140,8 @@ def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
 def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_of_threads(
     scorers: dict[str, Scorer],
 ) -> None:
-    """Scores through embedder and learned segmenter, and vectors of whole texts of several windows."""
+    """Scores through embedder and learned segmenter, and vectors of whole texts of several
+    windows."""
     scorer = scorers["openvino"]
     texts = [stripped(50 + i, words).lower() for i, words in enumerate((40, 4, 5, 45, 6, 7))]
     texts += [story(10 + i, 4) for i in range(6)]
@@ -149,7 +152,9 @@ def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_o
     order = random.Random(0).choices(range(len(pairs)), k=6)
     assert scorer.score_many([pairs[i] for i in order]) == [batched[i] for i in order]
     assert [scorer.score(*pair) for pair in pairs] == batched
-    assert all(np.array_equal(scorer.embedder.embed([text])[0], vectors[i]) for i, text in enumerate(texts))
+    assert all(
+        np.array_equal(scorer.embedder.embed([text])[0], vectors[i]) for i, text in enumerate(texts)
+    )
     with Scorer.open("default", "openvino", threads=1, cache_mb=0) as single:
         assert single.score_many(pairs) == batched
         assert np.array_equal(single.embedder.embed(texts[::-1])[::-1], vectors)
@@ -158,7 +163,8 @@ def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_o
 def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
     tiny_bundle: Path, mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that was used may keep its last output; two runs at once would take twice the memory."""
+    """A request that was used may keep its last output; two runs at once would take twice the
+    memory."""
     import openvino
 
     create = openvino.CompiledModel.create_infer_request
@@ -183,7 +189,9 @@ def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
             running -= 1
             return results
 
-    monkeypatch.setattr(openvino.CompiledModel, "create_infer_request", lambda model: Watched(create(model)))
+    monkeypatch.setattr(
+        openvino.CompiledModel, "create_infer_request", lambda model: Watched(create(model))
+    )
     with (
         Embedder.open(tiny_bundle, "openvino", threads=1) as embedder,
         Segmenter.open(mixed_bundle, "openvino", threads=1) as segmenter,
@@ -202,8 +210,11 @@ def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, precision: str) -> None:
-    """Also beyond 256 tokens: bf16 has no odd numbers there, and the graph counts its tokens in floats."""
+def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(
+    tmp_path: Path, precision: str
+) -> None:
+    """Also beyond 256 tokens: bf16 has no odd numbers there, and the graph counts its tokens in
+    floats."""
     bundle = build_tiny_sat_bundle(tmp_path, precision=precision)
     texts = [stripped(50, 60), *(stripped(i, 1 + i) for i in range(8)), "x", ""]
     with Segmenter.open(bundle, "cpu") as wanted:
@@ -214,7 +225,13 @@ def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, pre
             alone = [segmenter.boundary_probabilities([text])[0] for text in texts[::-1]][::-1]
             arithmetic = segmenter.device.precision if segmenter.device else ""
         # ONNX Runtime rounds what goes into products of int8 to it, and OpenVINO does not.
-        near = 0.15 if precision == "int8" else 15 * ROUNDOFF["bf16"] if arithmetic == "bf16" else 0.005
+        near = (
+            0.15
+            if precision == "int8"
+            else 15 * ROUNDOFF["bf16"]
+            if arithmetic == "bf16"
+            else 0.005
+        )
         for one, other, again in zip(expected, together, alone, strict=True):
             np.testing.assert_allclose(other, one, atol=near)
             assert np.array_equal(other, again)
@@ -222,9 +239,13 @@ def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(tmp_path: Path, pre
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_weights_in_other_precisions_run_and_stand_in_the_signature(tmp_path: Path, precision: str) -> None:
+def test_weights_in_other_precisions_run_and_stand_in_the_signature(
+    tmp_path: Path, precision: str
+) -> None:
     write_tiny_nv_embed(tmp_path / "checkpoint")
-    of_weights = build_tiny_nv_embed_bundle(tmp_path, checkpoint=tmp_path / "checkpoint", precision=precision)
+    of_weights = build_tiny_nv_embed_bundle(
+        tmp_path, checkpoint=tmp_path / "checkpoint", precision=precision
+    )
     exact = build_tiny_nv_embed_bundle(
         tmp_path / "exact", checkpoint=tmp_path / "checkpoint", precision="fp32"
     )
@@ -246,14 +267,18 @@ def test_a_token_beyond_the_vocabulary_is_refused(sat_bundle: Path, tmp_path: Pa
     tokenizer.add_tokens(["one-more"])
     tokenizer.save(str(tmp_path / "larger.json"))
     wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
-    with pytest.raises(BundleError, match=r"does not take the token \d+ .*the model's table has \d+ rows"):
+    with pytest.raises(
+        BundleError, match=r"does not take the token \d+ .*the model's table has \d+ rows"
+    ):
         Segmenter.open(wrong, "openvino")
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     bundle = open_bundle(build_tiny_bundle(tmp_path))
     (bundle.root / "embedder/model.onnx").write_bytes(b"no protobuf")
-    with pytest.raises(BundleError, match=r"model\.onnx: OpenVINO cannot load it: .*can't be parsed"):
+    with pytest.raises(
+        BundleError, match=r"model\.onnx: OpenVINO cannot load it: .*can't be parsed"
+    ):
         Embedder.open(Bundle(bundle.root, bundle.manifest), "openvino")
 
 
@@ -263,19 +288,23 @@ def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:
         expected = embedder.embed(TEXTS)
         found = pool.map(lambda order: embedder.embed([TEXTS[i] for i in order]), orders)
         assert all(
-            np.array_equal(vectors, expected[order]) for vectors, order in zip(found, orders, strict=True)
+            np.array_equal(vectors, expected[order])
+            for vectors, order in zip(found, orders, strict=True)
         )
 
 
 def is_clearly_cut(segmenter: Segmenter, texts: Sequence[str]) -> bool:
-    """Whether rounding moves no probability across the threshold, where another cut would be another score."""
+    """Whether rounding moves no probability across the threshold, where another cut would be
+    another score."""
     model = open_bundle("default").manifest.segmenter.model
     probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
     return bool(np.abs(probabilities - model.threshold).min() > 2 * PROBABILITIES["bf16"])
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_scores_and_cuts_are_near_those_of_onnx_runtime(scorers: dict[str, Scorer], device: str) -> None:
+def test_scores_and_cuts_are_near_those_of_onnx_runtime(
+    scorers: dict[str, Scorer], device: str
+) -> None:
     """With punctuation, and without, where the learned segmenter splits."""
     pairs = [(story(i, 5), story(40 + i, 4)) for i in range(2)]
     segmenter = scorers["cpu"].segmenter
@@ -294,23 +323,31 @@ def test_scores_and_cuts_are_near_those_of_onnx_runtime(scorers: dict[str, Score
         assert abs(one.scores.las - other.scores.las) <= near
 
 
-def test_the_signature_and_the_cache_name_engine_and_precision(tiny_bundle: Path, mixed_bundle: Path) -> None:
+def test_the_signature_and_the_cache_name_engine_and_precision(
+    tiny_bundle: Path, mixed_bundle: Path
+) -> None:
     identities = set()
     best = choose_device("openvino").precision_of("fp32")
     for device, engine, precision in (
-        ("cpu", "ort-cpu", "fp32"), ("openvino", "openvino", best), ("openvino:fp32", "openvino", "fp32"),
-    ):  # fmt: skip
+        ("cpu", "ort-cpu", "fp32"),
+        ("openvino", "openvino", best),
+        ("openvino:fp32", "openvino", "fp32"),
+    ):
         with Scorer.open(tiny_bundle, device, segmenter=mixed_bundle) as scorer:
             fields = dict(field.partition(":")[::2] for field in scorer.signature.split("|"))
             identities.add(scorer.embedder.cache_identity)
         assert (fields["engine"], fields["prec"]) == (engine, precision)
-        where = [engine] * (engine != "ort-cpu") + [fields[name] for name in ("isa",) if name in fields]
+        where = [engine] * (engine != "ort-cpu") + [
+            fields[name] for name in ("isa",) if name in fields
+        ]
         assert fields["cut"].split("/")[2:] == [precision, *where]
     assert len(identities) == (3 if best != "fp32" else 2)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no stack for signals")
-def test_an_interrupt_is_heard_after_another_thread_has_closed_all_models(tiny_bundle: Path) -> None:
+def test_an_interrupt_is_heard_after_another_thread_has_closed_all_models(
+    tiny_bundle: Path,
+) -> None:
     """With AMX, OpenVINO moves the stack for signals of the thread that loads it."""
     code = """
 import signal, sys, threading
@@ -329,7 +366,8 @@ try:
 except KeyboardInterrupt:
     print("heard")
 """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    # A shell's background job ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         run = subprocess.run(
             [sys.executable, "-c", code, tiny_bundle], capture_output=True, text=True, check=False
@@ -346,7 +384,9 @@ def put_in(monkeypatch: pytest.MonkeyPatch, core: object) -> None:
     monkeypatch.setitem(sys.modules, "openvino", package)
 
 
-@pytest.mark.parametrize(("capabilities", "precision"), [(["FP32", "BF16"], "bf16"), (["FP32"], "fp32")])
+@pytest.mark.parametrize(
+    ("capabilities", "precision"), [(["FP32", "BF16"], "bf16"), (["FP32"], "fp32")]
+)
 def test_the_processor_decides_about_the_precision(
     monkeypatch: pytest.MonkeyPatch, capabilities: list[str], precision: str
 ) -> None:
@@ -397,7 +437,11 @@ def test_a_xeon_without_amx_takes_float32(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_another_device_or_precision_than_was_asked_for_is_refused(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, property_name: str, reported: Any, message: str
+    tiny_bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    property_name: str,
+    reported: Any,
+    message: str,
 ) -> None:
     import openvino
 
@@ -416,9 +460,13 @@ def test_the_instructions_stand_in_the_signature_and_part_cached_vectors(
 ) -> None:
     identities = set()
     for found in ("", "amx", "avx512"):
-        monkeypatch.setattr("vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test"))
+        monkeypatch.setattr(
+            "vcs_runtime.inference.openvino.best_precision", lambda: ("fp32", "for the test")
+        )
         device = replace(choose_device("openvino"), instructions=found)
-        monkeypatch.setattr("vcs_runtime.inference.tensorrt.choose_device", lambda *_, chosen=device: chosen)
+        monkeypatch.setattr(
+            "vcs_runtime.inference.tensorrt.choose_device", lambda *_, chosen=device: chosen
+        )
         with Embedder.open(tiny_bundle, "openvino") as embedder:
             fields = [field for field in embedder.signature_fields if field.startswith("isa:")]
             identities.add(embedder.cache_identity)
@@ -426,7 +474,9 @@ def test_the_instructions_stand_in_the_signature_and_part_cached_vectors(
     assert len(identities) == 3
 
 
-def test_the_precision_alone_parts_cached_vectors(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_precision_alone_parts_cached_vectors(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the instructions are unknown, nothing else tells bf16 from fp32."""
     identities = set()
     for precision in ("fp32", "bf16"):
@@ -440,11 +490,14 @@ def test_the_precision_alone_parts_cached_vectors(tiny_bundle: Path, monkeypatch
 def test_a_processor_that_lacks_kernels_for_bf16_is_told_to_do_without(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
-    """OpenVINO may count bf16 among the capabilities of a processor where oneDNN is kept from it."""
+    """OpenVINO may count bf16 among the capabilities of a processor where oneDNN is kept from
+    it."""
     import openvino
 
     def compile_model(core: Any, graph: Any, device: str, settings: Any) -> Any:
-        raise RuntimeError("Exception from src/core.cpp:1:\nSupported primitive descriptors list is empty")
+        raise RuntimeError(
+            "Exception from src/core.cpp:1:\nSupported primitive descriptors list is empty"
+        )
 
     monkeypatch.setattr(openvino.Core, "compile_model", compile_model)
     device = Device("openvino", "OpenVINO", "named", precision=precision)
@@ -475,7 +528,9 @@ def test_the_command_scores_without_onnx_runtime_and_prints_nothing_of_its_own(
     done = vcs(*command)
     assert (done.code, done.stderr, "engine:openvino" in done.stdout) == (0, "", True), done
     # Native libraries write past Python's streams.
-    without = "import sys; sys.modules['onnxruntime'] = None; from vcs_runtime.cli import main; main()"
+    without = (
+        "import sys; sys.modules['onnxruntime'] = None; from vcs_runtime.cli import main; main()"
+    )
     run = subprocess.run(
         [sys.executable, "-c", without, *command], capture_output=True, text=True, check=False
     )
@@ -495,15 +550,23 @@ def test_a_package_that_is_missing_is_named(
         assert "the device openvino needs openvino" in done.stderr
 
 
-def test_a_release_that_returns_nan_is_refused(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_returns_nan_is_refused(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(
         sys.modules, "openvino", SimpleNamespace(__version__="2025.4.1-20426-releases/2025/4")
     )
-    with pytest.raises(MissingExtraError, match=r"needs openvino 2026\.0 or later, and 2025\.4\.1-20426"):
+    with pytest.raises(
+        MissingExtraError, match=r"needs openvino 2026\.0 or later, and 2025\.4\.1-20426"
+    ):
         Embedder.open(tiny_bundle, "openvino")
 
 
-@pytest.mark.parametrize("name", ["openvino:0", "openvino:bf16", "openvino:", "OpenVINO", "openvinofp32"])
+@pytest.mark.parametrize(
+    "name", ["openvino:0", "openvino:bf16", "openvino:", "OpenVINO", "openvinofp32"]
+)
 def test_other_names_are_no_devices(tiny_bundle: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=r"^device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', "):
+    with pytest.raises(
+        ValueError, match=r"^device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', "
+    ):
         Embedder.open(tiny_bundle, name)

@@ -1,4 +1,5 @@
-"""Decoders on OpenVINO, in every precision of their weights, against their published formula in NumPy."""
+"""Decoders on OpenVINO, in every precision of their weights, against their published formula in
+NumPy."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ TEXTS = [
     "a dog",
 ]
 IN_BF16 = 4 * ROUNDOFF["bf16"]
-# The largest difference of a number of a unit vector, by the precision of the weights: in fp32 and in bf16.
-# Levels of 8 bits lose more than either.
+# The largest difference of a number of a unit vector, by the precision of the weights: in fp32 and
+# in bf16. Levels of 8 bits lose more than either.
 TOLERANCES = {
     "fp32": (1e-5, IN_BF16),
     "fp16": (2 * ROUNDOFF["fp16"], IN_BF16),
@@ -44,7 +45,9 @@ TOLERANCES = {
 }
 
 
-def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = None, **options: Any) -> Path:
+def bundle_of(
+    folder: Path, target: Path, precision: str, causal: bool | None = None, **options: Any
+) -> Path:
     build = Build(
         folder,
         target,
@@ -59,19 +62,26 @@ def bundle_of(folder: Path, target: Path, precision: str, causal: bool | None = 
 @pytest.mark.parametrize(
     ("family", "precision"),
     [
-        ("qwen3", "fp32"), ("gte-qwen2", "fp16"), ("nemotron", "int8"), ("embedding-gemma", "int8"),
+        ("qwen3", "fp32"),
+        ("gte-qwen2", "fp16"),
+        ("nemotron", "int8"),
+        ("embedding-gemma", "int8"),
     ],
-)  # fmt: skip
+)
 def test_vectors_are_those_of_the_published_formula_alone_and_in_a_batch(
     tmp_path: Path, family: str, precision: str
 ) -> None:
     folder = write_tiny_decoder(tmp_path / "checkpoint", family)
-    bundle = bundle_of(folder, tmp_path / "bundle", precision, False if family == "gte-qwen2" else None)
+    bundle = bundle_of(
+        folder, tmp_path / "bundle", precision, False if family == "gte-qwen2" else None
+    )
     expected = np.array([embed(folder, token_ids(folder, text)) for text in TEXTS])
     for device, tolerance in zip(DEVICES, TOLERANCES[precision], strict=True):
         with Embedder.open(bundle, device) as embedder:
             vectors = embedder.embed(TEXTS)
-            assert np.array_equal(vectors, np.concatenate([embedder.embed([text]) for text in TEXTS]))
+            assert np.array_equal(
+                vectors, np.concatenate([embedder.embed([text]) for text in TEXTS])
+            )
         np.testing.assert_allclose(vectors, expected, rtol=0, atol=tolerance)
 
 
@@ -82,7 +92,12 @@ def test_nv_embed_with_outliers_keeps_its_vectors(tmp_path: Path, precision: str
         tmp_path / "checkpoint", change=lambda tensors: plant(tensors, 1, "every"), dtype="F16"
     )
     bundle = build_tiny_nv_embed_bundle(
-        tmp_path, checkpoint=folder, precision=precision, texts=TEXTS[:1], least_cosine=-1, most_change=1
+        tmp_path,
+        checkpoint=folder,
+        precision=precision,
+        texts=TEXTS[:1],
+        least_cosine=-1,
+        most_change=1,
     )
     with Embedder.open(bundle, "cpu") as embedder:
         rows = embedder._tokenizer.sequences(TEXTS, "", 64).ids
@@ -127,13 +142,18 @@ for bundle in sys.argv[2:]:
 def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path) -> None:
     """OpenVINO's own reader would copy integers, and widen halves to twice their size."""
     small = write_tiny_decoder(tmp_path / "small", "qwen3")
-    large = write_tiny_decoder(tmp_path / "large", "qwen3", hidden_size=128, intermediate_size=1 << 15)
+    large = write_tiny_decoder(
+        tmp_path / "large", "qwen3", hidden_size=128, intermediate_size=1 << 15
+    )
     bundles = [
         bundle_of(folder, tmp_path / precision / folder.name, precision, weights="copy")
         for folder, precision in ((small, "fp16"), (large, "fp16"), (large, "int8"))
     ]
     run = subprocess.run(
-        [sys.executable, "-c", _MEASURED, *map(str, bundles)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _MEASURED, *map(str, bundles)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for bundle, taken in zip(bundles[1:], run.stdout.split(), strict=True):
         weights = (bundle / "embedder/model.onnx.data").stat().st_size

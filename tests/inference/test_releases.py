@@ -1,4 +1,5 @@
-"""Releases of ONNX Runtime: one that is too old for a graph is refused, and every other computes what it should.
+"""Releases of ONNX Runtime: one that is too old for a graph is refused, and every other computes
+what it should.
 
 `make nox` runs this file under releases on both sides of each bound.
 """
@@ -33,8 +34,8 @@ TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", 
 def refusal(bundle: Path, installed: str) -> str:
     """The sentence about a release that is too old."""
     return (
-        f"{bundle}/embedder/model.onnx needs ONNX Runtime {NEEDED} or later, and {installed} is installed: "
-        f"pip install --upgrade 'onnxruntime>={NEEDED}'"
+        f"{bundle}/embedder/model.onnx needs ONNX Runtime {NEEDED} or later, and {installed} is"
+        f" installed: pip install --upgrade 'onnxruntime>={NEEDED}'"
     )
 
 
@@ -70,7 +71,9 @@ def test_decoders_are_right_or_refused(tmp_path: Path, family: str) -> None:
         check_refused(bundle, onnxruntime.__version__)
         return
     got = vectors_of(bundle, TEXTS, "")
-    want = [numpy_decoder.embed(checkpoint, numpy_decoder.token_ids(checkpoint, text)) for text in TEXTS]
+    want = [
+        numpy_decoder.embed(checkpoint, numpy_decoder.token_ids(checkpoint, text)) for text in TEXTS
+    ]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
 
 
@@ -99,4 +102,7 @@ def test_doctor_says_that_a_cpu_runs_no_model_in_bf16(tmp_path: Path) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path, precision="bf16")
     done = vcs("doctor", "--bundle", bundle)
     assert done.code == 1
-    assert "! auto: tiny-nv-embed is in bf16, for which ONNX Runtime has kernels on a GPU only" in done.stdout
+    assert (
+        "! auto: tiny-nv-embed is in bf16, for which ONNX Runtime has kernels on a GPU only"
+        in done.stdout
+    )

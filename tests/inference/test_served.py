@@ -24,18 +24,25 @@ Answer = Callable[[list[str]], tuple[int, Any]]
 
 
 def entries(vectors: Any) -> dict[str, Any]:
-    return {"data": [{"index": i, "embedding": list(map(float, row))} for i, row in enumerate(vectors)]}
+    return {
+        "data": [{"index": i, "embedding": list(map(float, row))} for i, row in enumerate(vectors)]
+    }
 
 
 @contextmanager
 def server(answer: Answer) -> Iterator[tuple[str, list[list[str]]]]:
-    """A server on loopback that answers texts with a status and JSON: its URL, and the batches that came."""
+    """A server on loopback that answers texts with a status and JSON: its URL, and the batches that
+    came."""
     asked: list[list[str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert (self.path, body["model"], body["encoding_format"]) == ("/v1/embeddings", "m", "float")
+            assert (self.path, body["model"], body["encoding_format"]) == (
+                "/v1/embeddings",
+                "m",
+                "float",
+            )
             asked.append(body["input"])
             status, content = answer(body["input"])
             self.send_response(status)
@@ -87,7 +94,9 @@ def test_a_text_that_the_server_refuses_is_found_and_the_others_go_on(tiny: Answ
             ServedEmbedder(url, "m").embed(TEXTS)
 
 
-def test_a_server_that_is_busy_is_asked_again(tiny: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_busy_is_asked_again(
+    tiny: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(served, "_PAUSES", (0.0, 0.0))
     statuses = [503, 429]
 
@@ -119,9 +128,13 @@ TWO = entries([[1, 0], [0, 1]])
         (entries([[1, 0], [0]]), "no array of numbers"),
     ],
 )
-def test_an_answer_that_is_not_two_vectors_ends_the_job(answer: Any, why: str, tiny_bundle: Path) -> None:
+def test_an_answer_that_is_not_two_vectors_ends_the_job(
+    answer: Any, why: str, tiny_bundle: Path
+) -> None:
     with server(lambda texts: (200, answer)) as (url, _), pytest.raises(ModelError, match=why):
-        Scorer.open(tiny_bundle, "cpu", embedder=ServedEmbedder(url, "m")).embedder.prepare(["a", "b"])
+        Scorer.open(tiny_bundle, "cpu", embedder=ServedEmbedder(url, "m")).embedder.prepare(
+            ["a", "b"]
+        )
 
 
 def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
@@ -130,7 +143,16 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(json.dumps({"id": "a", "reference": PAIR[0], "generated": PAIR[1]}) + "\n")
     with server(tiny) as (url, asked):
-        command = ["score", pairs, "--bundle", tiny_bundle, "--embedder-model", "m", "--embedder", url]
+        command = [
+            "score",
+            pairs,
+            "--bundle",
+            tiny_bundle,
+            "--embedder-model",
+            "m",
+            "--embedder",
+            url,
+        ]
         store = str(tmp_path / "store")
         for number in range(2):
             output = tmp_path / f"{number}.jsonl"
@@ -144,10 +166,16 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--embedder", "http://h:1/v1"], "--embedder URL and --embedder-model NAME belong together"),
+        (
+            ["--embedder", "http://h:1/v1"],
+            "--embedder URL and --embedder-model NAME belong together",
+        ),
         (["--embedder-model", "m"], "--embedder URL and --embedder-model NAME belong together"),
         (["--embedder", "h:1", "--embedder-model", "m"], "url must be like http://HOST:PORT"),
-        (["--embedder", "http://h:1", "--embedder-model", "a|b"], "embedder-model must be a name without"),
+        (
+            ["--embedder", "http://h:1", "--embedder-model", "a|b"],
+            "embedder-model must be a name without",
+        ),
     ],
 )
 def test_half_an_embedder_is_refused(options: list[str], why: str, tmp_path: Path) -> None:

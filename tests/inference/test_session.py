@@ -1,4 +1,5 @@
-"""Sessions: options of a GPU, memory that does not suffice, release; on a stand-in, and on the CPU."""
+"""Sessions: options of a GPU, memory that does not suffice, release; on a stand-in, and on the
+CPU."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ from vcs_runtime.inference.session import Budget, FittingBatches
 from vcs_runtime.util.stages import ahead
 
 TEXTS = [" ".join(story(i).split()[: 1 + i % 9]) for i in range(40)]
-NO_MEMORY = "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested buffer of size 9"
+NO_MEMORY = (
+    "[ONNXRuntimeError] : 1 : FAIL : bfc_arena.cc:360 Failed to allocate memory for requested"
+    " buffer of size 9"
+)
 
 
 @pytest.fixture
@@ -63,7 +67,9 @@ def test_both_models_share_the_memory_that_may_be_taken(
     mixed_bundle: Path, tiny_bundle: Path, machine: stand_in.Machine
 ) -> None:
     with Scorer.open(tiny_bundle, "cuda:0", segmenter=mixed_bundle, gpu_memory_gb=2):
-        limits = [int(s.providers["CUDAExecutionProvider"]["gpu_mem_limit"]) for s in machine.sessions]
+        limits = [
+            int(s.providers["CUDAExecutionProvider"]["gpu_mem_limit"]) for s in machine.sessions
+        ]
     assert len(limits) == 2
     assert sum(limits) == pytest.approx(2e9, abs=2)
     sizes = [
@@ -114,7 +120,9 @@ def test_batches_that_memory_does_not_suffice_for_are_halved(
             embedder.embed(TEXTS[:1])
 
 
-def test_a_boundary_model_halves_its_batches_too(sat_bundle: Path, machine: stand_in.Machine) -> None:
+def test_a_boundary_model_halves_its_batches_too(
+    sat_bundle: Path, machine: stand_in.Machine
+) -> None:
     texts = [stripped(i, 8) for i in range(6)]
 
     def fail(inputs: dict[str, Any]) -> None:
@@ -136,7 +144,9 @@ def test_another_failure_is_no_lack_of_memory_and_names_the_model(
 
     with Embedder.open(layout_bundle, "cuda:0") as embedder:
         machine.before = fail
-        with pytest.raises(DeviceError, match=r"model\.onnx: ONNX Runtime failed on .*Gather node") as error:
+        with pytest.raises(
+            DeviceError, match=r"model\.onnx: ONNX Runtime failed on .*Gather node"
+        ) as error:
             embedder.embed(TEXTS)
     assert not isinstance(error.value, DeviceMemoryError)
     assert len(machine.runs) == 1
@@ -152,7 +162,8 @@ texts = [" ".join(["dog", "car", str(i)] * 8) for i in range(4096)]
 run = session.run_session
 
 def address_space(name):
-    return 1024 * int(re.search(rf"^{name}:\\s+(\\d+) kB", open("/proc/self/status").read(), re.M)[1])
+    return 1024 * int(re.search(rf"^{name}:\\s+(\\d+) kB", open("/proc/self/status").read(), \
+re.M)[1])
 
 # What the run of one batch of all texts takes here, in a process of its own.
 if len(sys.argv) == 3:
@@ -189,7 +200,8 @@ with Embedder.open(sys.argv[1], sys.argv[2], threads=1) as embedder:
 def test_a_processor_without_memory_halves_its_batches(
     tiny_bundle: Path, tmp_path: Path, device: str
 ) -> None:
-    """The failure of ONNX Runtime and of OpenVINO itself, with half of the memory that a batch of all texts takes."""
+    """The failure of ONNX Runtime and of OpenVINO itself, with half of the memory that a batch of
+    all texts takes."""
     if device == "openvino":
         pytest.importorskip("openvino")
 
@@ -238,7 +250,9 @@ embedder.release()
 print(held - resident())
 assert (embedder.embed(texts) == vectors).all()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 30e6
 
@@ -277,7 +291,8 @@ def test_fewer_tokens_are_run_where_little_memory_is_free(machine: stand_in.Mach
     machine.free = 1 << 30
     budget = Budget(cuda, 4096)
     assert 512 < budget.tokens < 2000
-    assert Budget(cuda, 4096, layout="varlen").tokens > 2 * budget.tokens  # without places for padding
+    # Without places for padding.
+    assert Budget(cuda, 4096, layout="varlen").tokens > 2 * budget.tokens
     machine.free = 0
     assert budget.tokens > 512  # asked once
     budget.forget()
@@ -420,12 +435,16 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 
     laid_out = threading.Semaphore(0)
     made = batching.Batch
-    monkeypatch.setattr(batching, "Batch", lambda *arguments: (laid_out.release(), made(*arguments))[1])
+    monkeypatch.setattr(
+        batching, "Batch", lambda *arguments: (laid_out.release(), made(*arguments))[1]
+    )
     waited: list[bool] = []
 
     def wait(inputs: dict[str, Any]) -> None:
         if not waited:
-            waited.append(laid_out.acquire(timeout=HANGS_AFTER_S) and laid_out.acquire(timeout=HANGS_AFTER_S))
+            waited.append(
+                laid_out.acquire(timeout=HANGS_AFTER_S) and laid_out.acquire(timeout=HANGS_AFTER_S)
+            )
 
     with Embedder.open(layout_bundle, "cuda:0") as embedder:
         embedder._budget.shorten(24)
@@ -436,16 +455,23 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be scored."""
-    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 2)  # a GPU takes twice as many
+    """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be
+    scored."""
+    # A GPU takes twice as many.
+    monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 2)
     cuts = [stripped if i % 2 else story for i in range(12)]
-    return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [("!", "a")]
+    return [(cut(i, 2 + i % 5), cut(40 + i, 2 + i % 4)) for i, cut in enumerate(cuts)] + [
+        ("!", "a")
+    ]
 
 
 def test_on_a_gpu_the_next_block_is_cut_while_this_one_is_embedded(
-    tiny_bundle: Path, mixed_bundle: Path, blocks: list[tuple[str, str]], machine: stand_in.Machine,
+    tiny_bundle: Path,
+    mixed_bundle: Path,
+    blocks: list[tuple[str, str]],
+    machine: stand_in.Machine,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     cut = threading.Semaphore(0)
     real = Segmenter.split_learned
 

@@ -1,4 +1,5 @@
-"""TensorRT engines: made, listed, found, refused; on a stand-in for ONNX Runtime and NVIDIA's libraries."""
+"""TensorRT engines: made, listed, found, refused; on a stand-in for ONNX Runtime and NVIDIA's
+libraries."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def bundle(tiny_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bundle, tmp_path / "bundle"))
 
 
-def test_an_engine_runs_and_gives_what_the_graph_gives(bundle: Path, machine: stand_in.Machine) -> None:
+def test_an_engine_runs_and_gives_what_the_graph_gives(
+    bundle: Path, machine: stand_in.Machine
+) -> None:
     built(bundle)
     with Embedder.open(bundle, "cpu") as cpu:
         wanted = cpu.embed(TEXTS)
@@ -91,7 +94,9 @@ def test_an_engine_for_another_gpu_or_by_another_version_is_none(
     for key, value in change.items():
         setattr(machine, key, value)
     opened = len(machine.sessions)
-    with pytest.raises(DeviceError, match=f"no TensorRT engine of its embedder for {says}") as error:
+    with pytest.raises(
+        DeviceError, match=f"no TensorRT engine of its embedder for {says}"
+    ) as error:
         Embedder.open(bundle, "tensorrt:0")
     assert f"run `vcs-runtime engine build {bundle}`" in str(error.value)
     assert len(machine.sessions) == opened  # nothing was made or loaded
@@ -99,14 +104,18 @@ def test_an_engine_for_another_gpu_or_by_another_version_is_none(
         assert embedder.device.provider_name == "ort-cuda"
 
 
-def test_another_graph_has_other_engines(bundle: Path, tmp_path: Path, machine: stand_in.Machine) -> None:
+def test_another_graph_has_other_engines(
+    bundle: Path, tmp_path: Path, machine: stand_in.Machine
+) -> None:
     built(bundle)
     Embedder.open(Path(shutil.copytree(bundle, tmp_path / "copy")), "tensorrt:0").close()
     with pytest.raises(DeviceError, match="there is no TensorRT engine"):
         Embedder.open(build_tiny_bundle(tmp_path / "other", seed=1), "tensorrt:0")
 
 
-def test_engines_are_not_loaded_where_others_can_write(bundle: Path, machine: stand_in.Machine) -> None:
+def test_engines_are_not_loaded_where_others_can_write(
+    bundle: Path, machine: stand_in.Machine
+) -> None:
     """An engine is machine code."""
     built(bundle)
     folder, _ = engines_folder(open_bundle(bundle), "embedder", 0)
@@ -119,18 +128,24 @@ def test_a_text_beyond_all_engines_is_refused(bundle: Path, machine: stand_in.Ma
     built(bundle, (2, 8))
     with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
-        with pytest.raises(DeviceError, match=r"no TensorRT engine takes \d+ x \d+ tokens: build them again"):
+        with pytest.raises(
+            DeviceError, match=r"no TensorRT engine takes \d+ x \d+ tokens: build them again"
+        ):
             embedder.embed(TEXTS)
 
 
-def test_the_smallest_engine_that_takes_a_batch_runs_it(bundle: Path, machine: stand_in.Machine) -> None:
+def test_the_smallest_engine_that_takes_a_batch_runs_it(
+    bundle: Path, machine: stand_in.Machine
+) -> None:
     built(bundle, (16, 8), (4, 32))
     machine.sessions.clear()
     machine.runs.clear()  # CUDA's among them
     with Embedder.open(bundle, "tensorrt:0") as embedder:
         embedder.embed(["a man"])
         embedder.embed(["a man " * 10])
-        embedder.embed([*TEXTS, *(f"a man {word}" for word in "runs walks sits looks smiles turns".split())])
+        embedder.embed(
+            [*TEXTS, *(f"a man {word}" for word in "runs walks sits looks smiles turns".split())]
+        )
     assert {session.model.name for session in machine.sessions} == {"16x8.onnx", "4x32.onnx"}
     assert all((rows <= 16 and tokens <= 8) or rows <= 4 for (rows, tokens), _ in machine.runs)
     assert any(rows > 4 for (rows, _), _ in machine.runs)
@@ -155,7 +170,8 @@ def test_both_parts_of_a_bundle_get_engines(
         found = scorer.score(*pair)
         assert (found.n_ref, found.n_gen) == (wanted.n_ref, wanted.n_gen)
         assert found.scores == pytest.approx(wanted.scores, abs=4 * ROUNDOFF["fp16"])
-        # The two engines are other arithmetic than the graphs, so that their digits are in the signature.
+        # The two engines are other arithmetic than the graphs, so that their digits are in the
+        # signature.
         assert re.search(
             r"\|cut:\S+/fp16/ort-tensorrt@[0-9a-f]{4}\|.*\|prec:fp16\|.*engine:ort-tensorrt@[0-9a-f]{4}\|",
             scorer.signature,
@@ -170,7 +186,9 @@ def test_doctor_names_the_gpu_and_what_is_missing(machine: stand_in.Machine) -> 
     assert report["libcuda.so.1"] == "CUDA 13.0"
     assert report["libcublas.so.13"] == "missing (nvidia-cublas)"
     assert "libnvinfer.so.10 (tensorrt-cu13>=10,<11" in report["TensorRT"]
-    assert any("CUDA provider of ONNX Runtime lacks libcublas.so.13" in line for line in report["problems"])
+    assert any(
+        "CUDA provider of ONNX Runtime lacks libcublas.so.13" in line for line in report["problems"]
+    )
     assert not any("nvinfer" in line for line in report["problems"])
 
 
@@ -179,6 +197,8 @@ def test_bf16_is_refused_on_a_cpu(bundle: Path, device: str) -> None:
     edit(bundle, lambda data: data["embedder"].update(precision="bf16"))
     with pytest.raises(
         DeviceError,
-        match=f"^{device}: .* is in bf16, .* on a GPU only: use a GPU or openvino, .*--precision fp16",
+        match=(
+            f"^{device}: .* is in bf16, .* on a GPU only: use a GPU or openvino, .*--precision fp16"
+        ),
     ):
         Embedder.open(bundle, device)

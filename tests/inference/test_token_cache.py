@@ -24,7 +24,8 @@ LAYER = TokenLayer("states", 2)
 
 
 class Watched(Embedder):
-    """An embedder that remembers what it was asked to embed, and of which texts the tokens were wanted."""
+    """An embedder that remembers what it was asked to embed, and of which texts the tokens were
+    wanted."""
 
     asked: list[tuple[list[str], set[str]]]
 
@@ -45,7 +46,9 @@ def cache_of(embedder: Embedder, folder: Path) -> VectorCache:
     return VectorCache(folder, embedder.cache_identity, embedder.dimension)
 
 
-def get(store: VectorStore, texts: list[str], layer: TokenLayer, wanted: list[str]) -> VectorRequest:
+def get(
+    store: VectorStore, texts: list[str], layer: TokenLayer, wanted: list[str]
+) -> VectorRequest:
     request = store.request(texts, (), TokenRequest(layer, wanted))
     request.run()
     request.vectors()
@@ -53,7 +56,9 @@ def get(store: VectorStore, texts: list[str], layer: TokenLayer, wanted: list[st
 
 
 def same(left: TokenVectors, right: TokenVectors) -> bool:
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+    return all(
+        a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(left, right, strict=True)
+    )
 
 
 def some(tokens: int, width: int = 8, seed: int = 0) -> TokenVectors:
@@ -90,11 +95,15 @@ def test_only_what_is_missing_is_embedded_and_vectors_of_texts_stay(
     assert [asked for _, asked in embedder.asked] == [set(), set(TEXTS[4:8])]
     assert embedder.asked[1][0] == sorted(TEXTS[4:])
     assert after.tokens.keys() == set(TEXTS[4:8])
-    assert all(after.known[text] is kept[text] or (after.known[text] == kept[text]).all() for text in kept)
+    assert all(
+        after.known[text] is kept[text] or (after.known[text] == kept[text]).all() for text in kept
+    )
     assert after.known.keys() == set(TEXTS)
 
 
-def test_an_earlier_request_gives_its_tokens_and_another_layer_has_its_own(embedder: Watched) -> None:
+def test_an_earlier_request_gives_its_tokens_and_another_layer_has_its_own(
+    embedder: Watched,
+) -> None:
     last, first = embedder.show_tokens(), embedder.show_tokens(0)
     store = VectorStore(embedder, None, 1 << 20)
     requests = [store.request(TEXTS[:3], (), TokenRequest(last, TEXTS[:2]))]
@@ -105,10 +114,15 @@ def test_an_earlier_request_gives_its_tokens_and_another_layer_has_its_own(embed
         request.vectors()
     assert [texts for texts, _ in embedder.asked] == [sorted(TEXTS[:3]), [TEXTS[2]], [TEXTS[0]]]
     assert [set(request.tokens) for request in requests] == [
-        set(TEXTS[:2]), set(TEXTS[:1]), set(TEXTS[:3]), set(TEXTS[:1]),
-    ]  # fmt: skip
+        set(TEXTS[:2]),
+        set(TEXTS[:1]),
+        set(TEXTS[:3]),
+        set(TEXTS[:1]),
+    ]
     assert same(requests[0].tokens[TEXTS[0]], requests[2].tokens[TEXTS[0]])
-    assert not np.array_equal(requests[0].tokens[TEXTS[0]].vectors, requests[3].tokens[TEXTS[0]].vectors)
+    assert not np.array_equal(
+        requests[0].tokens[TEXTS[0]].vectors, requests[3].tokens[TEXTS[0]].vectors
+    )
 
 
 def test_no_flipped_bit_of_tokens_is_accepted(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ from vcs_runtime.inference.token_vectors import TokenRequest, TokenVectors
 from vcs_runtime.inference.tokenizer import load_tokenizer
 
 INFO = BundleInfo("t", "CC0-1.0", "random numbers")
-TEXTS = [story(i, 1 + i % 3)[: 20 + 9 * i] for i in range(14)] + [story(50, 9)]  # the last one in windows
+# The last one in windows.
+TEXTS = [story(i, 1 + i % 3)[: 20 + 9 * i] for i in range(14)] + [story(50, 9)]
 WINDOW = 32
 
 
@@ -58,7 +59,14 @@ def both(
 
 @pytest.mark.parametrize(
     ("kind", "layer"),
-    [("bert", None), ("bert", 0), ("bert", 1), ("xlm-roberta", None), ("mpnet", 1), ("modernbert", None)],
+    [
+        ("bert", None),
+        ("bert", 0),
+        ("bert", 1),
+        ("xlm-roberta", None),
+        ("mpnet", 1),
+        ("modernbert", None),
+    ],
 )
 def test_vectors_of_texts_keep_their_bits_beside_those_of_tokens(
     tmp_path: Path, kind: str, layer: int | None
@@ -93,7 +101,9 @@ def test_the_last_layer_is_that_of_plain_numpy(tiny_bundle: Path) -> None:
     for text in TEXTS[:5]:
         ids = tokenizer.encode(text).ids
         assert found[text].ids.tolist() == ids
-        wanted = transform(tensors, config, ids, list(range(len(ids))), np.ones((len(ids),) * 2, np.bool_))
+        wanted = transform(
+            tensors, config, ids, list(range(len(ids))), np.ones((len(ids),) * 2, np.bool_)
+        )
         np.testing.assert_allclose(found[text].vectors, wanted, atol=1e-5)
         own = found[text].of_text()
         assert own.ids.tolist() == ids[1:-1]
@@ -103,7 +113,9 @@ def test_the_last_layer_is_that_of_plain_numpy(tiny_bundle: Path) -> None:
 
 def test_tokens_say_where_they_stand_in_the_text(tiny_bundle: Path) -> None:
     text = TEXTS[-1]
-    encoded = load_tokenizer(tiny_bundle / "embedder/tokenizer.json").encode(text, add_special_tokens=False)
+    encoded = load_tokenizer(tiny_bundle / "embedder/tokenizer.json").encode(
+        text, add_special_tokens=False
+    )
     assert len(encoded.ids) > 2 * WINDOW
     with Embedder.open(tiny_bundle, "cpu") as embedder:
         _, tokens = both(embedder, [text], [text])
@@ -153,13 +165,17 @@ def test_two_layers_are_shown_side_by_side(tiny_bundle: Path) -> None:
     with Embedder.open(tiny_bundle, "cpu") as embedder:
         first, last = embedder.show_tokens(0), embedder.show_tokens()
         assert (first.number, last.number) == (0, 2)
-        found = [embedder.token_vectors(TEXTS, layer)[TEXTS[0]].vectors for layer in (first, last, first)]
+        found = [
+            embedder.token_vectors(TEXTS, layer)[TEXTS[0]].vectors for layer in (first, last, first)
+        ]
     assert (found[0] == found[2]).all()
     assert not np.isclose(found[0], found[1]).all()
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
-def test_a_graph_without_states_of_tokens_is_refused_by_its_bundle(tmp_path: Path, layout: str) -> None:
+def test_a_graph_without_states_of_tokens_is_refused_by_its_bundle(
+    tmp_path: Path, layout: str
+) -> None:
     bundle = build_layout_bundle(tmp_path / layout, layout)
     with Embedder.open(bundle, "cpu") as embedder:
         before = embedder.embed(TEXTS[:2])
@@ -187,7 +203,9 @@ def test_an_embedder_of_the_caller_is_refused() -> None:
         CustomEmbedder(Whole()).show_tokens()
 
 
-def test_openvino_shows_tokens_only_where_vectors_of_texts_keep_their_bits(tiny_bundle: Path) -> None:
+def test_openvino_shows_tokens_only_where_vectors_of_texts_keep_their_bits(
+    tiny_bundle: Path,
+) -> None:
     pytest.importorskip("openvino")
     with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
         expected = embedder.embed(TEXTS)
@@ -206,7 +224,9 @@ def test_bf16_is_refused(tiny_bundle: Path) -> None:
     pytest.importorskip("openvino")
     with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
         embedder.device = replace(embedder.device, precision="bf16")
-        with pytest.raises(DeviceError, match="in bf16, vectors of tokens would change .*openvino:fp32"):
+        with pytest.raises(
+            DeviceError, match="in bf16, vectors of tokens would change .*openvino:fp32"
+        ):
             embedder.show_tokens()
 
 
@@ -216,10 +236,16 @@ def write_halves(bundle: BundleWriter) -> None:
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in ("input_ids", "attention_mask"))
     table = np.random.default_rng(0).standard_normal((len(VOCABULARY), 16)).astype(np.float16)
     ones = graph.weight("norm.weight", np.ones(16, np.float16))
-    rows = graph.op("LayerNormalization", graph.op("Gather", graph.weight("table", table), ids), ones)
+    rows = graph.op(
+        "LayerNormalization", graph.op("Gather", graph.weight("table", table), ids), ones
+    )
     square = graph.weight("square", table[:16])
-    rows = graph.op("LayerNormalization", graph.op("Add", rows, graph.op("MatMul", rows, square)), ones)
-    weights = graph.op("Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.FLOAT16)), graph.ints(1))
+    rows = graph.op(
+        "LayerNormalization", graph.op("Add", rows, graph.op("MatMul", rows, square)), ones
+    )
+    weights = graph.op(
+        "Unsqueeze", graph.op("Cast", mask, to=int(ir.DataType.FLOAT16)), graph.ints(1)
+    )
     total = graph.op("Squeeze", graph.op("MatMul", weights, rows), graph.ints(1))
     files = [bundle.file(f"embedder/model.onnx{part}") for part in ("", ".data")]
     graph.save(
@@ -238,7 +264,14 @@ def test_half_precision_on_a_cpu_is_refused_and_changes_nothing(tmp_path: Path) 
         model, weights = "embedder/model.onnx", ("embedder/model.onnx.data",)
         bundle.commit(
             embedder=EmbedderSpec(
-                "halves", model, weights, "embedder/tokenizer.json", 16, WINDOW, "window_mean", "fp16"
+                "halves",
+                model,
+                weights,
+                "embedder/tokenizer.json",
+                16,
+                WINDOW,
+                "window_mean",
+                "fp16",
             )
         )
     with Embedder.open(tmp_path / "bundle", "cpu") as embedder:

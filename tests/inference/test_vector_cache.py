@@ -72,7 +72,9 @@ def test_a_vector_under_another_key_or_of_another_type_is_not_used(tmp_path: Pat
             db.commit()
             found = cache.load(["a", "b", "c", "d"])
             assert len(found) == 1
-            assert all(np.array_equal(vector, unit("abc".index(text))) for text, vector in found.items())
+            assert all(
+                np.array_equal(vector, unit("abc".index(text))) for text, vector in found.items()
+            )
 
 
 def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
@@ -92,7 +94,9 @@ def test_what_was_not_used_for_the_longest_time_gives_way(
     second = VectorCache(tmp_path, "model", 1024, limit)
     assert second.load(f"text {i}" for i in range(20)).keys() == {f"text {i}" for i in range(20)}
     second.close()
-    VectorCache(tmp_path, "model", 1024, limit).store({f"new {i}": unit(i, 1024) for i in range(100)})
+    VectorCache(tmp_path, "model", 1024, limit).store(
+        {f"new {i}": unit(i, 1024) for i in range(100)}
+    )
     third = VectorCache(tmp_path, "model", 1024, limit)
     found = third.load([*(f"text {i}" for i in range(200)), *(f"new {i}" for i in range(100))])
     assert {f"text {i}" for i in range(20)} | {f"new {i}" for i in range(100)} < found.keys()
@@ -122,7 +126,8 @@ def test_one_that_others_can_write_to_is_refused(tmp_path: Path, name: str) -> N
 
 def test_a_view_in_place_of_the_vectors_is_refused(tmp_path: Path) -> None:
     endless = (
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS key, i AS vector FROM n"
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS key, i AS"
+        " vector FROM n"
     )
     with closing(sqlite3.connect(tmp_path / "vectors-3.sqlite")) as db:
         db.execute(f"CREATE VIEW vectors AS {endless}")
@@ -159,7 +164,10 @@ def test_what_commands_keep_unasked_may_fail(
         with Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "store") as scorer:
             assert scorer.score(story(1), story(2)) == expected
         assert scorer.cache_failure == "no locks"
-        with pytest.raises(CacheError), Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "other") as scorer:
+        with (
+            pytest.raises(CacheError),
+            Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "other") as scorer,
+        ):
             scorer.score(story(1), story(2))
     with Scorer.open(tiny_bundle, "cpu", cache=tmp_path / "store") as scorer:
         assert scorer.score(story(1), story(2)) == expected
@@ -198,7 +206,10 @@ def test_a_second_cache_of_a_process_ends_no_lock_of_the_first(tmp_path: Path) -
     first.store({"later": unit(1)})
     assert (tmp_path / "vectors-3.sqlite-wal").exists()
     first.close()
-    assert VectorCache(tmp_path, "model", 8).load(["later", "text 59"]).keys() == {"later", "text 59"}
+    assert VectorCache(tmp_path, "model", 8).load(["later", "text 59"]).keys() == {
+        "later",
+        "text 59",
+    }
 
 
 def _meet_at(barrier: Barrier) -> None:
@@ -220,8 +231,11 @@ def test_several_processes_may_open_a_new_folder_at_once(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # forking beside threads: just what is tested
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"
+)
+# Forking beside threads: just what is tested.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_forked_while_vectors_are_written_writes_its_own(tmp_path: Path) -> None:
     cache, ended = VectorCache(tmp_path, "model", 8), threading.Event()
 

@@ -22,15 +22,34 @@ from vcs_runtime.inference.tokenizer import NO_SPAN, TokenEncoder
 from vcs_runtime.inference.word_pieces import WordPieces
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = "the man walks walk un able unable re the's café cafe Straße straße ı i̇ ﬁ a ab abc ## bababababa dababababa".split()
+WORDS = (
+    "the man walks walk un able unable re the's café cafe Straße straße ı i̇ ﬁ a ab abc ##"
+    " bababababa dababababa".split()
+)
 LETTERS = "abcdefghiklmnorstuwABCé́'.,-…#[]’“0123€½"  # some are in no vocabulary
 SETTINGS = [
-    {}, {"lowercase": False}, {"strip_accents": False}, {"strip_accents": True, "lowercase": False},
-    {"clean_text": False}, {"handle_chinese_chars": False},
-]  # fmt: skip
+    {},
+    {"lowercase": False},
+    {"strip_accents": False},
+    {"strip_accents": True, "lowercase": False},
+    {"clean_text": False},
+    {"handle_chinese_chars": False},
+]
 PIECES = st.one_of(
     st.sampled_from(
-        [*WORDS, *SPECIAL, "x" * 11, "x" * 12, "unwalkable", " ", "\t", "\u00a0", "\u200b", "\0", "\u0301"]
+        [
+            *WORDS,
+            *SPECIAL,
+            "x" * 11,
+            "x" * 12,
+            "unwalkable",
+            " ",
+            "\t",
+            "\u00a0",
+            "\u200b",
+            "\0",
+            "\u0301",
+        ]
     ),
     st.text(st.characters(max_codepoint=0x24F), max_size=8),
     st.text(st.sampled_from(LETTERS), max_size=14),
@@ -48,7 +67,10 @@ def bert(prefix: str = "##", longest: int = 11, **settings: bool) -> Tokenizer:
     ]
     vocabulary = {piece: 3 * i for i, piece in enumerate(dict.fromkeys(pieces))}
     model = WordPiece(
-        vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest, continuing_subword_prefix=prefix
+        vocabulary,
+        unk_token="[UNK]",
+        max_input_chars_per_word=longest,
+        continuing_subword_prefix=prefix,
     )
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(**settings)
@@ -66,11 +88,16 @@ def expected(tokenizer: Tokenizer, text: str) -> list[tuple[int, tuple[int, int]
     return list(zip(encoding.ids, encoding.offsets, strict=True))
 
 
-def found(pieces: WordPieces, texts: Sequence[str]) -> list[list[tuple[int, tuple[int, int]]] | None]:
-    """Tokens and spans of texts; without spans the kernel remembers words, and makes the same tokens."""
+def found(
+    pieces: WordPieces, texts: Sequence[str]
+) -> list[list[tuple[int, tuple[int, int]]] | None]:
+    """Tokens and spans of texts; without spans the kernel remembers words, and makes the same
+    tokens."""
     both, alone = pieces.encode(texts), pieces.encode(texts, spans=False)
     assert [own and own[0].tolist() for own in alone] == [own and own[0].tolist() for own in both]
-    return [own and list(zip(own[0].tolist(), map(tuple, own[1].tolist()), strict=True)) for own in both]
+    return [
+        own and list(zip(own[0].tolist(), map(tuple, own[1].tolist()), strict=True)) for own in both
+    ]
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=map(str, SETTINGS))
@@ -88,7 +115,9 @@ def test_every_latin_text_is_known(text: str) -> None:
 
 def test_every_character_between_letters_is_as_in_the_oracle() -> None:
     texts = [
-        f"a{chr(code)}b {chr(code)}" for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000
+        f"a{chr(code)}b {chr(code)}"
+        for code in range(sys.maxunicode + 1)
+        if not 0xD800 <= code < 0xE000
     ]
     tokenizer = TOKENIZERS[0]
     known = 0
@@ -114,7 +143,9 @@ def test_a_text_with_a_special_token_or_another_script_is_left_and_takes_no_othe
 
 
 def other_kinds() -> dict[str, Tokenizer]:
-    named = {name: bert() for name in ("model", "normalizer", "splitter", "added", "template", "unknown")}
+    named = {
+        name: bert() for name in ("model", "normalizer", "splitter", "added", "template", "unknown")
+    }
     named["model"].model = BPE({"a": 0, "[UNK]": 1}, [], unk_token="[UNK]")
     named["normalizer"].normalizer = normalizers.Sequence([normalizers.BertNormalizer()])
     named["splitter"].pre_tokenizer = pre_tokenizers.Whitespace()

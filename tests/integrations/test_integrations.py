@@ -1,4 +1,5 @@
-"""What holds without the libraries: nothing imports them, a missing one is named; the recipes of the page."""
+"""What holds without the libraries: nothing imports them, a missing one is named; the recipes of
+the page."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def nothing_left() -> Iterator[None]:
 def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setitem(sys.modules, f"vcs_runtime.integrations.{library}", None)
-    del sys.modules[f"vcs_runtime.integrations.{library}"]  # and monkeypatch forgets the one imported here
+    # And monkeypatch forgets the one imported here.
+    del sys.modules[f"vcs_runtime.integrations.{library}"]
     module = importlib.import_module(f"vcs_runtime.integrations.{library}")
     with pytest.raises(MissingExtraError, match=rf"needs {library} \(.*\): install `{library}`$"):
         module.VideoComprehensionScore(device="cpu")
@@ -40,7 +42,8 @@ def test_the_recipe_for_lmms_eval_scores_samples_and_leaves_what_cannot_be_score
     tiny_bundle: Path, scorer: Scorer
 ) -> None:
     names = run_snippet(PAGE, "lmms-eval", bundle=tiny_bundle)
-    # As lmms-eval does: one call a sample with a list of outputs, then every value that came to an aggregation.
+    # As lmms-eval does: one call a sample with a list of outputs, then every value that came to an
+    # aggregation.
     values: dict[str, list[float]] = {}
     for i, output in enumerate([story(20), "", story(22)]):
         for name, value in names["process_results"]({"caption": story(i)}, [output]).items():
@@ -62,9 +65,11 @@ def test_the_recipe_for_vlmevalkit_reads_the_file_of_predictions(
     monkeypatch.setitem(sys.modules, "vlmeval", ModuleType("vlmeval"))
     monkeypatch.setitem(sys.modules, "vlmeval.smp", smp)
     rows = [
-        (story(20), story(0)), (story(21), story(1)), ("", story(2)),
+        (story(20), story(0)),
+        (story(21), story(1)),
+        ("", story(2)),
         ("Failed to obtain answer via API.", story(3)),
-    ]  # fmt: skip
+    ]
     predictions = tmp_path / "model_captions.tsv"
     pandas.DataFrame(rows, columns=["prediction", "answer"]).to_csv(predictions, sep="\t")
 
@@ -82,5 +87,7 @@ def test_the_recipe_for_vlmevalkit_reads_the_file_of_predictions(
         found = Captions.evaluate(str(predictions), model="exact_matching", nproc=4)
     assert seen == [story(20), story(21), "", ""]  # and not "nan", which other bundles would score
     expected = TextMetric(ScorerConfig(tiny_bundle, "cpu"))
-    expected.update([generated for generated, _ in rows[:2]], [reference for _, reference in rows[:2]])
+    expected.update(
+        [generated for generated, _ in rows[:2]], [reference for _, reference in rows[:2]]
+    )
     assert found == expected.compute() | {"unscorable": 2, "overall": expected.compute()["vcs"]}

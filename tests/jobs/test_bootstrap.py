@@ -1,4 +1,5 @@
-"""The bootstrap interval of a mean: by plain loops, and the same digits alone and beside other columns."""
+"""The bootstrap interval of a mean: by plain loops, and the same digits alone and beside other
+columns."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ def test_the_interval_is_the_one_of_plain_loops() -> None:
     for _ in range(RESAMPLES):
         chosen = draw.integers(40, size=40)
         means.append(sum(VALUES[0][i] for i in chosen) / 40)
-    assert mean_interval(VALUES[0]).tolist() == [np.percentile(means, 2.5), np.percentile(means, 97.5)]
+    assert mean_interval(VALUES[0]).tolist() == [
+        np.percentile(means, 2.5),
+        np.percentile(means, 97.5),
+    ]
 
 
 def test_a_column_has_the_same_digits_alone_and_beside_others() -> None:

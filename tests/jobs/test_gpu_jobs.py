@@ -1,4 +1,5 @@
-"""Jobs on a GPU, on a stand-in for one: the next block is read ahead by a thread, and nothing may notice."""
+"""Jobs on a GPU, on a stand-in for one: the next block is read ahead by a thread, and nothing may
+notice."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ PAIRS = 2_200  # three blocks of 200,000 characters
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gpu") / "pairs.jsonl"
-    rows = [{"id": i, "reference": story(i % 7, 3), "generated": story(100 + i % 9, 3)} for i in range(PAIRS)]
+    rows = [
+        {"id": i, "reference": story(i % 7, 3), "generated": story(100 + i % 9, 3)}
+        for i in range(PAIRS)
+    ]
     rows[1_500]["generated"] = ""
     write_pairs(path, rows)
     return path
@@ -39,11 +43,17 @@ def expected(source: Path, tiny_bundle: Path) -> bytes:
 
 def run_on_gpu(bundle: Path, source: Path, output: Path, *, resume: bool = False) -> int:
     with Scorer.open(bundle, device="cuda:0:fp32") as scorer:
-        return score_file(scorer, source, JobFiles(output, resume=resume, progress=False), Options()).resumed
+        return score_file(
+            scorer, source, JobFiles(output, resume=resume, progress=False), Options()
+        ).resumed
 
 
 def test_a_job_of_three_blocks_equals_the_cpus_bytes(
-    tiny_bundle: Path, source: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path,
+    source: Path,
+    expected: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stand_in.put_in(monkeypatch)
     run_on_gpu(tiny_bundle, source, tmp_path / "gpu.jsonl")
@@ -52,9 +62,13 @@ def test_a_job_of_three_blocks_equals_the_cpus_bytes(
 
 @pytest.mark.parametrize("kept", [3, 760])
 def test_a_resumed_job_equals_an_undisturbed_one(
-    kept: int, tiny_bundle: Path, source: Path, expected: bytes, tmp_path: Path,
+    kept: int,
+    tiny_bundle: Path,
+    source: Path,
+    expected: bytes,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     stand_in.put_in(monkeypatch)
     output = tmp_path / "gpu.jsonl"
     output.write_bytes(b"".join(expected.splitlines(keepends=True)[:kept]) + b'{"id": 7, "vc')
@@ -63,7 +77,11 @@ def test_a_resumed_job_equals_an_undisturbed_one(
 
 
 def test_a_job_killed_between_two_blocks_is_continued(
-    tiny_bundle: Path, source: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bundle: Path,
+    source: Path,
+    expected: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = """
         import os, signal, sys
@@ -83,7 +101,8 @@ def test_a_job_killed_between_two_blocks_is_continued(
             stand_in.put_in(patch)
             with Scorer.open(sys.argv[1], device="cuda:0:fp32") as scorer:
                 os.write = killed_after_a_block
-                score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
+                score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), \
+progress=False), Options())
     """
     output = tmp_path / "gpu.jsonl"
     command = [sys.executable, "-c", textwrap.dedent(script), tiny_bundle, source, output]

@@ -33,9 +33,13 @@ def test_a_torn_last_line_is_skipped_if_that_is_asked_for(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [(b"{", "not JSON: "), (b'"\xff"', "not UTF-8 (byte 1 of the line)"), (BOM + b"1", "not JSON: "),
-     (b"[" * 100_000, "not JSON: ")],
-)  # fmt: skip
+    [
+        (b"{", "not JSON: "),
+        (b'"\xff"', "not UTF-8 (byte 1 of the line)"),
+        (BOM + b"1", "not JSON: "),
+        (b"[" * 100_000, "not JSON: "),
+    ],
+)
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: bytes, says: str) -> None:
     path = tmp_path / "values.jsonl"
     path.write_bytes(b"1\n" + line + b"\n3\n")

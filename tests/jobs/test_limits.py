@@ -48,7 +48,8 @@ def test_a_row_of_many_lines_is_refused(score: Callable[..., Finished], tmp_path
     source.write_text('reference,generated\n"a.","b."\n"' + "a line\n" * 400 + '","c."\n')
     says = "line 3: a row of more than 0.001 MB; --max-read-mb lifts the limit"
     assert_refused(score(source, "--max-read-mb", "0.001"), f"{source} {says}")
-    assert score(source, "--max-read-mb", "0.01").code == 1  # nothing can be scored, and all is read
+    # Nothing can be scored, and all is read.
+    assert score(source, "--max-read-mb", "0.01").code == 1
 
 
 def test_a_file_that_is_read_as_a_whole_has_a_limit(
@@ -59,7 +60,9 @@ def test_a_file_that_is_read_as_a_whole_has_a_limit(
     text.write_text(story(1))
     for path, arguments in ((array, (array,)), (text, (text, text))):
         done = score(*arguments, "--max-read-mb", "0.0001")
-        assert_refused(done, f"{path}: a file of more than 0.0001 MB; --max-read-mb lifts the limit")
+        assert_refused(
+            done, f"{path}: a file of more than 0.0001 MB; --max-read-mb lifts the limit"
+        )
         for much in ("1", "1e6"):  # more than any memory: a limit, and no size to be prepared for
             assert score(*arguments, "--max-read-mb", much).code == 0
     os.truncate(text, 1_000_000_001)
@@ -67,7 +70,10 @@ def test_a_file_that_is_read_as_a_whole_has_a_limit(
 
 
 def test_a_limit_lifts_that_of_lines_and_changes_no_score(
-    score: Callable[..., Finished], pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    score: Callable[..., Finished],
+    pairs_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = score(pairs_file, "-o", tmp_path / "o.jsonl")
     monkeypatch.setattr(reading, "LINE_MB", 0.0001)
@@ -82,7 +88,9 @@ def test_the_limit_can_be_set_for_scores_of_visil(tmp_path: Path) -> None:
     summary = {"name": "short", "visil": 0.5, "tokens": 3}
     write_pairs(source, [{"id": "v", "signature": "s", "summaries": [summary]}])
     command = ("visil", "select", source, "--alpha", "1", "--max-read-mb")
-    assert_refused(vcs(*command, "0.00001"), f"{source} line 1: a line of more than 1e-05 MB; --max-read-mb")
+    assert_refused(
+        vcs(*command, "0.00001"), f"{source} line 1: a line of more than 1e-05 MB; --max-read-mb"
+    )
     assert vcs(*command, "1").code == 0
 
 
@@ -133,7 +141,9 @@ def test_pipes_work_where_a_file_is_read_or_written_once(
     writer.start()
     compared = vcs("compare", pipe, scores, "--name", "a", "--name", "b", "--format", "json")
     writer.join()
-    assert compared == vcs("compare", scores, scores, "--name", "a", "--name", "b", "--format", "json")
+    assert compared == vcs(
+        "compare", scores, scores, "--name", "a", "--name", "b", "--format", "json"
+    )
 
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
@@ -144,9 +154,13 @@ def test_pipes_work_where_a_file_is_read_or_written_once(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
-def test_an_output_whose_reader_has_gone_is_an_error(score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_an_output_whose_reader_has_gone_is_an_error(
+    score: Callable[..., Finished], tmp_path: Path
+) -> None:
     """More pairs than a block has: the reader goes while the first block is scored."""
-    rows = [{"id": i, "reference": "A dog. A cat.", "generated": "A man. A cat."} for i in range(2100)]
+    rows = [
+        {"id": i, "reference": "A dog. A cat.", "generated": "A man. A cat."} for i in range(2100)
+    ]
     write_pairs(tmp_path / "p.jsonl", rows)
     os.mkfifo(pipe := tmp_path / "pipe")
     reader = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)))

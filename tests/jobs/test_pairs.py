@@ -16,15 +16,19 @@ GOOD = {"id": "a", "reference": "One. Two.", "generated": "Three."}
 
 
 def write(path: Path, *lines: str | bytes) -> Path:
-    path.write_bytes(b"\n".join(line.encode() if isinstance(line, str) else line for line in lines) + b"\n")
+    path.write_bytes(
+        b"\n".join(line.encode() if isinstance(line, str) else line for line in lines) + b"\n"
+    )
     return path
 
 
 def test_jsonl_gives_pairs_with_their_lines(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "p.jsonl", json.dumps(GOOD), "",
+        tmp_path / "p.jsonl",
+        json.dumps(GOOD),
+        "",
         json.dumps({"reference": ["x", "y"], "generated": None, "other": 1}),
-    )  # fmt: skip
+    )
     assert list(read_pairs(path)) == [
         InputPair("line 1", "a", "One. Two.", "Three."),
         InputPair("line 3", None, ["x", "y"], None),
@@ -47,7 +51,10 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
         ('{"reference": "a"}', "no 'generated'"),
         (
             '{"gt": "a"}',
-            "no 'reference' and no 'generated' (there is 'gt'): give --reference-key, --generated-key, --id-key",
+            (
+                "no 'reference' and no 'generated' (there is 'gt'): give --reference-key,"
+                " --generated-key, --id-key"
+            ),
         ),
         ('{"generated": "a"}', "no 'reference'"),
         ("{}", "there is nothing"),
@@ -70,7 +77,10 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: str | bytes, says
 
 def test_csv_gives_the_same_pairs(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "p.csv", "id,reference,generated,note", '7,"One, two.\nThree.",Four.,x', "8,Five.,Six.,y"
+        tmp_path / "p.csv",
+        "id,reference,generated,note",
+        '7,"One, two.\nThree.",Four.,x',
+        "8,Five.,Six.,y",
     )
     assert list(read_pairs(path)) == [
         InputPair("line 3", "7", "One, two.\nThree.", "Four."),
@@ -105,7 +115,10 @@ def test_parquet_gives_the_same_pairs(tmp_path: Path) -> None:
         {"reference": [], "generated": None, "id": 4},
     ]
     pq.write_table(pa.Table.from_pylist(rows), path)
-    assert list(read_pairs(path)) == [InputPair("row 1", 3, ["x", "y"], "z"), InputPair("row 2", 4, [], None)]
+    assert list(read_pairs(path)) == [
+        InputPair("row 1", 3, ["x", "y"], "z"),
+        InputPair("row 2", 4, [], None),
+    ]
     write(path, "this is no parquet file")
     with pytest.raises(InputError, match="is not a Parquet file"):
         count_pairs(path)
@@ -126,7 +139,9 @@ def test_parquet_with_a_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     # Arrow itself refuses to make such a text, and takes one that it reads.
     texts = pa.array([b"a dog", b"a d\xffg"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"reference": texts, "generated": texts}), path)
-    with pytest.raises(InputError, match=r"p\.parquet: one of the rows 1 to 256: a text is not UTF-8"):
+    with pytest.raises(
+        InputError, match=r"p\.parquet: one of the rows 1 to 256: a text is not UTF-8"
+    ):
         count_pairs(path)
 
 

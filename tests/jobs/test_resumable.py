@@ -24,30 +24,43 @@ def one_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]
 
 def two_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """A block for each item, with two lines."""
-    return ([(item, {"id": item, "part": part, "signature": "s"}) for part in (1, 2)] for item in items)
+    return (
+        [(item, {"id": item, "part": part, "signature": "s"}) for part in (1, 2)] for item in items
+    )
 
 
 def letters(text: str, total: int | None = None, signature: str = "s") -> Items[str]:
     return Items(
-        text, len(text) if total is None else total, str,
+        text,
+        len(text) if total is None else total,
+        str,
         lambda place, _, record: check_signature(place, record.get("signature"), signature),
-    )  # fmt: skip
+    )
 
 
 def run(
-    output: Path, items: str, work: Any = one_each, signature: str = "s", several_lines: bool = False,
+    output: Path,
+    items: str,
+    work: Any = one_each,
+    signature: str = "s",
+    several_lines: bool = False,
     **files: Any,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Run a job over the letters of a text; returns what it was told of each line."""
     calls: list[Any] = []
     run_resumable(
-        JobFiles(output, **files), letters(items, signature=signature), work,
-        lambda *call: calls.append(call), several_lines=several_lines,
-    )  # fmt: skip
+        JobFiles(output, **files),
+        letters(items, signature=signature),
+        work,
+        lambda *call: calls.append(call),
+        several_lines=several_lines,
+    )
     return calls
 
 
-def test_every_block_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_is_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     write, sync = os.write, os.fsync
     monkeypatch.setattr(os, "write", lambda *call: (events.append("written"), write(*call))[1])
@@ -59,7 +72,9 @@ def test_every_block_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("work", [one_each, two_each])
 @pytest.mark.parametrize("finished", [0, 1, 3])
-def test_items_that_are_finished_are_not_worked_on_again(tmp_path: Path, work: Any, finished: int) -> None:
+def test_items_that_are_finished_are_not_worked_on_again(
+    tmp_path: Path, work: Any, finished: int
+) -> None:
     whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
     several = {"several_lines": work is two_each}
     calls = run(whole, "abc", work, **several)
@@ -69,13 +84,22 @@ def test_items_that_are_finished_are_not_worked_on_again(tmp_path: Path, work: A
     resumed = run(part, "abc", work, resume=True, **several)
     assert part.read_bytes() == whole.read_bytes()
     assert [call[:2] for call in resumed] == [call[:2] for call in calls]
-    assert [call[2] for call in resumed] == [True] * each * finished + [False] * each * (3 - finished)
+    assert [call[2] for call in resumed] == [True] * each * finished + [False] * each * (
+        3 - finished
+    )
 
 
-def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(tmp_path: Path) -> None:
+def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(
+    tmp_path: Path,
+) -> None:
     output = tmp_path / "o.jsonl"
     run(output, "aab")
-    assert [resumed for *_, resumed in run(output, "aabc", resume=True)] == [True, True, True, False]
+    assert [resumed for *_, resumed in run(output, "aabc", resume=True)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert [line["id"] for line in read_lines(output)] == list("aabc")
 
 
@@ -87,7 +111,11 @@ def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(tmp
             "other",
             "line 1: its signature has s, and this run's has other: resume with the same options",
         ),
-        ("axc", "s", "line 2: id 'b', where the input has 'x': this is the output of another input"),
+        (
+            "axc",
+            "s",
+            "line 2: id 'b', where the input has 'x': this is the output of another input",
+        ),
         ("ab", "s", "line 3: the output has more lines than the input has items"),
     ],
 )
@@ -107,7 +135,9 @@ def test_the_output_of_another_run_is_refused_and_left_as_it_is(
 def test_a_file_that_no_job_has_written_is_refused(tmp_path: Path, line: str) -> None:
     output = tmp_path / "o.jsonl"
     output.write_text(line + "\n")
-    with pytest.raises(InputError, match=r"o\.jsonl line 1: (this is no line of an earlier run|not JSON)"):
+    with pytest.raises(
+        InputError, match=r"o\.jsonl line 1: (this is no line of an earlier run|not JSON)"
+    ):
         run(output, "abc", resume=True)
 
 
@@ -127,7 +157,10 @@ def test_the_last_whole_line_is_found_without_reading_at_an_offset(
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_last_line_of_several_blocks_is_recognised(tmp_path: Path, whole: bool) -> None:
-    """The file is read backwards in blocks of 64 KiB. The line fills three of them, each with another letter."""
+    """The file is read backwards in blocks of 64 KiB.
+
+    The line fills three of them, each with another letter.
+    """
     output = tmp_path / "o.jsonl"
     line = json.dumps({"id": "".join(letter * (1 << 16) for letter in "xyz")})
     output.write_text(line if whole else line[:-1])
@@ -149,10 +182,22 @@ def test_a_last_line_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "content",
-    [b"my notes, one line", b"one\ntwo", b'{"reference": "a", "generated": "b"}', b'{"idea": 1', b'{"id" : 1',
-     b"\xff\xfe\n\x00", b"\n\n  x", b" ", b"12", b"x" * 100_000],
-)  # fmt: skip
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    [
+        b"my notes, one line",
+        b"one\ntwo",
+        b'{"reference": "a", "generated": "b"}',
+        b'{"idea": 1',
+        b'{"id" : 1',
+        b"\xff\xfe\n\x00",
+        b"\n\n  x",
+        b" ",
+        b"12",
+        b"x" * 100_000,
+    ],
+)
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(
+    tmp_path: Path, content: bytes
+) -> None:
     output = tmp_path / "notes.txt"
     output.write_bytes(content)
     with pytest.raises(InputError, match=r"notes\.txt"):
@@ -185,7 +230,9 @@ HAPPENED: dict[str, Callable[[Path], object]] = {
     "it was removed or renamed": Path.unlink,
     "another file has taken its place": replace,
     "another program has changed it (0 bytes instead of 30)": lambda path: write_to(path, "w", ""),
-    "another program has changed it (31 bytes instead of 30)": lambda path: write_to(path, "a", "x"),
+    "another program has changed it (31 bytes instead of 30)": lambda path: write_to(
+        path, "a", "x"
+    ),
 }
 
 
@@ -203,7 +250,9 @@ def test_an_output_that_changes_while_the_job_is_running_ends_it(
 
     with pytest.raises(InputError) as refusal:
         run(output, "a" if last else "abc", work)
-    assert str(refusal.value).startswith(f"{output}: {happened} while the job was running, and what was ")
+    assert str(refusal.value).startswith(
+        f"{output}: {happened} while the job was running, and what was "
+    )
     assert "continue with --resume" in str(refusal.value)
     if output.exists():
         assert b"\0" not in output.read_bytes()
@@ -244,13 +293,21 @@ def test_files_without_numbers_are_told_apart_by_name(
     assert source.read_text() == "precious"
 
 
-@pytest.mark.parametrize(("items", "now"), [("ab", "2 now"), ("abcd", "more now"), ("abcdefgh", "more now")])
-def test_an_input_that_changes_while_it_is_read_ends_the_job(tmp_path: Path, items: str, now: str) -> None:
+@pytest.mark.parametrize(
+    ("items", "now"), [("ab", "2 now"), ("abcd", "more now"), ("abcdefgh", "more now")]
+)
+def test_an_input_that_changes_while_it_is_read_ends_the_job(
+    tmp_path: Path, items: str, now: str
+) -> None:
     source, output = tmp_path / "in.jsonl", tmp_path / "o.jsonl"
     for path in (None, output):
         with pytest.raises(InputError) as refusal:
-            run_resumable(JobFiles(path, inputs=[source]), letters(items, 3), one_each, lambda *_: None)
-        assert str(refusal.value).startswith(f"{source}: it had 3 items when the job began, and has {now}; ")
+            run_resumable(
+                JobFiles(path, inputs=[source]), letters(items, 3), one_each, lambda *_: None
+            )
+        assert str(refusal.value).startswith(
+            f"{source}: it had 3 items when the job began, and has {now}; "
+        )
     assert "".join(line["id"] for line in read_lines(output)) == items[:4]
 
 
@@ -261,11 +318,19 @@ def test_what_is_no_file_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ((["a", "b"], "c"), (["a"], "c")), ((["a", "b"], "c"), (["ab"], "c")), ((["a"], "b"), ("a", "b")),
-        (("a", "bc"), ("ab", "c")), (("a", "b"), ("b", "a")), (("1", "b"), (1, "b")), ((None, "b"), ("null", "b")),
-        ((["a", 1], "b"), (["a", 2], "b")), ((["a", "b"], "c"), ('a", "b', "c")), (("\ud83d\ude00", "b"), ("😀", "b")), (("\ud800", "b"), ("?", "b")),
+        ((["a", "b"], "c"), (["a"], "c")),
+        ((["a", "b"], "c"), (["ab"], "c")),
+        ((["a"], "b"), ("a", "b")),
+        (("a", "bc"), ("ab", "c")),
+        (("a", "b"), ("b", "a")),
+        (("1", "b"), (1, "b")),
+        ((None, "b"), ("null", "b")),
+        ((["a", 1], "b"), (["a", 2], "b")),
+        ((["a", "b"], "c"), ('a", "b', "c")),
+        (("\ud83d\ude00", "b"), ("😀", "b")),
+        (("\ud800", "b"), ("?", "b")),
     ],
-)  # fmt: skip
+)
 def test_other_texts_have_another_hash(one: tuple[Any, Any], other: tuple[Any, Any]) -> None:
     assert hash_texts(*one) == hash_texts(*one) != hash_texts(*other)
     assert len(hash_texts(*one)) == 16
@@ -283,9 +348,14 @@ def test_anything_has_a_hash() -> None:
     ("name", "value"),
     [
         *(("vcs", value) for value in (None, "x", 10**400, True, [1], float("nan"))),
-        ("margin", {}), ("n_ref", "x"), ("segmenter", [1]), ("signature", 5), ("error", 5), ("error", None),
+        ("margin", {}),
+        ("n_ref", "x"),
+        ("segmenter", [1]),
+        ("signature", 5),
+        ("error", 5),
+        ("error", None),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_score_of_an_earlier_run_is_named(
     tiny_bundle: Path, pairs_file: Path, tmp_path: Path, name: str, value: object
 ) -> None:

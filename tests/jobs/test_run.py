@@ -82,7 +82,12 @@ def test_failed_pairs_are_reported_and_listed(scorer: Scorer, tmp_path: Path) ->
         f"{source} line 3: reference: must be a string, not int",
         f"{source} line 4: reference: the text holds a lone surrogate U+D800 (at position 1)",
     ]
-    assert ["error" in line for line in read_lines(tmp_path / "o.jsonl")] == [False, True, True, True]
+    assert ["error" in line for line in read_lines(tmp_path / "o.jsonl")] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_a_broken_line_is_found_before_anything_is_scored(scorer: Scorer, pairs_file: Path) -> None:
@@ -144,13 +149,21 @@ def test_no_other_job_takes_the_lines_while_their_table_is_written(
 
     monkeypatch.setattr(score_tables, "write_table", interrupted)
     run(scorer, pairs_file, output)
-    assert [row["id"] for _, row in score_tables.read_table(output)] == [str(number) for number in range(12)]
+    assert [row["id"] for _, row in score_tables.read_table(output)] == [
+        str(number) for number in range(12)
+    ]
     assert {path.name for path in tmp_path.iterdir()} == {"out.csv", "pairs.jsonl"}
 
 
 @pytest.mark.parametrize(
     ("text", "lost"),
-    [("precious\n", False), ('{"id": 1}\n', False), ("[1]", False), ('{"id": 1, "v', True), ("", True)],
+    [
+        ("precious\n", False),
+        ('{"id": 1}\n', False),
+        ("[1]", False),
+        ('{"id": 1, "v', True),
+        ("", True),
+    ],
 )
 def test_a_file_where_the_lines_of_a_table_would_lie_is_not_overwritten(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, text: str, lost: bool
@@ -184,16 +197,21 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     score_file(scorer, pairs_file, JobFiles(output, progress=False), Options(chunk_size=2))
     before = output.read_bytes()
     with pytest.raises(
-        InputError, match=r"out\.jsonl line 1: its signature has chunk:2, and this run's has chunk:1: resume"
+        InputError,
+        match=r"out\.jsonl line 1: its signature has chunk:2, and this run's has chunk:1: resume",
     ):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"
     write_pairs(other, [{"id": "x", "reference": story(1), "generated": story(2)}])
     with pytest.raises(InputError, match="this is the output of another input"):
-        score_file(scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2))
+        score_file(
+            scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2)
+        )
     write_pairs(other, read_lines(pairs_file)[:3])
     with pytest.raises(InputError, match="more lines than"):
-        score_file(scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2))
+        score_file(
+            scorer, other, JobFiles(output, resume=True, progress=False), Options(chunk_size=2)
+        )
     foreign = tmp_path / "foreign.jsonl"
     foreign.write_text('{"some": "file"}\n')
     with pytest.raises(InputError, match="no line of an earlier run"):
@@ -212,10 +230,21 @@ def test_an_output_that_is_the_input_is_refused(
     if link:
         link(output, pairs_file)
     done = vcs(
-        "score", pairs_file, "-o", output, *filter(None, [option]), "--bundle", tiny_bundle, "--device", "cpu"
+        "score",
+        pairs_file,
+        "-o",
+        output,
+        *filter(None, [option]),
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
     )
     assert done.code == 2
-    assert done.stderr == f"vcs-runtime: {output}: it is the input {pairs_file}: choose another output\n"
+    assert (
+        done.stderr
+        == f"vcs-runtime: {output}: it is the input {pairs_file}: choose another output\n"
+    )
     assert pairs_file.read_bytes() == content
 
 
@@ -233,12 +262,15 @@ def test_resume_refuses_texts_that_have_changed_under_their_ids(
         (3, {"reference": [story(1)]}),
         (5, {"reference": 5}),
     ):
-        write_pairs(pairs_file, [*pairs[: number - 1], pairs[number - 1] | changed, *pairs[number:]])
+        write_pairs(
+            pairs_file, [*pairs[: number - 1], pairs[number - 1] | changed, *pairs[number:]]
+        )
         with pytest.raises(InputError) as refusal:
             run(scorer, pairs_file, output, resume=True)
-        assert str(refusal.value) == (
-            f"{output} line {number}: the texts of id {number - 1} have changed since this line was written: "
-            "resume with the same input, or use another output"
+        assert (
+            str(refusal.value)
+            == f"{output} line {number}: the texts of id {number - 1} have changed since this line"
+            " was written: resume with the same input, or use another output"
         )
         assert output.read_bytes() == before
 
@@ -253,7 +285,9 @@ def test_resume_refuses_other_columns_of_the_input(
 
     def score(*names: str, resume: bool = False) -> None:
         source = PairFile(InputFile(pairs_file), Keys(keep=names))
-        score_file(scorer, source, JobFiles(tmp_path / "o.jsonl", resume=resume, progress=False), Options())
+        score_file(
+            scorer, source, JobFiles(tmp_path / "o.jsonl", resume=resume, progress=False), Options()
+        )
 
     write_pairs(pairs_file, rows)
     score("note")
@@ -261,7 +295,8 @@ def test_resume_refuses_other_columns_of_the_input(
     before = (tmp_path / "o.jsonl").read_bytes()
     write_pairs(pairs_file, [row | {"note": note} for row in rows])
     with pytest.raises(
-        InputError, match="line 1: its columns of the input are {'note': 'first'}, and this run's are"
+        InputError,
+        match="line 1: its columns of the input are {'note': 'first'}, and this run's are",
     ):
         score(*kept, resume=True)
     assert (tmp_path / "o.jsonl").read_bytes() == before
@@ -276,7 +311,9 @@ def test_resume_refuses_the_lines_of_an_earlier_version(
 ) -> None:
     output = tmp_path / "out.jsonl"
     run(scorer, pairs_file, output)
-    write_pairs(output, [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)])
+    write_pairs(
+        output, [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)]
+    )
     before = output.read_bytes()
     with pytest.raises(
         InputError, match=r"out\.jsonl line 1: an earlier version of vcs-runtime wrote this line"
@@ -303,9 +340,11 @@ def test_a_pairs_file_that_grows_or_shrinks_meanwhile_is_told(
         write_pairs(pairs_file, long)
         with pytest.raises(InputError, match=f"it had 12 items when the job began, and has {now}"):
             run_blocks(
-                partial(score_and_change, rows=changed), pairs_file,
-                JobFiles(output, overwrite=True, progress=False), scorer.signature,
-            )  # fmt: skip
+                partial(score_and_change, rows=changed),
+                pairs_file,
+                JobFiles(output, overwrite=True, progress=False),
+                scorer.signature,
+            )
     assert [line["id"] for line in read_lines(output)] == [*range(12), 0]
 
 
@@ -317,7 +356,10 @@ def test_a_full_disk_keeps_what_was_finished(
 
     def score_in_fours(pairs: Iterator[InputPair]) -> Iterator[Block]:
         while block := list(islice(pairs, 4)):
-            yield [(pair, record_of(pair.name, pair.texts, scorer.score(*pair.texts))) for pair in block]
+            yield [
+                (pair, record_of(pair.name, pair.texts, scorer.score(*pair.texts)))
+                for pair in block
+            ]
 
     def write(file: int, data: bytes) -> int:
         calls.append(data)
@@ -337,12 +379,17 @@ def test_a_full_disk_keeps_what_was_finished(
 
 
 def test_two_jobs_cannot_write_one_output(scorer: Scorer, pairs_file: Path, tmp_path: Path) -> None:
-    with OutputFile(tmp_path / "out.jsonl"), pytest.raises(InputError, match="another process is writing"):
+    with (
+        OutputFile(tmp_path / "out.jsonl"),
+        pytest.raises(InputError, match="another process is writing"),
+    ):
         run(scorer, pairs_file, tmp_path / "out.jsonl", resume=True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows locks otherwise")
-def test_an_output_that_cannot_be_locked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_cannot_be_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "Not supported")
 
@@ -365,14 +412,19 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     source, output, whole = tmp_path / "p.jsonl", tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
     write_pairs(
         source,
-        [{"id": i, "reference": story(i % 50, 12), "generated": story(1000 + i, 12)} for i in range(4000)],
+        [
+            {"id": i, "reference": story(i % 50, 12), "generated": story(1000 + i, 12)}
+            for i in range(4000)
+        ],
     )
     run(scorer, source, whole)
     command = [sys.executable, "-m", "vcs_runtime", "score", str(source), "-o", str(output)]
     command += ["--bundle", str(tiny_bundle), "--device", "cpu"]
     finished = kill_when_it_writes(command, output, 4000)
     assert 0 < finished < 4000
-    done = subprocess.run([*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [*command, "--resume", "--json"], stdout=subprocess.PIPE, text=True, check=True
+    )
     assert json.loads(done.stdout)["resumed"] == finished
     assert output.read_bytes() == whole.read_bytes()
 
@@ -380,7 +432,8 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
 SCORE = """
         from vcs_runtime.cli import main
         try:
-            main(["score", sys.argv[2], "-o", sys.argv[3], "--bundle", sys.argv[1], "--device", "cpu"])
+            main(["score", sys.argv[2], "-o", sys.argv[3], "--bundle", sys.argv[1], "--device", \
+"cpu"])
         except SystemExit as stop:
             assert not stop.code
 """
@@ -390,7 +443,8 @@ SCORE_WITHOUT_MEMORY = """
         from vcs_runtime.jobs.output import JobFiles
         from vcs_runtime.jobs.run import score_file
         with Scorer.open(sys.argv[1], device="cpu", cache_mb=1) as scorer:
-            score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), Options())
+            score_file(scorer, Path(sys.argv[2]), JobFiles(Path(sys.argv[3]), progress=False), \
+Options())
 """
 
 
@@ -399,16 +453,23 @@ SCORE_WITHOUT_MEMORY = """
 def test_memory_stays_flat_however_long_the_job_is(
     tiny_bundle: Path, tmp_path: Path, score: str, remembered: int
 ) -> None:
-    # The command remembers the vectors of texts, up to 256 MiB of them, and gives none of that back.
-    script = f"import resource, sys\n{textwrap.dedent(score)}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    # The command remembers the vectors of texts, up to 256 MiB of them, and gives none of that
+    # back.
+    script = (
+        "import resource,"
+        f" sys\n{textwrap.dedent(score)}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
 
     def peak_kib(pairs: int) -> int:
         source = tmp_path / f"{pairs}.jsonl"
         write_pairs(
-            source, [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)]
+            source,
+            [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)],
         )
         command = [sys.executable, "-c", script, str(tiny_bundle), str(source)]
-        done = subprocess.run([*command, f"{source}.scores.jsonl"], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            [*command, f"{source}.scores.jsonl"], stdout=subprocess.PIPE, check=True
+        )
         return int(done.stdout.split()[-1])
 
     growth = 1024 * (peak_kib(12_000) - peak_kib(2_000))
@@ -417,7 +478,9 @@ def test_memory_stays_flat_however_long_the_job_is(
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(lines) == 12_000
-    print(f"{growth >> 20} MiB more for 10,000 pairs; the lines of all results take {held >> 20} MiB")
+    print(
+        f"{growth >> 20} MiB more for 10,000 pairs; the lines of all results take {held >> 20} MiB"
+    )
     assert growth < held / 2 + remembered
 
 
@@ -436,6 +499,10 @@ def test_a_job_of_both_segmenters_resumes_and_counts_them(
         part.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:4]))
         resumed = run(mixed, source, part, resume=True)
     assert part.read_bytes() == whole.read_bytes()
-    assert [line["segmenter"] for line in read_lines(whole)] == ["sentencex", "tiny-sat", "tiny-sat"] * 3
+    assert [line["segmenter"] for line in read_lines(whole)] == [
+        "sentencex",
+        "tiny-sat",
+        "tiny-sat",
+    ] * 3
     assert summary.segmenters == resumed.segmenters == {"sentencex": 3, "tiny-sat": 6}
     assert summary.to_dict()["segmenters"] == {"sentencex": 3, "tiny-sat": 6}

@@ -102,7 +102,8 @@ def test_a_check_installs_nothing(kit: Path, tmp_path: Path) -> None:
 def test_another_python_is_refused_by_name(copy: Path, tmp_path: Path) -> None:
     reseal(copy, python="3.99")
     assert re.fullmatch(
-        rf"this kit is for CPython 3\.99, and .* is cpython {sys.version_info[0]}\.{sys.version_info[1]}: "
+        r"this kit is for CPython 3\.99, and .* is cpython"
+        rf" {sys.version_info[0]}\.{sys.version_info[1]}: "
         r"name the right one with PYTHON=/path/to/python3\.99",
         refusal(copy, tmp_path / "new"),
     )
@@ -114,7 +115,9 @@ def test_another_platform_is_refused_by_name(make_kit: Make, tmp_path: Path) -> 
     assert make_kit(tmp_path / "kit", "--platform", other).code == 0
     message = refusal(tmp_path / "kit", tmp_path / "new")
     assert re.match(
-        rf"this kit is for {other}, and this machine is \w+: onnxruntime-1\.0-.*\.whl does not fit; ", message
+        rf"this kit is for {other}, and this machine is \w+: onnxruntime-1\.0-.*\.whl does not"
+        r" fit; ",
+        message,
     )
 
 
@@ -125,8 +128,9 @@ def test_a_damaged_file_is_named(copy: Path, tmp_path: Path, name: str) -> None:
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(content)
-    assert refusal(copy, tmp_path / "new") == (
-        f"{name} is damaged, as its sha256 is not the one in SHA256SUMS: copy the kit again"
+    assert (
+        refusal(copy, tmp_path / "new")
+        == f"{name} is damaged, as its sha256 is not the one in SHA256SUMS: copy the kit again"
     )
 
 
@@ -135,7 +139,8 @@ def test_a_missing_file_is_named(copy: Path, tmp_path: Path) -> None:
     message = refusal(copy, tmp_path / "new")
     assert (
         message
-        == f"{copy / 'requirements.txt'} cannot be read (No such file or directory): copy the kit again"
+        == f"{copy / 'requirements.txt'} cannot be read (No such file or directory): copy the kit"
+        " again"
     )
     (copy / "SHA256SUMS").write_bytes(b"\xff\n")
     assert refusal(copy, tmp_path / "new") == "SHA256SUMS is damaged: copy the kit again"
@@ -169,7 +174,10 @@ def test_a_folder_in_the_kit_is_refused(kit: Path) -> None:
 def test_a_folder_that_cannot_be_created_is_named(kit: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = refusal(kit, tmp_path / "file" / "new")
-    assert message == f"{tmp_path / 'file/new'} cannot be created (Not a directory): name another folder"
+    assert (
+        message
+        == f"{tmp_path / 'file/new'} cannot be created (Not a directory): name another folder"
+    )
 
 
 def test_a_disk_that_is_too_small_is_refused(copy: Path, tmp_path: Path) -> None:
@@ -188,7 +196,8 @@ def test_a_package_that_is_missing_leaves_nothing_behind(copy: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_wheel_that_was_exchanged_is_not_installed(copy: Path, tmp_path: Path) -> None:
-    """The checksums may have been written again: the hashes of the requirements hold all the same."""
+    """The checksums may have been written again: the hashes of the requirements hold all the
+    same."""
     write_wheel(copy / "wheels", "tiny-words", licence="another")
     reseal(copy)
     assert "nothing is installed" in refusal(copy, tmp_path / "new")
@@ -198,7 +207,9 @@ def test_a_wheel_that_was_exchanged_is_not_installed(copy: Path, tmp_path: Path)
 def test_what_doctor_finds_ends_with_code_1_and_stays_installed(kit: Path, tmp_path: Path) -> None:
     done = install(kit, tmp_path / "new", STAND_IN_EXIT="1")
     assert done.returncode == 1
-    assert done.stderr == f"install: it is installed in {tmp_path / 'new'}, but doctor ended with 1\n"
+    assert (
+        done.stderr == f"install: it is installed in {tmp_path / 'new'}, but doctor ended with 1\n"
+    )
     assert (tmp_path / "new" / PROGRAMS).is_dir()
 
 
@@ -208,7 +219,9 @@ def test_old_pythons_can_read_the_program_that_refuses_them(kit: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a script of a POSIX shell")
 class TestScript:
-    def run(self, kit: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, kit: Path, *arguments: object, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         command = ["/bin/sh", str(kit / "install.sh"), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
@@ -217,8 +230,11 @@ class TestScript:
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("nothing was installed\n")
 
-    def test_a_name_behind_which_there_is_no_python_is_passed_over(self, kit: Path, tmp_path: Path) -> None:
-        """pyenv has a command for each version that it knows, which fails for one that is not chosen."""
+    def test_a_name_behind_which_there_is_no_python_is_passed_over(
+        self, kit: Path, tmp_path: Path
+    ) -> None:
+        """pyenv has a command for each version that it knows, which fails for one that is not
+        chosen."""
         version = json.loads((kit / "kit.json").read_text())["python"]
         (tmp_path / f"python{version}").write_text("#!/bin/sh\nexit 127\n")
         (tmp_path / f"python{version}").chmod(0o755)
@@ -233,6 +249,8 @@ class TestScript:
         version = json.loads((kit / "kit.json").read_text())["python"]
         assert (done.returncode, done.stderr) == (
             2,
-            f"install.sh: there is no python{version} here: "
-            f"install it, or name it with PYTHON=/path/to/python{version}\n",
+            (
+                f"install.sh: there is no python{version} here: "
+                f"install it, or name it with PYTHON=/path/to/python{version}\n"
+            ),
         )

@@ -57,9 +57,14 @@ def test_a_kit_holds_the_packages_of_its_extras_for_this_machine(kit: Path) -> N
 @pytest.mark.parametrize(
     ("tag", "special"),
     [
-        ("win_amd64", {"tiny_windows-1.0-py3-none-any.whl", "onnxruntime-1.0-py3-none-win_amd64.whl"}),
+        (
+            "win_amd64",
+            {"tiny_windows-1.0-py3-none-any.whl", "onnxruntime-1.0-py3-none-win_amd64.whl"},
+        ),
         pytest.param(
-            "macosx_14_0_arm64", {"onnxruntime-1.0-py3-none-macosx_11_0_arm64.whl"}, marks=pytest.mark.slow
+            "macosx_14_0_arm64",
+            {"onnxruntime-1.0-py3-none-macosx_11_0_arm64.whl"},
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "manylinux_2_28_aarch64",
@@ -73,15 +78,22 @@ def test_requirements_are_those_of_the_named_platform(
 ) -> None:
     done = make_kit(tmp_path / "kit", "--platform", tag, "--python", "3.13")
     assert done.code == 0, done.stderr
-    everywhere = {"pip", "tiny_base-1.0-py3-none-any.whl", "tiny_rules-1.0-py3-none-any.whl",
-                  "tiny_words-1.0-py3-none-any.whl", "vcs_runtime-0.1.0-py3-none-any.whl"}  # fmt: skip
+    everywhere = {
+        "pip",
+        "tiny_base-1.0-py3-none-any.whl",
+        "tiny_rules-1.0-py3-none-any.whl",
+        "tiny_words-1.0-py3-none-any.whl",
+        "vcs_runtime-0.1.0-py3-none-any.whl",
+    }
     assert set(wheels(tmp_path / "kit")) == everywhere | special
     about = json.loads((tmp_path / "kit/kit.json").read_text())
     assert (about["python"], about["platform"]) == ("3.13", tag)
 
 
 def test_every_file_has_its_checksum(kit: Path) -> None:
-    lines = dict(reversed(line.split("  ")) for line in (kit / "SHA256SUMS").read_text().splitlines())
+    lines = dict(
+        reversed(line.split("  ")) for line in (kit / "SHA256SUMS").read_text().splitlines()
+    )
     files = {path.relative_to(kit).as_posix(): path for path in kit.rglob("*") if path.is_file()}
     del files["SHA256SUMS"]
     assert lines == {name: sha256(path) for name, path in files.items()}
@@ -94,10 +106,14 @@ def test_every_file_has_its_checksum(kit: Path) -> None:
 
 def test_a_kit_has_what_the_containerfile_copies_and_runs(kit: Path) -> None:
     text = (Path(__file__).parents[2] / "Containerfile").read_text("utf-8")
-    copied = [name for line in re.findall(r"^COPY (kit.*) \S+$", text, re.M) for name in line.split()]
+    copied = [
+        name for line in re.findall(r"^COPY (kit.*) \S+$", text, re.M) for name in line.split()
+    ]
     assert {"kit", "kit/sbom.cdx.json"} <= set(copied)
     assert [
-        name for name in [*copied, *re.findall(r"sh /(\S+)", text)] if not (kit.parent / name).exists()
+        name
+        for name in [*copied, *re.findall(r"sh /(\S+)", text)]
+        if not (kit.parent / name).exists()
     ] == []
 
 
@@ -105,7 +121,9 @@ def test_the_maker_is_told_the_checksum_of_the_checksums(made: Finished, kit: Pa
     assert f"sha256 of SHA256SUMS: {sha256(kit / 'SHA256SUMS')}\n" in made.stderr
 
 
-def test_the_bill_of_materials_is_valid_and_names_packages_hashes_licences_and_needs(kit: Path) -> None:
+def test_the_bill_of_materials_is_valid_and_names_packages_hashes_licences_and_needs(
+    kit: Path,
+) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -139,13 +157,18 @@ def test_licences_of_packages_are_copied_and_listed(kit: Path) -> None:
 def test_the_bundle_is_copied_whole(kit: Path, tiny_bundle: Path) -> None:
     for path in tiny_bundle.rglob("*"):
         if path.is_file():
-            assert (kit / "bundle" / path.relative_to(tiny_bundle)).read_bytes() == path.read_bytes()
+            assert (
+                kit / "bundle" / path.relative_to(tiny_bundle)
+            ).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.slow
 def test_gpu_takes_the_place_of_cpu(make_kit: Make, tmp_path: Path) -> None:
     assert make_kit(tmp_path / "kit", "--extra", "gpu").code == 0
-    assert {name.split("-")[0] for name in wheels(tmp_path / "kit")} >= {"onnxruntime_gpu", "tiny_rules"}
+    assert {name.split("-")[0] for name in wheels(tmp_path / "kit")} >= {
+        "onnxruntime_gpu",
+        "tiny_rules",
+    }
     assert "onnxruntime" not in {name.split("-")[0] for name in wheels(tmp_path / "kit")}
 
 
@@ -161,17 +184,32 @@ def test_what_has_no_wheel_is_built_from_source(make_kit: Make, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--extra", "nothing"], "unknown extra 'nothing': choose from colours, cpu, default, gpu, heavy, parity, sourced"),
+        (
+            ["--extra", "nothing"],
+            (
+                "unknown extra 'nothing': choose from colours, cpu, default, gpu, heavy, parity,"
+                " sourced"
+            ),
+        ),
         (["--extra", "parity"], "vcs-runtime would bring PyTorch"),
         (["--extra", "heavy"], "tiny-heavy would bring PyTorch"),
-        (["--extra", "gpu", "--extra", "cpu"], "bring onnxruntime and onnxruntime-gpu, which overwrite each other"),
-        (["--extra", "colours"], "bring onnxruntime and onnxruntime-gpu, which overwrite each other"),
+        (
+            ["--extra", "gpu", "--extra", "cpu"],
+            "bring onnxruntime and onnxruntime-gpu, which overwrite each other",
+        ),
+        (
+            ["--extra", "colours"],
+            "bring onnxruntime and onnxruntime-gpu, which overwrite each other",
+        ),
         (["--python", "3"], "--python must be a version such as 3.12, not '3'"),
-        (["--platform", "windows"], "--platform must be a tag of wheels such as manylinux_2_28_x86_64, "),
+        (
+            ["--platform", "windows"],
+            "--platform must be a tag of wheels such as manylinux_2_28_x86_64, ",
+        ),
         (["--platform", "musllinux_1_2_x86_64"], "onnxruntime"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_a_kit_that_cannot_work_is_refused(
     make_kit: Make, tmp_path: Path, options: list[str], reason: str
 ) -> None:
@@ -186,7 +224,9 @@ def test_what_can_only_be_built_for_this_machine_is_taken_for_it_and_refused_for
     tag = f"cp{PYTHON.replace('.', '')}-cp{PYTHON.replace('.', '')}-linux_x86_64"
     write_source(index, "tiny-compiled", "1.0", tag)
     own = write_own(tmp_path, requires=["tiny-compiled"])
-    message = refused(make_kit(tmp_path / "kit", "--platform", "win_amd64", wheel=own), tmp_path / "kit")
+    message = refused(
+        make_kit(tmp_path / "kit", "--platform", "win_amd64", wheel=own), tmp_path / "kit"
+    )
     assert f"tiny-compiled has no wheel for CPython {PYTHON} on win_amd64" in message
     assert "make the kit on a machine of that kind" in message
     assert make_kit(tmp_path / "kit", wheel=own).code == 0
@@ -213,19 +253,25 @@ def test_a_licence_with_an_unsafe_name_stays_in_its_folder(
     assert not list(tmp_path.glob("**/kit/LICENSE"))
 
 
-def test_a_damaged_wheel_of_vcs_runtime_is_refused(make_kit: Make, own: Path, tmp_path: Path) -> None:
+def test_a_damaged_wheel_of_vcs_runtime_is_refused(
+    make_kit: Make, own: Path, tmp_path: Path
+) -> None:
     damaged = tmp_path / own.name
     damaged.write_bytes(own.read_bytes()[:-30])
     message = refused(make_kit(tmp_path / "kit", wheel=damaged), tmp_path / "kit")
     assert f"{own.name}: it is damaged" in message
 
 
-def test_a_bundle_that_cannot_score_is_refused(make_kit: Make, sat_bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_that_cannot_score_is_refused(
+    make_kit: Make, sat_bundle: Path, tmp_path: Path
+) -> None:
     message = refused(make_kit(tmp_path / "kit", bundle=sat_bundle), tmp_path / "kit")
     assert "has no embedder, so that nothing can be scored with it" in message
 
 
-def test_a_bundle_without_a_segmenter_is_refused(make_kit: Make, tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_without_a_segmenter_is_refused(
+    make_kit: Make, tiny_bundle: Path, tmp_path: Path
+) -> None:
     bundle = Path(shutil.copytree(tiny_bundle, tmp_path / "embedder"))
     edit(bundle, lambda data: data.pop("segmenter"))
     message = refused(make_kit(tmp_path / "kit", bundle=bundle), tmp_path / "kit")
@@ -233,7 +279,9 @@ def test_a_bundle_without_a_segmenter_is_refused(make_kit: Make, tiny_bundle: Pa
     assert "`vcs-runtime bundle make`" in message
 
 
-def test_an_output_that_exists_is_left_alone(make_kit: Make, tmp_path: Path, tiny_bundle: Path) -> None:
+def test_an_output_that_exists_is_left_alone(
+    make_kit: Make, tmp_path: Path, tiny_bundle: Path
+) -> None:
     (tmp_path / "kit").mkdir()
     (tmp_path / "kit/mine").touch()
     done = make_kit(tmp_path / "kit")

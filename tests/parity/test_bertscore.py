@@ -1,4 +1,5 @@
-"""BERTScore of the embedded default against its authors' package, on the same weights in PyTorch."""
+"""BERTScore of the embedded default against its authors' package, on the same weights in
+PyTorch."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ TOLERANCE = 1e-5
 TEXTS = (
     "A young woman slices a lemon on a wooden board.",
     "In a dim kitchen somebody cuts fruit; then she leaves.",
-    "“Naïve façade” — THE SIGN SAYS: DO NOT ENTER! 😀", "a", "Der Bäcker grüßt, 一个男人在厨房里切洋葱。",
+    "“Naïve façade” — THE SIGN SAYS: DO NOT ENTER! 😀",
+    "a",
+    "Der Bäcker grüßt, 一个男人在厨房里切洋葱。",
     "The robot lifts a heavy box, hesitates, and sets it down again beside the harbour. " * 13,
-)  # fmt: skip
+)
 
 
 def test_precision_recall_and_f1_are_those_of_bert_score(
@@ -29,12 +32,15 @@ def test_precision_recall_and_f1_are_those_of_bert_score(
         (tmp_path / path.name).symlink_to(path)
     if not (settings := tmp_path / "tokenizer_config.json").exists():
         # Without a length transformers takes 10^30, at which its tokenizer fails.
-        settings.write_text(json.dumps({"model_max_length": 512, "tokenizer_class": "BertTokenizer"}))
+        settings.write_text(
+            json.dumps({"model_max_length": 512, "tokenizer_class": "BertTokenizer"})
+        )
     states = TokenStates(bundle, choose_device("cpu")).get(TEXTS)
     assert max(len(found.counted) for found in states.values()) > 200  # within the window of 256
     pairs = [*permutations(TEXTS, 2), (TEXTS[0], TEXTS[0])]
     references, generated = ([*side] for side in zip(*pairs, strict=True))
-    # One pair a batch: its padding can be matched, too, with a similarity of 0 where all others are negative.
+    # One pair a batch: its padding can be matched, too, with a similarity of 0 where all others are
+    # negative.
     theirs = bert_score.score(
         generated, references, model_type=str(tmp_path), num_layers=6, device="cpu", batch_size=1
     )

@@ -1,6 +1,8 @@
-"""BERTScore of a random RoBERTa against its authors' package: layers, idf weights, baselines, long texts.
+"""BERTScore of a random RoBERTa against its authors' package: layers, idf weights, baselines, long
+texts.
 
-The encoder has RoBERTa-base's own structure: 12 layers of 768 numbers, 12 heads. Only its vocabulary is small.
+The encoder has RoBERTa-base's own structure: 12 layers of 768 numbers, 12 heads. Only its
+vocabulary is small.
 """
 
 from __future__ import annotations
@@ -48,21 +50,35 @@ ITEMS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain folder of transformers, as roberta-base comes: no modules of sentence-transformers."""
+    """A plain folder of transformers, as roberta-base comes: no modules of
+    sentence-transformers."""
     folder = tmp_path_factory.mktemp("roberta")
     tokenizer = roberta_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
-    # transformers 4 put a space before a text on bert-score's demand, transformers 5 by this setting alone.
+    # transformers 4 put a space before a text on bert-score's demand, transformers 5 by this
+    # setting alone.
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "RobertaTokenizer", "model_max_length": TOKENS,
-                    "add_prefix_space": True})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "tokenizer_class": "RobertaTokenizer",
+                "model_max_length": TOKENS,
+                "add_prefix_space": True,
+            }
+        )
+    )
     torch.manual_seed(3)
     config = transformers.RobertaConfig(
-        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+        vocab_size=tokenizer.get_vocab_size(),
+        max_position_embeddings=514,
+        type_vocab_size=1,
+        pad_token_id=1,
         layer_norm_eps=1e-5,
-    )  # fmt: skip
-    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (12, 768, 12)
+    )
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (
+        12,
+        768,
+        12,
+    )
     transformers.RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder
 
@@ -76,14 +92,23 @@ def bundle(folder: Path) -> Path:
 
 def theirs(folder: Path, layer: int, idf: bool, baseline: bool) -> NDArray[np.float64]:
     scores = bert_score.score(
-        [generated for _, generated in ITEMS], [references for references, _ in ITEMS],
-        model_type=str(folder), num_layers=layer, idf=idf, nthreads=0, device="cpu", batch_size=1, lang="en",
-        rescale_with_baseline=baseline, baseline_path=str(BASELINE) if baseline else None,
-    )  # fmt: skip
+        [generated for _, generated in ITEMS],
+        [references for references, _ in ITEMS],
+        model_type=str(folder),
+        num_layers=layer,
+        idf=idf,
+        nthreads=0,
+        device="cpu",
+        batch_size=1,
+        lang="en",
+        rescale_with_baseline=baseline,
+        baseline_path=str(BASELINE) if baseline else None,
+    )
     return np.array([part.tolist() for part in scores]).T
 
 
-@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning")  # of bert-score
+# Of bert-score.
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "idf", "baseline"),
     [(10, False, False), (10, True, False), (10, True, True), (0, True, False), (12, False, True)],

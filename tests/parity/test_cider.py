@@ -1,4 +1,5 @@
-"""CIDEr against pycocoevalcap, on our own texts: the score by its class, the words by its Java program."""
+"""CIDEr against pycocoevalcap, on our own texts: the score by its class, the words by its Java
+program."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ with warnings.catch_warnings():
     from pycocoevalcap.cider.cider import Cider as Original
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-CORPUS = [tuple(story(10 * item + k, 1 + (item + k) % 3) for k in range(1 + item % 4)) for item in range(40)]
+CORPUS = [
+    tuple(story(10 * item + k, 1 + (item + k) % 3) for k in range(1 + item % 4))
+    for item in range(40)
+]
 GENERATED = [
     *(story(10 * item + (item % 5), 1 + item % 2) for item in range(37)),
     "a man",  # no n-grams of three words
@@ -30,7 +34,9 @@ GENERATED = [
 def test_scores_are_those_of_pycocoevalcap(first: int | None) -> None:
     corpus = Corpus.of(CORPUS).first(first)
     references = {item: [*texts[:first]] for item, texts in enumerate(CORPUS)}
-    words = {item: [" ".join(ptb_words(text)) for text in texts] for item, texts in references.items()}
+    words = {
+        item: [" ".join(ptb_words(text)) for text in texts] for item, texts in references.items()
+    }
     mean, wanted = Original().compute_score(
         words, {item: [" ".join(ptb_words(text))] for item, text in enumerate(GENERATED)}
     )
@@ -45,4 +51,6 @@ def test_scores_are_those_of_pycocoevalcap(first: int | None) -> None:
 def test_words_are_those_of_the_java_program() -> None:
     texts = [*WRITTEN, *(story(item, 9) for item in range(50))]
     found = PTBTokenizer().tokenize({item: [{"caption": text}] for item, text in enumerate(texts)})
-    assert [" ".join(ptb_words(text)) for text in texts] == [found[item][0] for item in range(len(texts))]
+    assert [" ".join(ptb_words(text)) for text in texts] == [
+        found[item][0] for item in range(len(texts))
+    ]

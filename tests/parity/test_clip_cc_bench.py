@@ -1,7 +1,7 @@
 """HM-CF against CLIP-CC-Bench's own code, on given vectors and sentences.
 
-The checkout that `VCS_RUNTIME_CLIP_CC_BENCH` names is run; without it, these tests are left out, and
-tests/core/test_hm_cf.py compares with the definition alone.
+The checkout that `VCS_RUNTIME_CLIP_CC_BENCH` names is run; without it, these tests are left out,
+and tests/core/test_hm_cf.py compares with the definition alone.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ pytestmark = pytest.mark.skipif(not CHECKOUT, reason="VCS_RUNTIME_CLIP_CC_BENCH 
 
 #: The class of each judge, by its module.
 JUDGES = {
-    "qwen_model": "QwenModel", "gte_model": "GTEModel", "kalm_model": "KaLMModel",
+    "qwen_model": "QwenModel",
+    "gte_model": "GTEModel",
+    "kalm_model": "KaLMModel",
     "nemo_model": "NemoModel",
-}  # fmt: skip
+}
 
 
 class Drawn:
@@ -37,7 +39,9 @@ class Drawn:
     identity = "drawn@1"
 
     def embed(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        rows = [np.random.default_rng(list(text.encode())).standard_normal(64) + 0.5 for text in texts]
+        rows = [
+            np.random.default_rng(list(text.encode())).standard_normal(64) + 0.5 for text in texts
+        ]
         return np.array([row / np.linalg.norm(row) for row in rows], np.float32)
 
 
@@ -55,7 +59,10 @@ def judge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
     """A judge of the benchmark that embeds and splits as we do."""
     folder = Path(str(CHECKOUT)) / "src/utils"
     monkeypatch.syspath_prepend(str(folder))
-    for name, member in (("sentence_transformers", "SentenceTransformer"), ("nltk", "sent_tokenize")):
+    for name, member in (
+        ("sentence_transformers", "SentenceTransformer"),
+        ("nltk", "sent_tokenize"),
+    ):
         stand_in = types.ModuleType(name)
         setattr(stand_in, member, None)
         monkeypatch.setitem(sys.modules, name, stand_in)
@@ -76,13 +83,17 @@ def judge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
 def test_hm_cf_is_the_benchmarks_own(judge: Any, seed: int) -> None:
     draw = np.random.default_rng(seed)
     reference, generated = (
-        "|".join(f"sentence {draw.integers(40)}." for _ in range(draw.integers(1, 30))) for _ in range(2)
+        "|".join(f"sentence {draw.integers(40)}." for _ in range(draw.integers(1, 30)))
+        for _ in range(2)
     )
     theirs = judge.compute_similarity(reference, generated)
     with Scorer.open(embedder=Drawn(), segmenter=Bars()) as scorer:
         ours = scorer.score(reference, generated, also=["hm-cf"]).further
     expected = HmCf(
-        theirs.cosine_similarity, theirs.fine_grained_precision, theirs.fine_grained_recall,
-        theirs.fine_grained_f1, theirs.hm_cf,
-    )  # fmt: skip
+        theirs.cosine_similarity,
+        theirs.fine_grained_precision,
+        theirs.fine_grained_recall,
+        theirs.fine_grained_f1,
+        theirs.hm_cf,
+    )
     assert ours == pytest.approx(expected, rel=0, abs=1e-6)

@@ -59,7 +59,9 @@ def drawn(seed: int) -> tuple[str, str, dict[str, Any]]:
     return " ".join(story), " ".join(told), options
 
 
-def both(reference: str, generated: str, embed: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(
+    reference: str, generated: str, embed: Any, **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     arguments = (reference, generated, sentences, embed)
     options = {"return_all_metrics": True, "return_internals": True, **options}
     with warnings.catch_warnings():
@@ -130,12 +132,16 @@ def test_parameters_and_an_embedder_for_texts() -> None:
     for seed in range(20):
         reference, generated, options = drawn(seed)
         options |= {"context_cutoff_value": 0.4, "context_window_control": 2.5}
-        check(*both(reference, generated, short, embedding_fn_gas=tensors(torch.float32), **options))
+        check(
+            *both(reference, generated, short, embedding_fn_gas=tensors(torch.float32), **options)
+        )
 
 
 def test_a_tensor_that_requires_a_gradient_is_taken() -> None:
     reference, generated, options = drawn(3)
-    wanted = compat.compute_vcs_score(reference, generated, sentences, tensors(torch.float64), **options)
+    wanted = compat.compute_vcs_score(
+        reference, generated, sentences, tensors(torch.float64), **options
+    )
 
     def learning(texts: list[str]) -> Any:
         return tensors(torch.float64)(texts).requires_grad_()
@@ -166,11 +172,13 @@ def test_a_scorer_takes_tensors_as_they_come(form: Any) -> None:
             return map(sentences, texts)
 
     pairs = [drawn(seed)[:2] for seed in range(5)]
-    expected = Scorer.open(embedder=Mine(lambda rows: np.asarray(rows)), segmenter=Mine(None)).score_many(
-        pairs
-    )
+    expected = Scorer.open(
+        embedder=Mine(lambda rows: np.asarray(rows)), segmenter=Mine(None)
+    ).score_many(pairs)
     for result, wanted in zip(
-        Scorer.open(embedder=Mine(form), segmenter=Mine(None)).score_many(pairs), expected, strict=True
+        Scorer.open(embedder=Mine(form), segmenter=Mine(None)).score_many(pairs),
+        expected,
+        strict=True,
     ):
         assert result.scores is not None
         assert wanted.scores is not None
@@ -179,7 +187,9 @@ def test_a_scorer_takes_tensors_as_they_come(form: Any) -> None:
 
 def test_their_own_example() -> None:
     about = str(metadata("video-comprehension-score").get_payload())  # type: ignore[attr-defined]
-    texts = [re.search(rf'{name}_text = """(.*?)"""', about, re.S) for name in ("reference", "generated")]
+    texts = [
+        re.search(rf'{name}_text = """(.*?)"""', about, re.S) for name in ("reference", "generated")
+    ]
     reference, generated = (found[1] for found in texts if found)
     segments = lambda text: [part.strip() for part in text.split(".") if part.strip()]  # noqa: E731
     arguments = (reference, generated, segments, tensors(torch.float32), tensors(torch.float32))
@@ -201,10 +211,13 @@ def shapes(drawn: Any) -> Any:
 def test_pictures_of_each_from_the_internals_of_each(view: str) -> None:
     reference, generated, options = drawn(9)
     both_internals = [
-        result["internals"] for result in both(reference, generated, tensors(torch.float64), **options)
+        result["internals"]
+        for result in both(reference, generated, tensors(torch.float64), **options)
     ]
     returned = [
-        shapes(getattr(module, view)(internals)) for module in (compat, vcs) for internals in both_internals
+        shapes(getattr(module, view)(internals))
+        for module in (compat, vcs)
+        for internals in both_internals
     ]
     assert returned == [returned[0]] * 4
     assert len(VIEWS) == 12
@@ -214,7 +227,8 @@ def test_pictures_of_each_from_the_internals_of_each(view: str) -> None:
 def test_reports_of_each_from_the_internals_of_each(tmp_path: Path) -> None:
     reference, generated, options = drawn(9)
     both_internals = [
-        result["internals"] for result in both(reference, generated, tensors(torch.float64), **options)
+        result["internals"]
+        for result in both(reference, generated, tensors(torch.float64), **options)
     ]
     for module in (compat, vcs):  # theirs last: it changes matplotlib's settings
         for i, internals in enumerate(both_internals):

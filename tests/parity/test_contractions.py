@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-# Where the package differs on purpose or by accident; each is explained in `vcs_runtime.text.cleaning`' docstring
-# or too rare in descriptions to carry.
+# Where the package differs on purpose or by accident; each is explained in
+# `vcs_runtime.text.cleaning`' docstring or too rare in descriptions to carry.
 KNOWN = {
-    "I'm'a", "I'm'o", "how'd'y",  # two apostrophes, dialect
-    "daresn't", "dasn't", "gon't", "sha'n't", "shalln't",  # dialect
-    "o'", "ol'",  # an apostrophe at the end may close a quotation
+    "I'm'a",
+    "I'm'o",
+    "how'd'y",  # two apostrophes, dialect
+    "daresn't",
+    "dasn't",
+    "gon't",
+    "sha'n't",
+    "shalln't",  # dialect
+    "o'",
+    "ol'",  # an apostrophe at the end may close a quotation
     "'em",  # with a typographic apostrophe the package puts a second blank before "them"
     "you'll've",  # the package: "you shall have"
-}  # fmt: skip
+}
 
 
 def test_every_form_with_an_apostrophe_is_written_out_alike() -> None:

@@ -22,15 +22,21 @@ TOLERANCE = 1e-12
 
 
 def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> None:
-    """Scores, intermediate results, and the paper's answers wherever the reference has one of its own."""
+    """Scores, intermediate results, and the paper's answers wherever the reference has one of its
+    own."""
     theirs = reference_result(
-        similarity, gas, lct=chosen.lct, context_cutoff=chosen.context_cutoff,
+        similarity,
+        gas,
+        lct=chosen.lct,
+        context_cutoff=chosen.context_cutoff,
         context_window=chosen.context_window,
-    )  # fmt: skip
+    )
     expected = {name: theirs[name] for name in REFERENCE_NAMES.values()}
     modes = ("reference",) if divides_by_zero(theirs) else ("reference", "paper")
     for small_text in modes:
-        mode = Params(chosen.lct, chosen.context_cutoff, chosen.context_window, small_text=small_text)  # type: ignore[arg-type]
+        mode = Params(
+            chosen.lct, chosen.context_cutoff, chosen.context_window, small_text=small_text
+        )  # type: ignore[arg-type]
         scores = score_similarity(similarity, theirs["GAS"], mode)
         assert scores.to_reference_dict() == pytest.approx(expected, rel=0, abs=TOLERANCE)
         alignment = align(similarity, mode)
@@ -45,9 +51,11 @@ def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> No
 
 # Few distinct values make ties; sixteenths are exact, hundredths are not.
 VALUES = st.one_of(
-    st.integers(-100, 100).map(lambda k: k / 100), st.integers(-16, 16).map(lambda k: k / 16),
-    st.floats(-1, 1), st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.6, 0.4, 5e-324, 1e-17, -1e-300]),
-)  # fmt: skip
+    st.integers(-100, 100).map(lambda k: k / 100),
+    st.integers(-16, 16).map(lambda k: k / 16),
+    st.floats(-1, 1),
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.6, 0.4, 5e-324, 1e-17, -1e-300]),
+)
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 9), st.integers(1, 9)),
     st.tuples(st.integers(1, 3), st.integers(1, 40)),

@@ -1,4 +1,5 @@
-"""Decoders against transformers' own classes and sentence-transformers, on tiny checkpoints as published."""
+"""Decoders against transformers' own classes and sentence-transformers, on tiny checkpoints as
+published."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ TEXTS = drawn_texts(16, 90)
 
 
 def largest(ours: Any, theirs: Any) -> float:
-    """The largest difference of a number, in units of the largest number of its rows but at least 1."""
+    """The largest difference of a number, in units of the largest number of its rows but at least
+    1."""
     pairs = zip(ours, theirs, strict=True)
     return max(float(np.abs(a - b).max() / max(1.0, np.abs(a).max())) for a, b in pairs)
 
@@ -62,12 +64,15 @@ class Oracle:
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """Vectors of transformers are pooled in NumPy; texts are padded on the left, as publishers advise."""
+    """Vectors of transformers are pooled in NumPy; texts are padded on the left, as publishers
+    advise."""
     family = request.param
     folder = write_tiny_decoder(tmp_path_factory.mktemp(family), family)
     ids = [numpy_decoder.token_ids(folder, text) for text in TEXTS]
     assert max(map(len, ids)) > 10 * 12  # many windows
-    theirs = [pooled(folder, family, found) for found in by_transformers(folder, family, ids, "left")]
+    theirs = [
+        pooled(folder, family, found) for found in by_transformers(folder, family, ids, "left")
+    ]
     return Oracle(family, folder, ids, [numpy_decoder.embed(folder, row) for row in ids], theirs)
 
 
@@ -82,7 +87,9 @@ def by_transformers(
 
 
 @pytest.mark.parametrize(("spelling", "side"), [(4, "left"), (5, "right")])
-def test_numpy_computes_as_transformers(oracle: Oracle, tmp_path: Path, spelling: int, side: str) -> None:
+def test_numpy_computes_as_transformers(
+    oracle: Oracle, tmp_path: Path, spelling: int, side: str
+) -> None:
     family = oracle.family
     folder = write_tiny_decoder(tmp_path, family, spelling=spelling)
     ours = [numpy_decoder.token_vectors(folder, row) for row in oracle.ids]
@@ -106,7 +113,9 @@ def test_bundles_of_stored_halves_compute_as_transformers(
     oracle: Oracle, stored: str, tmp_path: Path
 ) -> None:
     family = oracle.family
-    folder = write_tiny_decoder(tmp_path / "stored", family, dtype=stored, prefix="model.", shards=2)
+    folder = write_tiny_decoder(
+        tmp_path / "stored", family, dtype=stored, prefix="model.", shards=2
+    )
     found = by_transformers(folder, family, oracle.ids, "right")
     theirs = [pooled(folder, family, states) for states in found]
     difference = largest(vectors(export(replace(oracle, folder=folder), tmp_path)), theirs)
@@ -129,16 +138,22 @@ def test_what_precisions_lose(oracle: Oracle, precision: str, device: str, tmp_p
     """The graph for CUDA is computed by an interpreter, which rounds where CUDA's kernels round."""
     if precision == "fp16" and "gemma" in oracle.family:
         pytest.skip("Gemma's numbers do not fit into float16")
-    bundle = export(oracle, tmp_path, "--precision", precision, "--most-change", "1")  # random weights
+    # Random weights.
+    bundle = export(oracle, tmp_path, "--precision", precision, "--most-change", "1")
     found = np.array(vectors(bundle) if device == "cpu" else by_interpreter(bundle))
     lost = 1 - (found * np.array(oracle.torch)).sum(axis=1)
-    print(f"{oracle.family}, {precision}, {device}: 1 - cosine {lost.mean():.1e}, at worst {lost.max():.1e}")
+    print(
+        f"{oracle.family}, {precision}, {device}: 1 - cosine {lost.mean():.1e}, at worst"
+        f" {lost.max():.1e}"
+    )
     assert lost.max() <= LOSSES[precision, device]
 
 
 @pytest.mark.parametrize("prompt", ["", "query"])
 @in_sentence_transformers
-def test_bundles_compute_as_sentence_transformers(oracle: Oracle, tmp_path: Path, prompt: str) -> None:
+def test_bundles_compute_as_sentence_transformers(
+    oracle: Oracle, tmp_path: Path, prompt: str
+) -> None:
     theirs = sentence(oracle.folder).encode(TEXTS, prompt_name=prompt or None)
     bundle = export(oracle, tmp_path, *(["--prompt", prompt] if prompt else []))
     difference = largest(vectors(bundle), theirs)
@@ -193,5 +208,7 @@ def by_interpreter(path: Path) -> Any:
 def sentence(folder: Path) -> Any:
     """The whole folder, in sentence-transformers."""
     return sentence_transformers.SentenceTransformer(
-        str(folder), device="cpu", model_kwargs={"dtype": torch.float32, "attn_implementation": "eager"}
+        str(folder),
+        device="cpu",
+        model_kwargs={"dtype": torch.float32, "attn_implementation": "eager"},
     )

@@ -1,4 +1,5 @@
-"""Sentence encoders against PyTorch: random small models of transformers, pooled as sentence-transformers does.
+"""Sentence encoders against PyTorch: random small models of transformers, pooled as
+sentence-transformers does.
 
 The route by optimum is tested where optimum is installed, by the session `optimum` of `make nox`.
 """
@@ -34,24 +35,40 @@ TEXTS = [
     "Ω",  # unknown: in our tokenizer its id is RoBERTa's pad
     "two boys and a Ω dog Ω under the table.",
     *(" ".join(WORDS[i : i + 7]) for i in range(0, 60, 5)),
-    *(" ".join((WORDS * 5)[i : i + n]) for i, n in enumerate((18, 40, 75, 130, 180, 260, TOKENS - 3))),
+    *(
+        " ".join((WORDS * 5)[i : i + n])
+        for i, n in enumerate((18, 40, 75, 130, 180, 260, TOKENS - 3))
+    ),
 ]
 
 
 def model(kind: str) -> Any:
-    names = {"vocab_size": len(VOCABULARY), "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-             "num_attention_heads": HEADS, "intermediate_size": INNER}  # fmt: skip
+    names = {
+        "vocab_size": len(VOCABULARY),
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+    }
     if kind == "distilbert":
         config = transformers.DistilBertConfig(
-            vocab_size=len(VOCABULARY), dim=HIDDEN, n_layers=LAYERS, n_heads=HEADS, hidden_dim=INNER,
+            vocab_size=len(VOCABULARY),
+            dim=HIDDEN,
+            n_layers=LAYERS,
+            n_heads=HEADS,
+            hidden_dim=INNER,
             max_position_embeddings=TOKENS,
-        )  # fmt: skip
+        )
         made = transformers.DistilBertModel(config)
     elif kind == "electra":
-        config = transformers.ElectraConfig(**names, embedding_size=16, max_position_embeddings=TOKENS)
+        config = transformers.ElectraConfig(
+            **names, embedding_size=16, max_position_embeddings=TOKENS
+        )
         made = transformers.ElectraModel(config)
     elif kind == "bert":
-        made = transformers.BertModel(transformers.BertConfig(**names, max_position_embeddings=TOKENS))
+        made = transformers.BertModel(
+            transformers.BertConfig(**names, max_position_embeddings=TOKENS)
+        )
     else:
         classes = {
             "xlm-roberta": (transformers.XLMRobertaConfig, transformers.XLMRobertaModel),
@@ -63,7 +80,8 @@ def model(kind: str) -> Any:
         config = config_of(**names, **further, max_position_embeddings=TOKENS + 2, pad_token_id=1)
         made = model_of(config)
     generator = torch.Generator().manual_seed(7)
-    for parameter in made.parameters():  # livelier than the usual initialisation, so that errors show
+    # Livelier than the usual initialisation, so that errors show.
+    for parameter in made.parameters():
         shift = 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0
         parameter.data = shift + 0.3 * torch.randn(parameter.shape, generator=generator)
     return made.eval()
@@ -74,7 +92,12 @@ def oracle(made: Any, ids: list[int], pooling: str) -> torch.Tensor:
     with torch.inference_mode():
         row = torch.tensor([ids])
         hidden = made(input_ids=row, attention_mask=torch.ones_like(row)).last_hidden_state[0]
-    pooled = {"mean": hidden.mean(0), "cls": hidden[0], "max": hidden.max(0).values, "lasttoken": hidden[-1]}
+    pooled = {
+        "mean": hidden.mean(0),
+        "cls": hidden[0],
+        "max": hidden.max(0).values,
+        "lasttoken": hidden[-1],
+    }
     return pooled[pooling]
 
 

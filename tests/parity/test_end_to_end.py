@@ -1,4 +1,5 @@
-"""From text to score against the stack of the authors: reference package and PyTorch, put together by hand."""
+"""From text to score against the stack of the authors: reference package and PyTorch, put together
+by hand."""
 
 from __future__ import annotations
 
@@ -41,10 +42,19 @@ def test_every_score_of_the_demo_is_the_reference_packages(
         for version in STORY["versions"]:
             pair = (STORY["reference"], version["text"])
             theirs = vcs.compute_vcs_score(
-                *pair, segments, embed, embed, chunk_size=chunk_size, lct=lct, return_all_metrics=True
+                *pair,
+                segments,
+                embed,
+                embed,
+                chunk_size=chunk_size,
+                lct=lct,
+                return_all_metrics=True,
             )
             ours = scorer.score(*pair, chunk_size=chunk_size, params=Params(lct=lct)).to_dict()
             for name, reference_name in REFERENCE_NAMES.items():
                 if reference_name in theirs:
-                    assert ours[name] == pytest.approx(theirs[reference_name], abs=1e-5), (version, name)
+                    assert ours[name] == pytest.approx(theirs[reference_name], abs=1e-5), (
+                        version,
+                        name,
+                    )
             assert {"VCS", "NAS", "LAS"} <= theirs.keys()

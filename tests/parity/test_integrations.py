@@ -1,4 +1,5 @@
-"""The metrics for torchmetrics and evaluate in the libraries themselves; two ranks are in test_training.py."""
+"""The metrics for torchmetrics and evaluate in the libraries themselves; two ranks are in
+test_training.py."""
 
 from __future__ import annotations
 
@@ -63,13 +64,17 @@ def metric(config: ScorerConfig) -> Any:
 def test_the_example_of_torchmetrics_gives_means_and_counts_as_tensors(
     tiny_bundle: Path, expected: dict[str, float]
 ) -> None:
-    names = run_snippet(PAGE, "torchmetrics", bundle=tiny_bundle, predictions=PREDS, references=TARGETS)
+    names = run_snippet(
+        PAGE, "torchmetrics", bundle=tiny_bundle, predictions=PREDS, references=TARGETS
+    )
     assert _plain(names["scores"]) == pytest.approx(expected, rel=1e-14)
     assert list(names["scores"]) == list(expected)
     assert names["scores"]["count"].dtype == torch.int64
 
 
-def test_updates_add_up_and_a_step_returns_its_own_means(metric: Any, expected: dict[str, float]) -> None:
+def test_updates_add_up_and_a_step_returns_its_own_means(
+    metric: Any, expected: dict[str, float]
+) -> None:
     first = metric(PREDS[:3], TARGETS[:3])
     assert first["count"] == 3
     metric.update(PREDS[3:], TARGETS[3:])
@@ -79,7 +84,9 @@ def test_updates_add_up_and_a_step_returns_its_own_means(metric: Any, expected: 
     assert _plain(metric.compute()) == pytest.approx(_plain(first), rel=1e-14)
 
 
-def test_clones_pickles_and_checkpoints_hold_what_was_seen(metric: Any, config: ScorerConfig) -> None:
+def test_clones_pickles_and_checkpoints_hold_what_was_seen(
+    metric: Any, config: ScorerConfig
+) -> None:
     metric.persistent(True)
     metric.update(PREDS[:4], TARGETS[:4])
     restored = type(metric)(config)

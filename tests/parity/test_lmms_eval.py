@@ -1,4 +1,5 @@
-"""The recipe of docs/guide/integrations.md in lmms-eval itself, where it is installed, with its own model without weights."""
+"""The recipe of docs/guide/integrations.md in lmms-eval itself, where it is installed, with its own
+model without weights."""
 
 from __future__ import annotations
 
@@ -48,15 +49,30 @@ def test_a_task_with_the_recipe_reports_means_and_what_cannot_be_scored(
     task.mkdir()
     recipe = f"bundle = {str(tiny_bundle)!r}\n{_block('python', 'lmms-eval')}"
     (task / "vcs_utils.py").write_text(f"{recipe}\n\ndef no_visual(doc):\n    return []\n")
-    (task / "vcs_captions.yaml").write_text(TASK.format(data=data) + _block("yaml", "lmms-eval task"))
+    (task / "vcs_captions.yaml").write_text(
+        TASK.format(data=data) + _block("yaml", "lmms-eval task")
+    )
     done = subprocess.run(
         [
-            sys.executable, "-m", "lmms_eval", "--model", "dummy", "--model_args", f"response={ANSWER}",
-            "--tasks", "vcs_captions", "--include_path", str(task), "--output_path", str(tmp_path / "out"),
+            sys.executable,
+            "-m",
+            "lmms_eval",
+            "--model",
+            "dummy",
+            "--model_args",
+            f"response={ANSWER}",
+            "--tasks",
+            "vcs_captions",
+            "--include_path",
+            str(task),
+            "--output_path",
+            str(tmp_path / "out"),
         ],
         env=os.environ | {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"},
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     [report] = (tmp_path / "out").rglob("*_results.json")
     found = json.loads(report.read_text("utf-8"))["results"]["vcs_captions"]

@@ -1,4 +1,5 @@
-"""The default bundle against PyTorch: the same texts through `BertModel`, mean pooling and normalisation."""
+"""The default bundle against PyTorch: the same texts through `BertModel`, mean pooling and
+normalisation."""
 
 from __future__ import annotations
 
@@ -22,29 +23,68 @@ TOLERANCE = 1e-5
 MAX_TOKENS = 256
 
 SUBJECTS = (
-    "A young woman", "The goalkeeper", "An old fisherman", "A street vendor", "Two children", "The robot",
-)  # fmt: skip
+    "A young woman",
+    "The goalkeeper",
+    "An old fisherman",
+    "A street vendor",
+    "Two children",
+    "The robot",
+)
 ACTIONS = (
-    "slices a lemon on a wooden board", "runs towards the camera and waves",
-    "lifts a heavy box, hesitates, and sets it down again", "pours tea into a chipped blue cup",
-    "repairs the chain of a bicycle", "points at the departing train",
-)  # fmt: skip
-PLACES = ("in a dim kitchen", "beside the harbour", "under a flickering street lamp", "near the window")
+    "slices a lemon on a wooden board",
+    "runs towards the camera and waves",
+    "lifts a heavy box, hesitates, and sets it down again",
+    "pours tea into a chipped blue cup",
+    "repairs the chain of a bicycle",
+    "points at the departing train",
+)
+PLACES = (
+    "in a dim kitchen",
+    "beside the harbour",
+    "under a flickering street lamp",
+    "near the window",
+)
 SPECIAL = (
-    "a", "I", ".", "7", "?", "é", "中", "😀", "#", "Ω",
-    "Yes.", "No one knows why.", "THE SIGN SAYS: DO NOT ENTER!", "mixed CaSe WoRdS",
+    "a",
+    "I",
+    ".",
+    "7",
+    "?",
+    "é",
+    "中",
+    "😀",
+    "#",
+    "Ω",
+    "Yes.",
+    "No one knows why.",
+    "THE SIGN SAYS: DO NOT ENTER!",
+    "mixed CaSe WoRdS",
     "Ein Mädchen läuft über die Straße und grüßt den Bäcker.",
     "Une fillette traverse la rue en courant ; il pleut déjà.",
     "El niño lanza la pelota. ¿La atrapa su hermano? ¡Sí!",
-    "一个男人在厨房里切洋葱。", "男の子が犬と公園を走る。", "소녀가 자전거를 탄다.",
-    "Девочка открывает старую дверь.", "الولد يركض نحو البحر", "कुत्ता गेंद के पीछे दौड़ता है",
-    "The cat 🐈 jumps over the fence 🚧 and lands 🎉🎉", "👩‍👩‍👧‍👦 wave 👋🏽",
-    "cafe\u0301 with a combining accent", "ﬁne ligatures, ½ cup, 10 m²", "naïve façade — “quoted” … ‘text’",
-    "3.14159, 2,718 and 1e-9; 50 % off; $12.99 (approx.)", "https://example.org/watch?v=abc#t=10s",
-    "one\ttab  two   spaces\nand a new line\r\n", "\u200bzero\u200dwidth\ufeff marks",
-    "supercalifragilisticexpialidocious antidisestablishmentarianism", "x" * 99, "y" * 150,
-    "-" * 40, "the the the the the the the the", "[CLS] typed by hand [SEP] [MASK]", "<b>not markup</b> &amp; \\n",
-)  # fmt: skip
+    "一个男人在厨房里切洋葱。",
+    "男の子が犬と公園を走る。",
+    "소녀가 자전거를 탄다.",
+    "Девочка открывает старую дверь.",
+    "الولد يركض نحو البحر",
+    "कुत्ता गेंद के पीछे दौड़ता है",
+    "The cat 🐈 jumps over the fence 🚧 and lands 🎉🎉",
+    "👩‍👩‍👧‍👦 wave 👋🏽",
+    "cafe\u0301 with a combining accent",
+    "ﬁne ligatures, ½ cup, 10 m²",
+    "naïve façade — “quoted” … ‘text’",
+    "3.14159, 2,718 and 1e-9; 50 % off; $12.99 (approx.)",
+    "https://example.org/watch?v=abc#t=10s",
+    "one\ttab  two   spaces\nand a new line\r\n",
+    "\u200bzero\u200dwidth\ufeff marks",
+    "supercalifragilisticexpialidocious antidisestablishmentarianism",
+    "x" * 99,
+    "y" * 150,
+    "-" * 40,
+    "the the the the the the the the",
+    "[CLS] typed by hand [SEP] [MASK]",
+    "<b>not markup</b> &amp; \\n",
+)
 
 
 def texts() -> list[str]:
@@ -54,7 +94,8 @@ def texts() -> list[str]:
         for i in range(48)
     ]
     growing = [
-        " ".join(sentences[start : start + size]) for start, size in enumerate((2, 3, 5, 8, 11, 14, 18, 30))
+        " ".join(sentences[start : start + size])
+        for start, size in enumerate((2, 3, 5, 8, 11, 14, 18, 30))
     ]
     return [*SPECIAL, *sentences[:24], *growing]
 
@@ -85,7 +126,9 @@ def oracle(checkpoint: Path, token_ids: list[list[int]]) -> NDArray[np.float32]:
     return np.stack(vectors)
 
 
-def embed(bundle: Bundle, rows: Sequence[list[int]], length: int | None = None) -> NDArray[np.float32]:
+def embed(
+    bundle: Bundle, rows: Sequence[list[int]], length: int | None = None
+) -> NDArray[np.float32]:
     assert bundle.manifest.embedder is not None
     path = bundle.path(bundle.manifest.embedder.model)
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -104,27 +147,38 @@ def test_the_texts_are_many_and_reach_the_window(token_ids: list[list[int]]) -> 
     assert sum(length > 128 for length in lengths) >= 4
 
 
-def test_token_ids_equal_those_of_transformers(checkpoint: Path, token_ids: list[list[int]]) -> None:
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(checkpoint / "tokenizer.json"))
+def test_token_ids_equal_those_of_transformers(
+    checkpoint: Path, token_ids: list[list[int]]
+) -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(checkpoint / "tokenizer.json")
+    )
     theirs = tokenizer(texts(), truncation=True, max_length=MAX_TOKENS, padding=False)["input_ids"]
     assert token_ids == theirs
 
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_vectors_of_single_texts_and_of_a_padded_batch(
-    bundle: Bundle, token_ids: list[list[int]], oracle: NDArray[np.float32], record_property: Any, batch: bool
+    bundle: Bundle,
+    token_ids: list[list[int]],
+    oracle: NDArray[np.float32],
+    record_property: Any,
+    batch: bool,
 ) -> None:
     groups = [token_ids] if batch else [[ids] for ids in token_ids]
     got = np.concatenate([embed(bundle, ids, MAX_TOKENS if batch else None) for ids in groups])
     record_property("largest_difference", float(np.abs(got - oracle).max()))
-    print(f"batch {batch}: {np.abs(got - oracle).max():.2e}, cosine {(got * oracle).sum(1).min():.9f}")
+    print(
+        f"batch {batch}: {np.abs(got - oracle).max():.2e}, cosine {(got * oracle).sum(1).min():.9f}"
+    )
     np.testing.assert_allclose(got, oracle, rtol=0, atol=TOLERANCE)
 
 
 def test_vectors_of_the_embedder(
     bundle: Bundle, token_ids: list[list[int]], oracle: NDArray[np.float32]
 ) -> None:
-    """The whole way from text, for the texts that fit into the window (longer ones are windowed there)."""
+    """The whole way from text, for the texts that fit into the window (longer ones are windowed
+    there)."""
     from vcs_runtime import Embedder
 
     tokenizer = Tokenizer.from_file(str(bundle.path("embedder/tokenizer.json")))
@@ -140,4 +194,8 @@ def test_the_settings_are_those_of_the_checkpoint(bundle: Bundle, checkpoint: Pa
     assert spec is not None
     length = read_sentence_folder(checkpoint).max_tokens
     assert (spec.dimension, spec.max_tokens) == (encoder_config(checkpoint).hidden_size, length)
-    assert (spec.name, spec.max_tokens, spec.long_text) == ("all-minilm-l6-v2", MAX_TOKENS, "window_mean")
+    assert (spec.name, spec.max_tokens, spec.long_text) == (
+        "all-minilm-l6-v2",
+        MAX_TOKENS,
+        "window_mean",
+    )

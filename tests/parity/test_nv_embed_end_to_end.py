@@ -1,4 +1,5 @@
-"""One bundle of NV-Embed and SaT, from text to score, against PyTorch pieces and the reference package.
+"""One bundle of NV-Embed and SaT, from text to score, against PyTorch pieces and the reference
+package.
 
 The checkpoints are random; they lie outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
@@ -51,7 +52,9 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
         Build(NV_EMBED, folder / "embedder", info, Quantization("fp32"), weights="copy")
     )
     info = BundleInfo("sat-tiny", "CC0-1.0", "random numbers")
-    segmenter = build_sat_bundle(Build(SAT, folder / "segmenter", info), SatOptions(threshold=THRESHOLD))
+    segmenter = build_sat_bundle(
+        Build(SAT, folder / "segmenter", info), SatOptions(threshold=THRESHOLD)
+    )
     merge(embedder, segmenter, folder / "both")
     with Scorer.open(folder / "both", device="cpu") as opened:
         yield opened
@@ -59,7 +62,8 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
 
 @pytest.fixture(scope="module")
 def embed() -> Callable[[list[str]], torch.Tensor]:
-    """NV-Embed in PyTorch: transformers' Mistral without its causal mask, then the latent attention as published."""
+    """NV-Embed in PyTorch: transformers' Mistral without its causal mask, then the latent attention
+    as published."""
     config = json.loads((NV_EMBED / "config.json").read_text())
     tensors = load_file(NV_EMBED / "model.safetensors")
     mistral = transformers.MistralModel(
@@ -69,7 +73,9 @@ def embed() -> Callable[[list[str]], torch.Tensor]:
         )
     ).eval()
     front = "embedding_model."
-    mistral.load_state_dict({k.removeprefix(front): v for k, v in tensors.items() if k.startswith(front)})
+    mistral.load_state_dict(
+        {k.removeprefix(front): v for k, v in tensors.items() if k.startswith(front)}
+    )
     tokenizer = Tokenizer.from_file(str(NV_EMBED / "tokenizer.json"))
     latent = {k.removeprefix("latent_attention_model."): v for k, v in tensors.items()}
     heads = config["latent_attention_config"]["num_cross_heads"]
@@ -88,7 +94,9 @@ def embed() -> Callable[[list[str]], torch.Tensor]:
     return embed
 
 
-def _latent_attention(x: torch.Tensor, tensors: dict[str, torch.Tensor], heads: int) -> torch.Tensor:
+def _latent_attention(
+    x: torch.Tensor, tensors: dict[str, torch.Tensor], heads: int
+) -> torch.Tensor:
     functional = torch.nn.functional
 
     def get(block: int, name: str) -> torch.Tensor:
@@ -108,14 +116,23 @@ def _latent_attention(x: torch.Tensor, tensors: dict[str, torch.Tensor], heads: 
     x = found.transpose(0, 1).flatten(1) @ get(0, "fn.to_out.weight").T + x
     up = norm(x, 1, "norm") @ get(1, "fn.net.0.weight").T + get(1, "fn.net.0.bias")
     value, gate = up.chunk(2, dim=1)
-    return (value * functional.gelu(gate)) @ get(1, "fn.net.2.weight").T + get(1, "fn.net.2.bias") + x
+    return (
+        (value * functional.gelu(gate)) @ get(1, "fn.net.2.weight").T + get(1, "fn.net.2.bias") + x
+    )
 
 
 @pytest.fixture(scope="module")
 def segments() -> Callable[[str], list[str]]:
     """SaT in PyTorch by wtpsplit, on text without punctuation."""
     oracle = wtpsplit.SaT(str(SAT), tokenizer_name_or_path=str(SAT))
-    special = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>"}
+    special = {
+        "bos": "<s>",
+        "cls": "<s>",
+        "eos": "</s>",
+        "sep": "</s>",
+        "pad": "<pad>",
+        "unk": "<unk>",
+    }
     oracle.tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_file=str(SAT / "tokenizer.json"),
         mask_token="<mask>",
@@ -145,7 +162,10 @@ def test_scores_are_those_of_the_original_pieces(
         for name, reference_name in REFERENCE_NAMES.items():
             if reference_name in theirs:
                 largest = max(largest, abs(ours[name] - theirs[reference_name]))
-                assert ours[name] == pytest.approx(theirs[reference_name], abs=TOLERANCE), (seed, name)
+                assert ours[name] == pytest.approx(theirs[reference_name], abs=TOLERANCE), (
+                    seed,
+                    name,
+                )
     print(f"largest difference {largest:.1e}")
 
 

@@ -1,4 +1,5 @@
-"""Recorded vectors and token ids of NV-Embed's own code (PyTorch, fp32) on a random checkpoint: `golden.npz` beside it.
+"""Recorded vectors and token ids of NV-Embed's own code (PyTorch, fp32) on a random checkpoint:
+`golden.npz` beside it.
 
 The checkpoint lies outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
@@ -37,12 +38,22 @@ INSTRUCTIONS = {
 }
 MAX_TOKENS, SHORT = 512, 16  # the latter for the text that is cut
 SPEC = EmbedderSpec(
-    name="nv-embed-tiny", model="", weights=(), tokenizer="", dimension=64, max_tokens=MAX_TOKENS,
-    long_text="truncate", precision="fp32", layout="packed", mask_instruction=True,
+    name="nv-embed-tiny",
+    model="",
+    weights=(),
+    tokenizer="",
+    dimension=64,
+    max_tokens=MAX_TOKENS,
+    long_text="truncate",
+    precision="fp32",
+    layout="packed",
+    mask_instruction=True,
     special_tokens=((1,), (2,)),
-)  # fmt: skip
+)
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_GOLDEN"
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +73,20 @@ def golden() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["link", "copy"])
-def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
+def embedder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Embedder]:
     build = Build(
         FOLDER,
         tmp_path_factory.mktemp("golden") / "bundle",
         BundleInfo(FOLDER.name, "CC0-1.0", "random numbers"),
         Quantization("fp32"),
         # The golden folder may be on another file system than the temporary one.
-        weights=request.param
-        if os.stat(FOLDER).st_dev == os.stat(tmp_path_factory.getbasetemp()).st_dev
-        else "copy",
+        weights=(
+            request.param
+            if os.stat(FOLDER).st_dev == os.stat(tmp_path_factory.getbasetemp()).st_dev
+            else "copy"
+        ),
     )
     bundle = build_nv_embed_bundle(build)
     with Embedder.open(bundle, device="cpu") as opened:
@@ -84,7 +99,8 @@ def test_ids_and_instruction_lengths(
 ) -> None:
     found = tokenizer.sequences(texts, INSTRUCTIONS[name], MAX_TOKENS)
     wanted = [
-        ids[mask == 1].tolist() for ids, mask in zip(golden[f"ids_{name}"], golden[f"am_{name}"], strict=True)
+        ids[mask == 1].tolist()
+        for ids, mask in zip(golden[f"ids_{name}"], golden[f"am_{name}"], strict=True)
     ]
     assert [list(ids) for ids in found.ids] == wanted
     assert found.skip == int(golden[f"il_{name}"])
@@ -127,7 +143,10 @@ def test_a_text_that_is_cut_loses_its_end(
 def test_the_graph_for_cuda_by_an_interpreter(
     tmp_path: Path, texts: list[str], golden: dict[str, Any], name: str
 ) -> None:
-    """Its operators have no kernels for a CPU. Rounded where CUDA's kernels round, it is as near as fp16 on a CPU."""
+    """Its operators have no kernels for a CPU.
+
+    Rounded where CUDA's kernels round, it is as near as fp16 on a CPU.
+    """
     info = BundleInfo(FOLDER.name, "CC0-1.0", "random numbers")
     build = Build(FOLDER, tmp_path / "bundle", info, Quantization("fp16"), weights="copy")
     bundle, wanted = open_bundle(build_nv_embed_bundle(build)), golden[name]
@@ -146,6 +165,8 @@ def test_the_graph_for_cuda_by_an_interpreter(
         cpu = np.abs(
             embedder.embed(texts, instruction=INSTRUCTIONS[name], max_length=MAX_TOKENS) - wanted
         ).max()
-    print(f"{name}: exact {largest[True]:.1e}, rounded {largest[False]:.1e}, fp16 on a CPU {cpu:.1e}")
+    print(
+        f"{name}: exact {largest[True]:.1e}, rounded {largest[False]:.1e}, fp16 on a CPU {cpu:.1e}"
+    )
     assert largest[True] <= CUDA_TOLERANCE  # weights are rounded to fp16
     assert largest[False] <= 2 * max(cpu, largest[True])

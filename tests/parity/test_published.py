@@ -16,12 +16,15 @@ import pytest
 from vcs_runtime import Scorer
 
 FOLDER = Path(os.environ.get("VCS_RUNTIME_DATA") or "data-folder-not-named") / "vcs-eval-159"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_DATA")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason=f"{FOLDER} is not there: set VCS_RUNTIME_DATA"
+)
 EVERY = 20  # scenes: a sample that two cores score in half a minute
 
 
 def sample() -> list[tuple[str, str, float]]:
-    """Return the references and rewrites of a sample of scenes, with their published VCS at LCT 0."""
+    """Return the references and rewrites of a sample of scenes, with their published VCS at LCT
+    0."""
     cases = []
     for path in sorted((FOLDER / "comparison").glob("*.json"))[::EVERY]:
         scene = json.loads(path.read_text("utf-8"))
@@ -31,7 +34,9 @@ def sample() -> list[tuple[str, str, float]]:
             published = next(row for row in csv.DictReader(file) if row["Metric"] == "VCS_LCT0")
         for category in scene["categories"]:
             for case in category["test_cases"]:
-                cases.append((scene["ground_truth"], case["description"], float(published[case["name"]])))
+                cases.append(
+                    (scene["ground_truth"], case["description"], float(published[case["name"]]))
+                )
     return cases
 
 
@@ -42,7 +47,10 @@ def ranks(values: list[float]) -> np.ndarray:
 
 
 def test_the_default_orders_rewrites_as_the_published_scores_do() -> None:
-    """Of all scenes rho is .956. The figures are those of eight; rounding moves their fourth digits."""
+    """Of all scenes rho is .956.
+
+    The figures are those of eight; rounding moves their fourth digits.
+    """
     cases = sample()
     with Scorer.open("default", "cpu") as scorer:
         ours = [result.vcs for result in scorer.score_many([case[:2] for case in cases])]

@@ -1,7 +1,7 @@
 """SaT against wtpsplit 2.2.2 (PyTorch and ONNX) and wtpsplit-lite 0.2.0, on random checkpoints.
 
-The two ONNX oracles run the same file as we do, with a float16 mask as they want it: there every probability
-is equal to the bit. No network: the oracles get the tokenizer as a local folder.
+The two ONNX oracles run the same file as we do, with a float16 mask as they want it: there every
+probability is equal to the bit. No network: the oracles get the tokenizer as a local folder.
 """
 
 from __future__ import annotations
@@ -41,16 +41,43 @@ CHECKPOINTS = {
     "2-layers-short-lookahead": {"layers": 2, "lookahead": 9, "seed": 4},
 }
 ODD = [
-    "x", " x ", "a\0b", "\0", "<s>", "</s><s>", "<s> a </s> b<pad>c <mask> d <unk>", "\xad", "\U000e0001",
-    "👩‍👩‍👧 walks 🇫🇷 👍🏽", "他走进房间。坐下来，然后开始读信", "دخل الرجل إلى البيت ثم جلس", "한국어 문장입니다 日本語の文",
-    "a\r\nb\x0bc\u2028d\u2029e\x85f", "\n\na man\n\n\nwalks\n", "e\u0301x ﬁne ① Ａ ｆｕｌｌ", "\u2581 x \u2581", "\ufeffa man",
-    "\u200ba\u200b b\u200b", "z" * 700, "tab\tand  many   blanks    ", "He said: \"No!\" (twice).", "a \u2581b\u2581",
-]  # fmt: skip
+    "x",
+    " x ",
+    "a\0b",
+    "\0",
+    "<s>",
+    "</s><s>",
+    "<s> a </s> b<pad>c <mask> d <unk>",
+    "\xad",
+    "\U000e0001",
+    "👩‍👩‍👧 walks 🇫🇷 👍🏽",
+    "他走进房间。坐下来，然后开始读信",
+    "دخل الرجل إلى البيت ثم جلس",
+    "한국어 문장입니다 日本語の文",
+    "a\r\nb\x0bc\u2028d\u2029e\x85f",
+    "\n\na man\n\n\nwalks\n",
+    "e\u0301x ﬁne ① Ａ ｆｕｌｌ",
+    "\u2581 x \u2581",
+    "\ufeffa man",
+    "\u200ba\u200b b\u200b",
+    "z" * 700,
+    "tab\tand  many   blanks    ",
+    'He said: "No!" (twice).',
+    "a \u2581b\u2581",
+]
 EMPTY = ["\u200b\u200b", "\ufffd", "\u200b \u200b"]  # tokenised to nothing: oracles crash
 _ALPHABETS = (
-    WORDS, "aAbBcC .,!?", "的一是不了人我在有他这。，", "ابتثجحدرسعفقكلمنهوي ،؟", "😀🎉👍🏽‍👩🇫🇷 ", "äöüßéèñç ", "\n\r\t \x0b\u2028 ab",
-    "\u200b\u200d\ufeff\0 ab", ["<s>", "</s>", "<pad>", "<mask>", " ", "a", "<unk>"], "0123456789.,:-",
-)  # fmt: skip
+    WORDS,
+    "aAbBcC .,!?",
+    "的一是不了人我在有他这。，",
+    "ابتثجحدرسعفقكلمنهوي ،؟",
+    "😀🎉👍🏽‍👩🇫🇷 ",
+    "äöüßéèñç ",
+    "\n\r\t \x0b\u2028 ab",
+    "\u200b\u200d\ufeff\0 ab",
+    ["<s>", "</s>", "<pad>", "<mask>", " ", "a", "<unk>"],
+    "0123456789.,:-",
+)
 
 
 def drawn(count: int) -> list[str]:
@@ -91,16 +118,21 @@ class Case:
         """How an oracle splits a text by the probabilities that it gave before."""
         given = self.probabilities(name, text)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.oracles[name], "predict_proba", lambda texts, **options: iter([given]))
+            patch.setattr(
+                self.oracles[name], "predict_proba", lambda texts, **options: iter([given])
+            )
             return split(self.oracles[name], text, threshold)
 
 
 @pytest.fixture(scope="module", params=CHECKPOINTS)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Case]:
     folder = tmp_path_factory.mktemp(request.param)
     bundle = build_tiny_sat_bundle(folder, **CHECKPOINTS[request.param])  # type: ignore[arg-type]
     checkpoint = folder / "checkpoint"
-    # The oracles do not switch off the truncation that a tokenizer.json may carry; ours is without it.
+    # The oracles do not switch off the truncation that a tokenizer.json may carry; ours is without
+    # it.
     shutil.copy(bundle / "segmenter/tokenizer.json", checkpoint / "tokenizer.json")
     hub = write_hub_model(bundle / "segmenter/model.onnx", checkpoint / "model_optimized.onnx")
     at = str(checkpoint)
@@ -111,7 +143,14 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "lite": wtpsplit_lite.SaT(at, tokenizer_name_or_path=at, ort_providers=providers),
     }
     # transformers would build a tokenizer of its own from the vocabulary, with XLM-R's normaliser.
-    special = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>"}
+    special = {
+        "bos": "<s>",
+        "cls": "<s>",
+        "eos": "</s>",
+        "sep": "</s>",
+        "pad": "<pad>",
+        "unk": "<unk>",
+    }
     for name in ("torch", "onnx"):
         oracles[name].tokenizer = transformers.PreTrainedTokenizerFast(
             tokenizer_file=str(checkpoint / "tokenizer.json"),
@@ -129,16 +168,22 @@ def tokenised(segmenter: Segmenter, texts: list[str]) -> list[str]:
     """The texts that give at least one token: the others crash the oracles."""
     model = segmenter._opened
     assert isinstance(model, BoundaryModel)
-    return [text for text in texts if model._encoder.tokenizer.encode(text, add_special_tokens=False).ids]
+    return [
+        text
+        for text in texts
+        if model._encoder.tokenizer.encode(text, add_special_tokens=False).ids
+    ]
 
 
 def probabilities(oracle: Any, text: str) -> npt.NDArray[np.float32]:
-    """One text at a time: in a list the oracles pad it to the longest, which moves the last bits."""
+    """One text at a time: in a list the oracles pad it to the longest, which moves the last
+    bits."""
     return np.asarray(oracle.predict_proba(text, stride=64))
 
 
 def split(oracle: Any, text: str, threshold: float) -> list[str]:
-    # wtpsplit-lite has the opposite default, and leaves the newline that ends a segment to be cut again.
+    # wtpsplit-lite has the opposite default, and leaves the newline that ends a segment to be cut
+    # again.
     options = {"treat_newline_as_space": True} if isinstance(oracle, wtpsplit_lite.SaT) else {}
     return list(oracle.split(text, threshold=threshold, stride=64, **options))
 
@@ -152,7 +197,9 @@ def test_token_ids_are_those_of_the_oracles(case: Case) -> None:
     assert model is not None
     for text in TEXTS:
         encoding = model._encoder.tokenizer.encode(text, add_special_tokens=False)
-        theirs = case.oracles["torch"].tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+        theirs = case.oracles["torch"].tokenizer(
+            text, return_offsets_mapping=True, add_special_tokens=False
+        )
         assert encoding.ids == theirs["input_ids"]
         assert encoding.offsets == theirs["offset_mapping"]
 
@@ -202,7 +249,10 @@ def test_in_a_list_the_oracles_pad_and_only_rounding_differs(case: Case) -> None
     theirs = list(case.oracles["onnx"].predict_proba(texts, stride=64))
     ours = case.hub.boundary_probabilities(texts)
     differences = [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)]
-    print(f"{sum(d > 0 for d in differences)} of {len(texts)} differ, by at most {max(differences):.1e}")
+    print(
+        f"{sum(d > 0 for d in differences)} of {len(texts)} differ, by at most"
+        f" {max(differences):.1e}"
+    )
     assert max(differences) <= TOLERANCE
 
 
@@ -229,5 +279,7 @@ def test_where_the_oracles_crash_the_text_is_one_segment(case: Case, text: str) 
 
 def test_the_checkpoints_config_is_what_the_oracles_read(case: Case) -> None:
     """A guard: the lookahead really limits what PyTorch sees."""
-    config = json.loads((Path(case.oracles["torch"].model_name_or_model) / "config.json").read_text())
+    config = json.loads(
+        (Path(case.oracles["torch"].model_name_or_model) / "config.json").read_text()
+    )
     assert case.oracles["torch"].model.model.config.lookahead == config["lookahead"]

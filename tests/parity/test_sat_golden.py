@@ -1,4 +1,5 @@
-"""Recorded results of wtpsplit 2.2.2 (PyTorch, fp32) on random checkpoints: `golden.json` beside each.
+"""Recorded results of wtpsplit 2.2.2 (PyTorch, fp32) on random checkpoints: `golden.json` beside
+each.
 
 The checkpoints lie outside the repository, in `VCS_RUNTIME_GOLDEN`.
 """
@@ -19,7 +20,8 @@ from vcs_export.write import BundleInfo
 from vcs_runtime import Segmenter
 
 TOLERANCE = 2e-3
-# Splits are compared where no probability lies so near to the threshold that rounding may move it across.
+# Splits are compared where no probability lies so near to the threshold that rounding may move it
+# across.
 CLEAR = 0.005
 
 Case = dict[str, Any]
@@ -42,7 +44,9 @@ def golden(
 def test_probabilities(golden: tuple[Segmenter, list[Case]], record_property: Any) -> None:
     segmenter, cases = golden
     found = segmenter.boundary_probabilities([case["text"] for case in cases])
-    largest = max(np.abs(values - case["proba"]).max() for values, case in zip(found, cases, strict=True))
+    largest = max(
+        np.abs(values - case["proba"]).max() for values, case in zip(found, cases, strict=True)
+    )
     record_property("largest_difference", float(largest))
     print(f"{len(cases)} texts: probabilities differ by at most {largest:.1e}")
     assert largest <= TOLERANCE
@@ -53,5 +57,7 @@ def test_splits(golden: tuple[Segmenter, list[Case]]) -> None:
     clear = [case for case in cases if case["gap"] is None or case["gap"] >= CLEAR]
     for case in clear:
         assert segmenter.split([case["text"]], case["threshold"]) == [case["split"]]
-    same = sum(segmenter.split([case["text"]], case["threshold"]) == [case["split"]] for case in cases)
+    same = sum(
+        segmenter.split([case["text"]], case["threshold"]) == [case["split"]] for case in cases
+    )
     print(f"{len(clear)} clear cases equal; of all {len(cases)}: {same}")

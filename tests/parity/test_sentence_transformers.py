@@ -1,4 +1,5 @@
-"""Encoders as they are published, in tiny: their folders in sentence-transformers, and our bundles of them."""
+"""Encoders as they are published, in tiny: their folders in sentence-transformers, and our bundles
+of them."""
 
 from __future__ import annotations
 
@@ -54,7 +55,12 @@ class Published:
     special: Mapping[str, str] = field(default_factory=dict)
 
 
-_SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 72}
+_SIZES = {
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 72,
+}
 _MODERN = _SIZES | {
     "model_type": "modernbert",
     "max_position_embeddings": WINDOW,
@@ -75,7 +81,9 @@ _ANGLES = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_t
 CLS, MEAN = "pooling_mode_cls_token", "pooling_mode_mean_tokens"
 FOLDERS = {
     "gte-modernbert-base": Published(_MODERN, modernbert_tokenizer, CLS, (), _BRACKETS),
-    "modernbert-embed-base": Published(_MODERN, modernbert_tokenizer, MEAN, ("Normalize",), _BRACKETS),
+    "modernbert-embed-base": Published(
+        _MODERN, modernbert_tokenizer, MEAN, ("Normalize",), _BRACKETS
+    ),
     "bge-m3": Published(_XLM_R, xlm_roberta_tokenizer, CLS, ("Normalize",), _ANGLES),
     "multilingual-e5-base": Published(_XLM_R, xlm_roberta_tokenizer, MEAN, ("Normalize",), _ANGLES),
     "multilingual-e5-small": Published(_BERT, xlm_roberta_tokenizer, MEAN, ("Normalize",), _ANGLES),
@@ -87,27 +95,39 @@ def write_folder(folder: Path, name: str, max_tokens: int = WINDOW) -> Path:
     published = FOLDERS[name]
     tokenizer = published.tokenizer()
     special = {role: tokenizer.token_to_id(token) for role, token in published.special.items()}
-    ids = {"pad_token_id": special["pad_token"], "bos_token_id": special["cls_token"],
-           "eos_token_id": special["sep_token"], "cls_token_id": special["cls_token"],
-           "sep_token_id": special["sep_token"]}  # fmt: skip
+    ids = {
+        "pad_token_id": special["pad_token"],
+        "bos_token_id": special["cls_token"],
+        "eos_token_id": special["sep_token"],
+        "cls_token_id": special["cls_token"],
+        "sep_token_id": special["sep_token"],
+    }
     config = {**ids, **published.config, "vocab_size": tokenizer.get_vocab_size()}
     kind = transformers.CONFIG_MAPPING[config.pop("model_type")]
     made = transformers.AutoModel.from_config(kind(**config), dtype=torch.float32)
     generator = torch.Generator().manual_seed(7)
-    for parameter in made.parameters():  # livelier than the usual initialisation, so that errors show
+    # Livelier than the usual initialisation, so that errors show.
+    for parameter in made.parameters():
         shift = 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0
         parameter.data = shift + 0.3 * torch.randn(parameter.shape, generator=generator)
     made.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     write_json(
         folder / "tokenizer_config.json",
-        {**published.special, "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": WINDOW},
+        {
+            **published.special,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": WINDOW,
+        },
     )
     write_modules(folder, ["Transformer", "Pooling", *published.steps])
     write_json(
-        folder / "1_Pooling/config.json", {"word_embedding_dimension": HIDDEN, published.pooling: True}
+        folder / "1_Pooling/config.json",
+        {"word_embedding_dimension": HIDDEN, published.pooling: True},
     )
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
+    )
     return folder
 
 
@@ -116,7 +136,10 @@ def originals(folder: Path, prompt: str, texts: list[str] = TEXTS) -> NDArray[np
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = sentence_transformers.SentenceTransformer(
-            str(folder), device="cpu", local_files_only=True, model_kwargs={"attn_implementation": "eager"}
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            model_kwargs={"attn_implementation": "eager"},
         )
         found = model.encode(texts, prompt=prompt, batch_size=8, normalize_embeddings=True)
     return np.asarray(found, np.float32)
@@ -128,7 +151,9 @@ def build(folder: Path, **options: Any) -> Path:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_published_folders_give_the_vectors_of_sentence_transformers(tmp_path: Path, name: str) -> None:
+def test_published_folders_give_the_vectors_of_sentence_transformers(
+    tmp_path: Path, name: str
+) -> None:
     bundle = build(write_folder(tmp_path, name))
     for prompt in ("", "query: "):
         with Embedder.open(bundle, device="cpu") as embedder:
@@ -156,7 +181,8 @@ def test_graphs_for_cuda_give_them_to_half_precision(
 @pytest.mark.parametrize("name", ["gte-modernbert-base", "bge-m3"])
 def test_long_texts_are_cut_as_sentence_transformers_cuts_them(tmp_path: Path, name: str) -> None:
     bundle = build(
-        write_folder(tmp_path, name, max_tokens=20), options=EmbedderOptions(long_text="truncate_text")
+        write_folder(tmp_path, name, max_tokens=20),
+        options=EmbedderOptions(long_text="truncate_text"),
     )
     with Embedder.open(bundle, device="cpu") as embedder:
         found = embedder.embed(TEXTS, "query: ")
@@ -167,7 +193,8 @@ def test_long_texts_are_cut_as_sentence_transformers_cuts_them(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", ["gte-modernbert-base", "multilingual-e5-small"])
 def test_folders_that_sentence_transformers_saved_again(tmp_path: Path, name: str) -> None:
-    """New releases spell pooling, modules, lengths and rotations in other ways than published folders."""
+    """New releases spell pooling, modules, lengths and rotations in other ways than published
+    folders."""
     published = write_folder(tmp_path / "published", name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,5 @@
-"""The examples of docs/guide/training.md in the libraries that they are for: real trainers, tiny random models, two ranks."""
+"""The examples of docs/guide/training.md in the libraries that they are for: real trainers, tiny
+random models, two ranks."""
 
 from __future__ import annotations
 
@@ -46,7 +47,11 @@ def tokenizer() -> Any:
     plain.no_truncation()
     plain.no_padding()
     return PreTrainedTokenizerFast(
-        tokenizer_object=plain, pad_token="[PAD]", eos_token="[SEP]", bos_token="[CLS]", unk_token="[UNK]"
+        tokenizer_object=plain,
+        pad_token="[PAD]",
+        eos_token="[SEP]",
+        bos_token="[CLS]",
+        unk_token="[UNK]",
     )
 
 
@@ -118,7 +123,9 @@ def test_states_that_two_ranks_exchange_give_the_mean_of_one_to_the_last_bit(
 
 def _compute_metrics(rank: int, bundle: str) -> dict[str, float]:
     names = run_snippet(PAGE, "transformers")
-    fake = SimpleNamespace(pad_token_id=0, batch_decode=lambda ids, **_: [PREDS[i] for i in ids[:, 0]])
+    fake = SimpleNamespace(
+        pad_token_id=0, batch_decode=lambda ids, **_: [PREDS[i] for i in ids[:, 0]]
+    )
     ids = np.arange(11)[:, None]
     prediction = SimpleNamespace(predictions=ids, label_ids=ids)
     return dict(names["make_compute_metrics"](fake, ScorerConfig(bundle, "cpu"))(prediction))
@@ -132,7 +139,9 @@ def test_compute_metrics_is_called_on_both_ranks_and_scores_every_pair_once(
     assert on_two_ranks(_compute_metrics, str(tiny_bundle)) == [alone.compute()] * 2
 
 
-def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_a_transformers_trainer_evaluates(
+    tiny_bundle: Path, tokenizer: Any, tmp_path: Path
+) -> None:
     from transformers import (
         BartConfig,
         BartForConditionalGeneration,
@@ -143,16 +152,26 @@ def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp
 
     torch.manual_seed(0)
     special = {
-        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 2,
         "forced_eos_token_id": 3,
-    }  # fmt: skip
+    }
     model = BartForConditionalGeneration(
         BartConfig(
-            vocab_size=len(tokenizer), d_model=16, encoder_layers=1, decoder_layers=1,
-            encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
-            max_position_embeddings=128, **special,
+            vocab_size=len(tokenizer),
+            d_model=16,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=16,
+            decoder_ffn_dim=16,
+            max_position_embeddings=128,
+            **special,
         )
-    )  # fmt: skip
+    )
     rows = [
         {"input_ids": tokenizer(story(i)).input_ids, "labels": tokenizer(story(i, 3)).input_ids}
         for i in range(5)
@@ -165,21 +184,38 @@ def test_a_transformers_trainer_evaluates(tiny_bundle: Path, tokenizer: Any, tmp
         return dict(seen[-1][1])
 
     arguments = Seq2SeqTrainingArguments(
-        str(tmp_path), predict_with_generate=True, generation_max_length=24, per_device_eval_batch_size=2,
-        max_steps=1, eval_strategy="steps", eval_steps=1, save_strategy="no", report_to=[], use_cpu=True,
-    )  # fmt: skip
+        str(tmp_path),
+        predict_with_generate=True,
+        generation_max_length=24,
+        per_device_eval_batch_size=2,
+        max_steps=1,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+    )
     trainer = Seq2SeqTrainer(
-        model, arguments, DataCollatorForSeq2Seq(tokenizer, model), train_dataset=rows, eval_dataset=rows,
-        processing_class=tokenizer, compute_metrics=spied,
-    )  # fmt: skip
+        model,
+        arguments,
+        DataCollatorForSeq2Seq(tokenizer, model),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=tokenizer,
+        compute_metrics=spied,
+    )
     trainer.train()
     assert len(seen) == 1
     found = trainer.evaluate()
     prediction, scores = seen[-1]
     assert found["eval_count"] + found["eval_unscorable"] == 5
     assert prediction.label_ids.min() == -100  # padded, and yet:
-    decoded = [tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.label_ids]
-    generated = [tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.predictions]
+    decoded = [
+        tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.label_ids
+    ]
+    generated = [
+        tokenizer.decode(row[row >= 0], skip_special_tokens=True) for row in prediction.predictions
+    ]
     with Scorer.open(tiny_bundle, "cpu") as scorer:
         results = scorer.score_many(list(zip(decoded, generated, strict=True)))
     values = [result.vcs for result in results if not result.error]
@@ -198,28 +234,50 @@ def test_a_grpo_trainer_is_rewarded_and_pays_the_lowest_for_what_cannot_be_score
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-            num_attention_heads=2, max_position_embeddings=128, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=128,
+            pad_token_id=0,
+            bos_token_id=2,
+            eos_token_id=3,
         )
-    )  # fmt: skip
+    )
     given: list[list[float | None]] = []
     really = training.TrainingScorer.reward_fn
 
     def spied(self: Any, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        # One row of each step cannot be scored; the others can, whatever words a random model strings together.
+        # One row of each step cannot be scored; the others can, whatever words a random model
+        # strings together.
         texts = ["", *(f"A man walks. {text} dog." for text in completions[1:])]
         given.append(really(self, prompts, texts, **columns))
         return given[-1]
 
     monkeypatch.setattr(training.TrainingScorer, "reward_fn", spied)
     arguments = GRPOConfig(
-        str(tmp_path), per_device_train_batch_size=4, num_generations=4, max_completion_length=24, max_steps=2,
-        logging_steps=1, save_strategy="no", report_to=[], use_cpu=True, bf16=False,
+        str(tmp_path),
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=24,
+        max_steps=2,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
         gradient_checkpointing=False,
-    )  # fmt: skip
+    )
     dataset = Dataset.from_list([{"prompt": story(i, 1), "reference": story(i)} for i in range(4)])
     names = run_snippet(
-        PAGE, "trl", bundle=tiny_bundle, dataset=dataset, model=model, args=arguments, tokenizer=tokenizer
+        PAGE,
+        "trl",
+        bundle=tiny_bundle,
+        dataset=dataset,
+        model=model,
+        args=arguments,
+        tokenizer=tokenizer,
     )
     assert len(given) == 2
     for rewards in given:
@@ -229,7 +287,9 @@ def test_a_grpo_trainer_is_rewarded_and_pays_the_lowest_for_what_cannot_be_score
     assert [float(entry["vcs/unscorable"]) for entry in logged] == [0.25, 0.25]
 
 
-def test_a_lightning_trainer_evaluates(tiny_bundle: Path, expected: dict[str, float], tmp_path: Path) -> None:
+def test_a_lightning_trainer_evaluates(
+    tiny_bundle: Path, expected: dict[str, float], tmp_path: Path
+) -> None:
     import lightning
     from torch.utils.data import DataLoader
 
@@ -239,8 +299,14 @@ def test_a_lightning_trainer_evaluates(tiny_bundle: Path, expected: dict[str, fl
     )
     rows = [{"inputs": i, "reference": TARGETS[i]} for i in range(11)]
     trainer = lightning.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        enable_checkpointing=False, default_root_dir=tmp_path,
-    )  # fmt: skip
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=tmp_path,
+    )
     [found] = trainer.validate(module, DataLoader(rows, batch_size=4), verbose=False)
-    assert found == {f"val/{name}": pytest.approx(value, rel=1e-6) for name, value in expected.items()}
+    assert found == {
+        f"val/{name}": pytest.approx(value, rel=1e-6) for name, value in expected.items()
+    }

@@ -53,7 +53,8 @@ def rows() -> list[dict[str, object]]:
         {"id": f"pair {i}", "reference": story(i // 3, 2 + i % 5), "generated": story(100 + i, 3)}
         for i in range(36)
     ]
-    rows[0]["reference"] = story(900, 400)  # so that the first shard is not the first to be finished
+    # So that the first shard is not the first to be finished.
+    rows[0]["reference"] = story(900, 400)
     rows[7]["reference"] = [story(1), story(2), story(3)]
     rows.insert(5, {"reference": story(1), "generated": ""})
     rows.insert(11, {"id": 12, "reference": 5, "generated": story(2)})

@@ -41,7 +41,8 @@ ALONE = """
     with connected():
         import ray
         from ray._common.usage.usage_lib import usage_stats_enabled
-        print(json.dumps([listening(), usage_stats_enabled(), os.environ["RAY_AUTH_MODE"], ray.nodes()[0]["NodeName"]]))
+        print(json.dumps([listening(), usage_stats_enabled(), os.environ["RAY_AUTH_MODE"], \
+ray.nodes()[0]["NodeName"]]))
     print(ray.is_initialized())
 """
 # 127.0.0.1 as /proc/net shows it: in IPv4, and mapped to IPv6.
@@ -51,7 +52,8 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    done.stderr = re.sub(".* min left\n", "", done.stderr)  # said every 30 s, so by a slow machine only
+    # Said every 30 s, so by a slow machine only.
+    done.stderr = re.sub(".* min left\n", "", done.stderr)
     return done
 
 
@@ -59,7 +61,9 @@ def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_a_cluster_of_its_own_listens_to_nobody_else_and_reports_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = run_patiently(
-        [sys.executable, "-c", textwrap.dedent(ALONE)], env=environment | PATIENT, start_new_session=True
+        [sys.executable, "-c", textwrap.dedent(ALONE)],
+        env=environment | PATIENT,
+        start_new_session=True,
     )
     assert done.returncode == 0, done.stderr
     line, after = done.stdout.splitlines()
@@ -74,16 +78,22 @@ def test_the_command_says_what_it_says_without_ray(
 ) -> None:
     engine = ("--bundle", os.path.relpath(tiny_bundle), "--json")
     alone = vcs(source, "-o", tmp_path / "a.jsonl", *engine)
-    on_ray = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster)
+    on_ray = vcs(
+        source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster
+    )
     assert (alone.returncode, on_ray.returncode) == (1, 1), on_ray.stderr
     assert on_ray.stderr == alone.stderr
     assert len(on_ray.stderr.splitlines()) == 4  # a line for each pair that failed
     summaries = [json.loads(done.stdout) | {"seconds": 0} for done in (alone, on_ray)]
     assert summaries[0] == summaries[1]
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes() == plain
-    again = vcs(source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster)
+    again = vcs(
+        source, "-o", tmp_path / "b.jsonl", *engine, "--runner", "ray", "--address", cluster
+    )
     assert again.returncode == 2
-    assert again.stderr.endswith("it exists; continue it with --resume, or replace it with --overwrite\n")
+    assert again.stderr.endswith(
+        "it exists; continue it with --resume, or replace it with --overwrite\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,12 +109,27 @@ def test_the_command_says_what_it_says_without_ray(
     ],
 )
 def test_what_cannot_run_is_refused_in_a_sentence(
-    cluster: str, tiny_bundle: Path, source: Path, tmp_path: Path, options: tuple[object, ...], says: str
+    cluster: str,
+    tiny_bundle: Path,
+    source: Path,
+    tmp_path: Path,
+    options: tuple[object, ...],
+    says: str,
 ) -> None:
     done = vcs(
-        source, "-o", tmp_path / "o.jsonl", "--bundle", tiny_bundle, "--device", "cpu", "--runner", "ray",
-        "--address", cluster, *options,
-    )  # fmt: skip
+        source,
+        "-o",
+        tmp_path / "o.jsonl",
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
+        "--runner",
+        "ray",
+        "--address",
+        cluster,
+        *options,
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert says in done.stderr.strip().splitlines()[-1]
@@ -116,7 +141,8 @@ def test_ray_that_does_not_start_in_time_is_named_with_what_to_do(
 ) -> None:
     # In the place of Ray, which raises this after half a minute on a machine that is busy.
     timed_out = (
-        "The current node timed out during startup. This could happen because some of the raylet failed."
+        "The current node timed out during startup. This could happen because some of the raylet"
+        " failed."
     )
     (tmp_path / "ray.py").write_text(f"def init(**settings): raise Exception({timed_out!r})")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
@@ -151,6 +177,10 @@ def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     program = "import ray, vcs_runtime.ray\nwith vcs_runtime.ray.connected(): pass"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert done.stderr.endswith("before `connected()` could choose its settings: import it later\n")

@@ -26,7 +26,9 @@ BLOCKS = 6
 @pytest.fixture(scope="session")
 def pairs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that a data set can hold: a column has one type, and nothing but Unicode."""
-    good = [row for row in rows if isinstance(row["reference"], str) and row.get("id") != "surrogate"]
+    good = [
+        row for row in rows if isinstance(row["reference"], str) and row.get("id") != "surrogate"
+    ]
     return [{"id": row.get("id", "no id"), **row} for row in good]
 
 
@@ -65,7 +67,9 @@ def test_several_references_a_row(cluster: str, scorer: Scorer, pool: dict[str, 
     import ray
 
     references = [[story(1), story(2)], [story(3)], [story(4), story(5), story(6)]]
-    data = ray.data.from_items([{"reference": texts, "generated": story(7)} for texts in references])
+    data = ray.data.from_items(
+        [{"reference": texts, "generated": story(7)} for texts in references]
+    )
     found = score_dataset(data, options=Options(aggregate="mean"), **pool).take_all()
     expected = scorer.score_many([(texts, story(7)) for texts in references], aggregate="mean")
     assert [(row["vcs"], row["n_references"], row["reference_index"]) for row in found] == [
@@ -124,7 +128,10 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not list(folder.glob(".*"))
     results = scorer.score_many((pair["reference"], pair["generated"]) for pair in pairs)
-    expected = {pair["id"]: {"id": pair["id"], **r.to_dict()} for pair, r in zip(pairs, results, strict=True)}
+    expected = {
+        pair["id"]: {"id": pair["id"], **r.to_dict()}
+        for pair, r in zip(pairs, results, strict=True)
+    }
     for pair in pairs:
         expected[pair["id"]]["texts"] = hash_texts(pair["reference"], pair["generated"])
     assert lines(folder) == expected
@@ -136,8 +143,12 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     assert third.signature == scorer.signature
     with pytest.raises(Exception, match="its signature has chunk:1, and this run's has chunk:2"):
         score_shards(dataset, folder, options=Options(chunk_size=2), **pool)
-    changed = dataset.map(lambda row: {**row, "generated": row["generated"] and f"{row['generated']} More."})
-    with pytest.raises(Exception, match=r"the texts of id 'pair 0' have changed since this line was written"):
+    changed = dataset.map(
+        lambda row: {**row, "generated": row["generated"] and f"{row['generated']} More."}
+    )
+    with pytest.raises(
+        Exception, match=r"the texts of id 'pair 0' have changed since this line was written"
+    ):
         score_shards(changed, folder, **pool)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
     with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
@@ -150,12 +161,21 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
         (5, {}, r"actors: 5 are asked for; with 1 CPUs each, and one CPU left free for reading"),
         (2, {"threads": 3}, r"\(3 CPUs; 2 CPUs\) has room for 1"),
         (None, {"threads": 4}, "has room for 0"),
-        (None, {"device": "cuda:0"}, r"no machine of the Ray cluster \(3 CPUs; 2 CPUs\) offers a GPU"),
+        (
+            None,
+            {"device": "cuda:0"},
+            r"no machine of the Ray cluster \(3 CPUs; 2 CPUs\) offers a GPU",
+        ),
         (1, {"device": "tensorrt:0"}, "offers a GPU"),
     ],
 )
 def test_what_ray_would_wait_for_for_ever_is_refused(
-    dataset: Any, actors: int | None, needs: dict[str, Any], says: str, tiny_bundle: Path, tmp_path: Path
+    dataset: Any,
+    actors: int | None,
+    needs: dict[str, Any],
+    says: str,
+    tiny_bundle: Path,
+    tmp_path: Path,
 ) -> None:
     config = ScorerConfig(tiny_bundle, **{"device": "cpu", **needs})
     with pytest.raises(DeviceError, match=says) as refusal:
@@ -179,7 +199,8 @@ def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert Needs.of("cuda:0", threads=16) == Needs(2, 16, 1)
     assert Needs.of("cpu", threads=16) == Needs(5, 16, 0)
     with pytest.raises(
-        DeviceError, match=r"with 1 CPUs and a GPU each.*\(64 CPUs; 16 CPUs, 2 GPUs; .*has room for 4"
+        DeviceError,
+        match=r"with 1 CPUs and a GPU each.*\(64 CPUs; 16 CPUs, 2 GPUs; .*has room for 4",
     ):
         Needs.of("tensorrt:0", 5)
 

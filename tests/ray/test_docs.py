@@ -1,4 +1,5 @@
-"""The examples of docs/guide/ray.md, each with a cluster of its own, as its reader would have it."""
+"""The examples of docs/guide/ray.md, each with a cluster of its own, as its reader would have
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ PAGE = "docs/guide/ray.md"
 
 
 @pytest.fixture
-def new_page(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Page]:
+def new_page(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Page]:
     for name, value in PATIENT.items():
         monkeypatch.setenv(name, value)
     return lambda: Page(tmp_path_factory.mktemp("page"))

@@ -35,12 +35,18 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
-    """Score a file on the cluster, by one actor unless a test needs more: they take seconds to start."""
+    """Score a file on the cluster, by one actor unless a test needs more: they take seconds to
+    start."""
 
     def run(
-        output: Path | None, source: Path = source, bundle: Path = tiny_bundle, threads: int | None = None,
-        actors: int = 1, options: Options | None = None, **files: Any,
-    ) -> Summary:  # fmt: skip
+        output: Path | None,
+        source: Path = source,
+        bundle: Path = tiny_bundle,
+        threads: int | None = None,
+        actors: int = 1,
+        options: Options | None = None,
+        **files: Any,
+    ) -> Summary:
         config = ScorerConfig(bundle, "cpu", threads=threads)
         job = JobFiles(output, progress=False, **files)
         return score_file(source, job, config, options or Options(), actors=actors)
@@ -49,7 +55,10 @@ def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
 
 
 class Logged(job.ShardScorer):
-    """Logs into a folder. Scores only when so many actors score that every machine has its share."""
+    """Logs into a folder.
+
+    Scores only when so many actors score that every machine has its share.
+    """
 
     folder: Path
     together = 1
@@ -76,12 +85,14 @@ class OnOtherMachine(Logged):
         if ray.get_runtime_context().get_node_id() == min(node["NodeID"] for node in ray.nodes()):
             return results
         return [
-            replace(result, signature=result.signature.replace("ort-cpu", "ort-cuda")) for result in results
+            replace(result, signature=result.signature.replace("ort-cpu", "ort-cuda"))
+            for result in results
         ]
 
 
 class DiesOnce(Logged):
-    """Is killed at its second shard, as the kernel would where memory is short; two actors in all."""
+    """Is killed at its second shard, as the kernel would where memory is short; two actors in
+    all."""
 
     shards = 0
 
@@ -107,7 +118,8 @@ Log = Callable[[], list[tuple[str, list[str]]]]
 
 @pytest.fixture
 def actor_class(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Put one of these classes into the place of the actor's; its folder, and the shards that it has scored."""
+    """Put one of these classes into the place of the actor's; its folder, and the shards that it
+    has scored."""
     import ray
 
     def put(actor: type[Logged], together: int = 1) -> tuple[Path, Log]:
@@ -125,7 +137,7 @@ def actor_class(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 
 def test_two_machines_give_the_output_of_one_process(
     run: Any, plain: bytes, scorer: Scorer, source: Path, tmp_path: Path, actor_class: Any
-) -> None:  # fmt: skip
+) -> None:
     _, log = actor_class(Logged, together=4)
     messages: list[str] = []
     summary = run(tmp_path / "o.jsonl", actors=4, report=messages.append)
@@ -147,7 +159,9 @@ def test_options_and_threads_do_not_change_that(
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
 
 
-def test_killed_actors_cost_nothing(run: Any, plain: bytes, tmp_path: Path, actor_class: Any) -> None:
+def test_killed_actors_cost_nothing(
+    run: Any, plain: bytes, tmp_path: Path, actor_class: Any
+) -> None:
     folder, _ = actor_class(DiesOnce, together=2)
     run(tmp_path / "o.jsonl", actors=2)
     assert (tmp_path / "o.jsonl").read_bytes() == plain
@@ -166,9 +180,13 @@ def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == list(range(6))
 
 
-def test_machines_that_would_score_otherwise_are_refused(run: Any, actor_class: Any, tmp_path: Path) -> None:
+def test_machines_that_would_score_otherwise_are_refused(
+    run: Any, actor_class: Any, tmp_path: Path
+) -> None:
     actor_class(OnOtherMachine, together=4)
-    with pytest.raises(DeviceError, match=r"\S+ would score as vcs.*, another machine as vcs.*name a device"):
+    with pytest.raises(
+        DeviceError, match=r"\S+ would score as vcs.*, another machine as vcs.*name a device"
+    ):
         run(tmp_path / "o.jsonl", actors=4)
 
 
@@ -179,14 +197,21 @@ def test_either_engine_goes_on_where_the_other_stopped(
     part = b"".join(plain.splitlines(keepends=True)[:cut]) + b'{"id": "torn'
     for output, go_on in (
         (tmp_path / "a.jsonl", lambda path: run(path, resume=True)),
-        (tmp_path / "b.jsonl", lambda path: score_here(scorer, source, JobFiles(path, resume=True, progress=False), Options())),
-    ):  # fmt: skip
+        (
+            tmp_path / "b.jsonl",
+            lambda path: score_here(
+                scorer, source, JobFiles(path, resume=True, progress=False), Options()
+            ),
+        ),
+    ):
         output.write_bytes(part)
         assert go_on(output).resumed == cut
         assert output.read_bytes() == plain
 
 
-def test_what_is_wrong_with_the_bundle_or_the_input_is_said_as_ever(run: Any, tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_bundle_or_the_input_is_said_as_ever(
+    run: Any, tmp_path: Path
+) -> None:
     with pytest.raises(BundleError, match="no bundle"):
         run(None, bundle=tmp_path)
     (tmp_path / "p.jsonl").write_text('{"reference": "a.",\n')
@@ -203,7 +228,9 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
 ) -> None:
     source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
     texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(300)]
-    write_pairs(source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)])
+    write_pairs(
+        source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)]
+    )
     score_here(scorer, source, JobFiles(whole, progress=False), Options())
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--runner", "ray", "--address", cluster, "--actors", "2"]

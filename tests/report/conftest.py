@@ -11,7 +11,8 @@ import pytest
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Any]:
-    """Opens a file; fails if the console says anything, or a request leaves for anything but the file.
+    """Opens a file; fails if the console says anything, or a request leaves for anything but the
+    file.
 
     `place` is added to the address. `options` are those of a context: screen, colours, touch.
     """

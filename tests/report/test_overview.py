@@ -70,8 +70,13 @@ def test_every_flag_has_a_mark_and_every_score_of_the_tables_is_in_the_page(tmp_
     assert shown == [(name, SCORES[name].label, SCORES[name].meaning) for name in up_to(PART)]
     rows = {row[0]: row for row in index["rows"]}
     assert [rows[name][3] for name in PAIRS] == [
-        [], ["below_gate"], ["zero_order"], ["zero_content", "zero_order"], ["order_undefined"], ["single_chunks"]
-    ]  # fmt: skip
+        [],
+        ["below_gate"],
+        ["zero_order"],
+        ["zero_content", "zero_order"],
+        ["order_undefined"],
+        ["single_chunks"],
+    ]
 
 
 @pytest.mark.parametrize("name", up_to(HEADLINE))
@@ -82,21 +87,33 @@ def test_histograms_cover_the_range_of_a_score(name: str, tmp_path: Path) -> Non
     assert counts.sum() == systems.scored
     assert np.diff(edges) == pytest.approx(0.05)
     at = np.searchsorted(edges, systems.values(0, name), side="right") - 1
-    assert np.bincount(np.minimum(at, len(counts) - 1), minlength=len(counts)).tolist() == counts.tolist()
+    assert (
+        np.bincount(np.minimum(at, len(counts) - 1), minlength=len(counts)).tolist()
+        == counts.tolist()
+    )
 
 
-def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(visit: Any, tmp_path: Path) -> None:
+def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(
+    visit: Any, tmp_path: Path
+) -> None:
     systems = systems_of(tmp_path / "r.html", "first", "second")
     page = visit(tmp_path / "r.html")
-    classes = page.evaluate("[...document.querySelector('h1').parentNode.children].map(n => n.className)")
+    classes = page.evaluate(
+        "[...document.querySelector('h1').parentNode.children].map(n => n.className)"
+    )
     assert classes[:5] == ["", "soft about", "lead", "controls choice", ""]
     sentences = systems.counts.sentences()
-    assert [sentence[:22] for sentence in sentences] == ["VCS is 0 for 8 of 12 p", "Order could not be jud"]
+    assert [sentence[:22] for sentence in sentences] == [
+        "VCS is 0 for 8 of 12 p",
+        "Order could not be jud",
+    ]
     assert page.inner_text(".lead") == what_to_report(8, 12)
     assert page.locator(".reasons").all_inner_texts() == [*sentences, *systems.about_segmenters]
     judged = [explained(*PAIRS[name]).scores for name in ("equal", "gate", "backwards", "nothing")]
     cells = page.locator("#systems tbody tr:nth-child(2) td").all_inner_texts()
-    assert cells[:2] == [f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("margin", "gas")]
+    assert cells[:2] == [
+        f"{np.mean([getattr(s, name) for s in judged]):.3f}" for name in ("margin", "gas")
+    ]
     assert "first, judged pairs" in page.inner_text("#systems tbody tr:nth-child(2)")
 
 
@@ -121,10 +138,13 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
 ) -> None:
     systems_of(tmp_path / "r.html", "one")
     page = visit(tmp_path / "r.html")
-    labels = [LABELS[name] for name in ("margin", "gas", "las", "vcs", "sas", "nas")]  # the rule's first
+    # The rule's first.
+    labels = [LABELS[name] for name in ("margin", "gas", "las", "vcs", "sas", "nas")]
     assert page.locator(".lead-figures dt").all_inner_texts() == labels
     assert page.locator("#score option").all_text_contents() == labels
-    figures = [float(text) for text in page.locator(".lead-figures dd:not(.soft)").all_inner_texts()]
+    figures = [
+        float(text) for text in page.locator(".lead-figures dd:not(.soft)").all_inner_texts()
+    ]
     assert figures[0] == pytest.approx(figures[4] + figures[5] - 1, abs=2e-3)
     drawing = page.locator(".distribution svg")
     assert drawing.first.get_attribute("aria-label").startswith("margin of one: mean")
@@ -140,7 +160,10 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
         report.finish(few)
     page = visit(tmp_path / "few.html")
     assert page.input_value("#score") == "vcs"
-    assert page.inner_text(".lead") == "VCS is 0 for none of 2 pairs, at most half: report VCS and margin."
+    assert (
+        page.inner_text(".lead")
+        == "VCS is 0 for none of 2 pairs, at most half: report VCS and margin."
+    )
 
 
 def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_path: Path) -> None:
@@ -154,9 +177,13 @@ def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_
         points = systems.to_index("t")["points"]
         assert len(points) == count
         for point, name in zip(
-            points, ("another film, CLIP-CC (100)", "retold by another language model (468)"), strict=False
+            points,
+            ("another film, CLIP-CC (100)", "retold by another language model (468)"),
+            strict=False,
         ):
-            row = next(line for line in guide.splitlines() if line.startswith(f"| {name}")).split(" | ")
+            row = next(line for line in guide.splitlines() if line.startswith(f"| {name}")).split(
+                " | "
+            )
             means = dict(
                 zip(
                     ("vcs", "margin", "gas", "las", "nas"),
@@ -181,10 +208,12 @@ def test_the_summary_figure_says_why_vcs_is_what_it_is() -> None:
 
 @pytest.fixture
 def zeros(tmp_path: Path) -> Path:
-    """Twelve pairs whose VCS is 0, because 3 and 2 chunks have no order, and whose margins differ."""
+    """Twelve pairs whose VCS is 0, because 3 and 2 chunks have no order, and whose margins
+    differ."""
     path = tmp_path / "zeros.jsonl"
     write_pairs(
-        path, [{"id": k, "reference": story(k, 3), "generated": story(100 + k, 2)} for k in range(12)]
+        path,
+        [{"id": k, "reference": story(k, 3), "generated": story(100 + k, 2)} for k in range(12)],
     )
     return path
 
@@ -199,11 +228,16 @@ def test_pages_are_of_the_worst_and_best_by_margin_and_old_files_do(
     assert {row["vcs"] for row in rows} == {0}
     ranked = [str(row["id"]) for row in sorted(rows, key=lambda row: row["margin"])]
     assert ranked != [str(row["id"]) for row in rows]
-    write_pairs(old, [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows])
+    write_pairs(
+        old, [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows]
+    )
     found = []
     for file in (scores, old):
         assert (
-            vcs("report", file, "--pairs", zeros, "--pages", 2, "-o", html, "--overwrite", *engine).code == 0
+            vcs(
+                "report", file, "--pairs", zeros, "--pages", 2, "-o", html, "--overwrite", *engine
+            ).code
+            == 0
         )
         index = block_of(html, "index")
         pages = [block_of(html, f"block-{number}")["id"] for number in index["order"]]
@@ -226,12 +260,17 @@ def test_texts_belong_to_the_score_file_of_their_name_and_pages_are_shared(
     assert vcs("score", *of, "-o", f"{tmp_path}/s/", *engine).code == 0
     scores, html = [tmp_path / "s/alpha.jsonl", tmp_path / "s/beta.jsonl"], tmp_path / "r.html"
     assert vcs("report", *scores, *of, "--pages", 4, "-o", html, *engine).code == 0
-    systems = [block_of(html, f"block-{number}")["system"] for number in block_of(html, "index")["order"]]
+    systems = [
+        block_of(html, f"block-{number}")["system"] for number in block_of(html, "index")["order"]
+    ]
     assert sorted(systems) == ["alpha"] * 4 + ["beta"] * 4
     scores[0] = scores[0].rename(tmp_path / "s/delta.jsonl")
     done = vcs("report", *scores, *of, "-o", tmp_path / "x.html", *engine)
     assert done.code == 2
-    assert "no texts are called 'delta', as that score file is: there are beta, alpha, gamma" in done.stderr
+    assert (
+        "no texts are called 'delta', as that score file is: there are beta, alpha, gamma"
+        in done.stderr
+    )
 
 
 def test_other_texts_than_those_that_were_scored_are_refused(
@@ -281,20 +320,26 @@ def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: 
     out = tmp_path / "r.html"
     refused = vcs("report", *files, "-o", out)
     assert (refused.code, refused.stdout) == (2, "")
-    assert refused.stderr == (
-        f"vcs-runtime: {files[0]} and {files[1]} were scored differently: one and two; "
+    assert (
+        refused.stderr
+        == f"vcs-runtime: {files[0]} and {files[1]} were scored differently: one and two; "
         "--ignore-signatures compares them all the same\n"
     )
     assert not out.exists()
     assert vcs("report", *files, "-o", out, "--ignore-signatures").code == 0
-    assert {"vcs|one", "vcs|two"} <= set(re.findall(r"vcs\|\w+", json.dumps(block_of(out, "index"))))
+    assert {"vcs|one", "vcs|two"} <= set(
+        re.findall(r"vcs\|\w+", json.dumps(block_of(out, "index")))
+    )
 
 
 def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path) -> None:
     systems_of(tmp_path / "r.html", "first", "second")
     page = visit(tmp_path / "r.html")
     page.emulate_media(media="print", color_scheme="light")
-    colours = "[...document.querySelectorAll('*')].map(n => getComputedStyle(n)).map(s => [s.color, s.backgroundColor, s.fill].join())"
+    colours = (
+        "[...document.querySelectorAll('*')].map(n => getComputedStyle(n)).map(s => [s.color,"
+        " s.backgroundColor, s.fill].join())"
+    )
     light = page.evaluate(colours)
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(colours) == light
@@ -302,14 +347,24 @@ def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_hm_cf_is_shown_if_all_systems_have_it(everywhere: bool, tmp_path: Path, tiny_bundle: Path) -> None:
+def test_hm_cf_is_shown_if_all_systems_have_it(
+    everywhere: bool, tmp_path: Path, tiny_bundle: Path
+) -> None:
     write_pairs(
-        tmp_path / "p.jsonl", [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)]
+        tmp_path / "p.jsonl",
+        [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)],
     )
     options = ["--bundle", tiny_bundle, "--device", "cpu"]
     with_it = ["--also", "hm-cf"]
     vcs("score", tmp_path / "p.jsonl", *options, *with_it, "-o", tmp_path / "a.jsonl")
-    vcs("score", tmp_path / "p.jsonl", *options, *(with_it if everywhere else []), "-o", tmp_path / "b.jsonl")
+    vcs(
+        "score",
+        tmp_path / "p.jsonl",
+        *options,
+        *(with_it if everywhere else []),
+        "-o",
+        tmp_path / "b.jsonl",
+    )
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--ignore-signatures"]
     done = vcs("report", *files, "-o", tmp_path / "r.html")
     assert done.code == 0, done.stderr

@@ -1,4 +1,5 @@
-"""The overview of several systems in a browser: comparison, filters, download, links, phone, paper."""
+"""The overview of several systems in a browser: comparison, filters, download, links, phone,
+paper."""
 
 from __future__ import annotations
 
@@ -27,9 +28,17 @@ def lines(system: str, count: int = 12) -> list[dict[str, Any]]:
         e = drawn(5 + k % 3, 6, seed=k + 100 * len(system))
         link = ADDRESS if k % 2 else "javascript:alert(1)"
         rows.append(
-            {"id": ODD if k == 3 else f"video {k}", **e.result.to_dict(), "link": link, "genre": f"g{k % 2}"}
+            {
+                "id": ODD if k == 3 else f"video {k}",
+                **e.result.to_dict(),
+                "link": link,
+                "genre": f"g{k % 2}",
+            }
         )
-    return [*rows, {"id": "silent", "error": "the text is empty", "signature": rows[0]["signature"]}]  # fmt: skip
+    return [
+        *rows,
+        {"id": "silent", "error": "the text is empty", "signature": rows[0]["signature"]},
+    ]
 
 
 @pytest.fixture
@@ -69,7 +78,9 @@ def names(page: Any) -> list[str]:
     return found
 
 
-def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Path, files: list[Path]) -> None:
+def test_the_head_names_the_systems_the_videos_and_the_day(
+    visit: Any, html: Path, files: list[Path]
+) -> None:
     page = visit(html)
     title = "VCS of alpha and beta on 13 videos"
     assert (page.title(), page.inner_text("h1")) == (title, title)
@@ -78,9 +89,20 @@ def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Pat
     assert vcs("report", *files, "-o", html, "--overwrite").code == 1  # one text is empty
     assert html.read_bytes() == before
     vcs(
-        "report", *files, "-o", html, "--overwrite", "--title", "Mine", "--date", "a day", "--name", "first", "--name",
+        "report",
+        *files,
+        "-o",
+        html,
+        "--overwrite",
+        "--title",
+        "Mine",
+        "--date",
+        "a day",
+        "--name",
+        "first",
+        "--name",
         "other",
-    )  # fmt: skip
+    )
     page = visit(html)
     assert page.inner_text("h1") == "Mine"
     assert page.inner_text(".about").startswith("first and other · 13 videos")
@@ -88,17 +110,24 @@ def test_the_head_names_the_systems_the_videos_and_the_day(visit: Any, html: Pat
 
 
 def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: list[Path]) -> None:
-    files.append(files[0].with_name("other system.jsonl"))  # a third one, so that p-values are corrected
+    # A third one, so that p-values are corrected.
+    files.append(files[0].with_name("other system.jsonl"))
     write_pairs(files[-1], lines(files[-1].stem))
     assert vcs("report", *files, "-o", html, "--overwrite").code == 1  # one text is empty
     page = visit(html)
     for score in ("gas", "margin"):
         page.select_option("#score", score)
         own = json.loads(vcs("compare", *files, "--score", score, "--format", "json").stdout)
-        printed = vcs("compare", *files, "--score", score, "--format", "markdown").stdout.splitlines()
+        printed = vcs(
+            "compare", *files, "--score", score, "--format", "markdown"
+        ).stdout.splitlines()
         means = {each["name"]: each["scores"][score]["mean"] for each in own["systems"]}
-        rows = [row.locator("th, td").all_inner_texts() for row in page.locator("#comparison tbody tr").all()]
-        assert [row[0] for row in rows] == sorted(means, key=lambda name: -means[name])  # the best first
+        rows = [
+            row.locator("th, td").all_inner_texts()
+            for row in page.locator("#comparison tbody tr").all()
+        ]
+        # The best first.
+        assert [row[0] for row in rows] == sorted(means, key=lambda name: -means[name])
         tests = {test["system"]: test for test in own["comparisons"]}
         for name, mean, _, difference, p, *_ in rows:
             assert mean.split()[0] == f"{means[name]:.3f}"
@@ -106,10 +135,15 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
                 assert (difference, p) == ("baseline", "")
                 continue
             test = tests[name]
-            stars = "*" * next(line for line in printed if line.startswith(f"| {name} ")).count("\\*")
+            stars = "*" * next(line for line in printed if line.startswith(f"| {name} ")).count(
+                "\\*"
+            )
             assert difference == f"{test['difference']:+.3f}{stars}"
             assert p == f"{max(test['p_bootstrap_corrected'], test['p_permutation_corrected']):.4f}"
-        assert "over the 12 pairs that all systems have scored; 1 more is left out" in page.inner_text("main")
+        assert (
+            "over the 12 pairs that all systems have scored; 1 more is left out"
+            in page.inner_text("main")
+        )
     assert "So few pairs" not in page.inner_text("main")
     few = [file.with_name(f"{file.stem} of five.jsonl") for file in files]
     for file, short in zip(files, few, strict=True):
@@ -150,7 +184,10 @@ def test_names_and_baseline_fit_the_files(
     assert "--baseline needs several score files" in alone.stderr
     (tmp_path / "other.jsonl").write_text("{}\n")
     mixed = vcs("report", *files, tmp_path / "other.jsonl", "-o", tmp_path / "r.html")
-    assert (mixed.code, "must all be score files, one for each system: " in mixed.stderr) == (2, True)
+    assert (mixed.code, "must all be score files, one for each system: " in mixed.stderr) == (
+        2,
+        True,
+    )
     assert "other.jsonl is none" in mixed.stderr
 
 
@@ -191,14 +228,20 @@ def test_filters_narrow_the_list_and_can_be_cleared(visit: Any, html: Path) -> N
 
 def test_a_list_is_filtered_by_flag_and_by_verdict(visit: Any, with_pages: Path) -> None:
     page = visit(with_pages)
-    options = page.eval_on_selector_all("#kind option", "all => all.map(one => [one.value, one.textContent])")
+    options = page.eval_on_selector_all(
+        "#kind option", "all => all.map(one => [one.value, one.textContent])"
+    )
     kinds = {value: text for value, text in options if value.startswith(("flag ", "verdict "))}
     assert any(value.startswith("verdict ") for value in kinds)
-    assert page.locator("#kind optgroup").last.get_attribute("label") == "a sentence is (pairs with a page)"
+    assert (
+        page.locator("#kind optgroup").last.get_attribute("label")
+        == "a sentence is (pairs with a page)"
+    )
     for value, text in kinds.items():
         page.select_option("#kind", value)
         assert (
-            page.inner_text(".count").split()[0].replace("All", "16") == text.rstrip(")").rpartition("(")[2]
+            page.inner_text(".count").split()[0].replace("All", "16")
+            == text.rstrip(")").rpartition("(")[2]
         )
     page.locator("#pairs tbody a").first.click()  # of the last filter, a verdict
     page.wait_for_selector("#generated-0")
@@ -220,12 +263,20 @@ def test_the_rows_on_show_are_downloaded_as_csv(visit: Any, html: Path) -> None:
         assert float(row["margin"]) == pytest.approx(wanted["margin"], abs=5e-5)
         assert (row["link"], row["system"]) == (wanted["link"], "alpha")
     assert f"'{ODD}" in {row["pair"] for row in rows}
-    assert (rows[-1]["pair"], rows[-1]["vcs"], rows[-1]["error"]) == ("silent", "", "the text is empty")
+    assert (rows[-1]["pair"], rows[-1]["vcs"], rows[-1]["error"]) == (
+        "silent",
+        "",
+        "the text is empty",
+    )
 
 
-def test_kept_columns_are_shown_and_only_addresses_of_the_web_are_links(visit: Any, html: Path) -> None:
+def test_kept_columns_are_shown_and_only_addresses_of_the_web_are_links(
+    visit: Any, html: Path
+) -> None:
     page = visit(html)
-    links = page.eval_on_selector_all(".kept a", "all => all.map(one => [one.getAttribute('href'), one.rel])")
+    links = page.eval_on_selector_all(
+        ".kept a", "all => all.map(one => [one.getAttribute('href'), one.rel])"
+    )
     assert links == [[ADDRESS, "noopener noreferrer"]] * 12
     assert "javascript:alert(1)" in page.inner_text("#pairs")
     page.click("#pairs thead button:has-text('genre')")
@@ -296,7 +347,8 @@ def test_a_phone_shows_vcs_at_once_and_speaks_of_touch(
     assert "Tap near a dot" in visible
     assert "Point at" not in visible
     page = visit(with_pages, **phone)
-    small = """[...document.querySelectorAll('button, select, input, summary, table a')].filter(n => n.offsetParent)
+    small = """[...document.querySelectorAll('button, select, input, summary, table a')].filter(n \
+=> n.offsetParent)
         .map(n => n.getBoundingClientRect()).filter(b => b.height < 43.9 || b.width < 43.9).length"""
     assert page.evaluate(small) == 0
 

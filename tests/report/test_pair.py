@@ -1,4 +1,5 @@
-"""The page of one pair: its reason first, whole texts, every reference, shapes, axes, phone, paper, keys."""
+"""The page of one pair: its reason first, whole texts, every reference, shapes, axes, phone, paper,
+keys."""
 
 from __future__ import annotations
 
@@ -20,12 +21,21 @@ from vcs_runtime.scoring.score_table import FULL_NAMES, LABELS, SCORES
 from vcs_runtime.scoring.verdicts import COVERED, MISSING, VERDICTS
 
 HOSTILE = '</script><img src=x onerror=alert(1)><script>document.title="owned"</script>'
-REFERENCES = ("A man, in white, drives!", "A dog (small) runs; it barks.", "Nobody knows why: it rains.")
+REFERENCES = (
+    "A man, in white, drives!",
+    "A dog (small) runs; it barks.",
+    "Nobody knows why: it rains.",
+)
 KEPT = {
-    "video": "https://example.org/watch?v=1&t=2", "plain": "HTTP://example.org/",
-    "script": "javascript:alert(1)", "data": "data:text/html,x", "broken": "https://",
-    "frames": [1, None, 2.5], "nothing": None, HOSTILE: HOSTILE,
-}  # fmt: skip
+    "video": "https://example.org/watch?v=1&t=2",
+    "plain": "HTTP://example.org/",
+    "script": "javascript:alert(1)",
+    "data": "data:text/html,x",
+    "broken": "https://",
+    "frames": [1, None, 2.5],
+    "nothing": None,
+    HOSTILE: HOSTILE,
+}
 
 
 def single(path: Path, explanation: Any, pair: InputPair | None = None) -> Path:
@@ -69,7 +79,9 @@ def rich(tiny_bundle: Path, tmp_path_factory: Any) -> Path:
     engine = ("--bundle", tiny_bundle, "--device", "cpu")
     for aggregate in ("max", "mean"):
         output = folder / f"{aggregate}.html"
-        done = vcs("report", folder / "pairs.jsonl", *keep, "--aggregate", aggregate, "-o", output, *engine)
+        done = vcs(
+            "report", folder / "pairs.jsonl", *keep, "--aggregate", aggregate, "-o", output, *engine
+        )
         assert done.code == 0, done.stderr
     return folder
 
@@ -93,7 +105,8 @@ def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
         "[...document.querySelector('h1').parentNode.children].map(n => n.id || n.className)"
     )
     assert parts[:3] == ["", "conclusion", "headline"]
-    assert e.sentences["loss"] in page.locator(".sentences li").all_inner_texts()  # below the verdicts
+    # Below the verdicts.
+    assert e.sentences["loss"] in page.locator(".sentences li").all_inner_texts()
     whole = page.inner_text("#whole")
     assert whole == e.sentences["vcs"]
     if e.scores.vcs == 0:
@@ -109,13 +122,19 @@ def test_an_abbreviation_is_explained_where_it_first_stands(visit: Any, tmp_path
     page = visit(single(tmp_path / "r.html", drawn(9, 9)))
     marked = page.locator("#whole abbr, .sentences abbr")
     titles = dict(
-        zip(marked.all_inner_texts(), marked.evaluate_all("all => all.map(n => n.title)"), strict=True)
+        zip(
+            marked.all_inner_texts(),
+            marked.evaluate_all("all => all.map(n => n.title)"),
+            strict=True,
+        )
     )
     assert len(titles) == marked.count()
     assert titles["NAS-L"] == f"{FULL_NAMES['nas_l']}: {SCORES['nas_l'].meaning}"
 
 
-def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(rich: Path, visit: Any) -> None:
+def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(
+    rich: Path, visit: Any
+) -> None:
     page = visit(rich / "max.html", "#pair-0")
     assert page.title() == "dog \u2013 pairs \u2013 VCS of pairs on 2 videos"
     assert "system: pairs" in page.inner_text(".about-pair")
@@ -129,7 +148,9 @@ def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(rich: 
     at = scores.index(max(scores))
     assert items.nth(at).inner_text() == best.inner_text()
     assert best.inner_text().startswith("counts; VCS ")
-    assert page.inner_text("#chosen").startswith(f"Reference {at + 1} of 3 counts: it has the highest VCS")
+    assert page.inner_text("#chosen").startswith(
+        f"Reference {at + 1} of 3 counts: it has the highest VCS"
+    )
     shown = [float(text) for text in page.locator(".headline dd:not(.soft)").all_inner_texts()[:3]]
     assert shown == pytest.approx(scores[at], abs=6e-4)
     assert page.inner_text("details .whole") == "The dog, small, runs. It barks!"
@@ -139,7 +160,9 @@ def test_every_reference_is_shown_with_its_scores_and_the_one_that_counts(rich: 
     assert mean.locator(".counted strong").inner_text() == "explained here; "
 
 
-def test_only_http_addresses_of_kept_columns_are_links_and_nothing_is_markup(rich: Path, visit: Any) -> None:
+def test_only_http_addresses_of_kept_columns_are_links_and_nothing_is_markup(
+    rich: Path, visit: Any
+) -> None:
     page = visit(rich / "max.html", "#pair-0")
     names, values = (page.locator(f".kept-columns {tag}").all_inner_texts() for tag in ("dt", "dd"))
     assert dict(zip(names, values, strict=True)) == {
@@ -162,12 +185,13 @@ def test_whole_texts_are_unfolded_unless_they_are_long_and_keep_their_lines(
     page = visit(single(tmp_path / "r.html", drawn(4, 4), pair))
     assert page.locator("details[open]").count() == 0
     assert page.locator("summary").all_inner_texts() == [
-        "Generated text (100,000 characters)", f"Reference ({len(long):,} characters)"
-    ]  # fmt: skip
+        "Generated text (100,000 characters)",
+        f"Reference ({len(long):,} characters)",
+    ]
     page.click("summary >> nth=1")
-    assert page.locator(".whole").nth(1).evaluate("n => [n.textContent, getComputedStyle(n).whiteSpace]") == [
-        long, "pre-wrap"
-    ]  # fmt: skip
+    assert page.locator(".whole").nth(1).evaluate(
+        "n => [n.textContent, getComputedStyle(n).whiteSpace]"
+    ) == [long, "pre-wrap"]
     assert page.locator(".two > section").count() == 4
 
 
@@ -187,23 +211,31 @@ def test_a_verdict_has_a_shape_of_its_own_in_lists_and_figures(visit: Any, tmp_p
     for chunks, figure in ((e.generated, 0), (e.reference, 1)):
         drawing = page.locator("figure:has(svg[aria-label*='timeline'])").nth(figure)
         for verdict in {chunk.verdict for chunk in chunks}:
-            marks = drawing.locator(f"svg:not(.icon) path.dot.{verdict.replace(' ', '-')}").get_attribute("d")
+            marks = drawing.locator(
+                f"svg:not(.icon) path.dot.{verdict.replace(' ', '-')}"
+            ).get_attribute("d")
             count = sum(chunk.verdict == verdict for chunk in chunks)
             assert marks.count("M") == count
             [legend] = drawing.locator(f"figcaption .icon .{verdict.replace(' ', '-')}").all()
             assert legend.get_attribute("d").count("L") * count == marks.count("L")
-    lists = page.locator(".chunk .icon path").evaluate_all("all => all.map(n => n.getAttribute('d'))")
+    lists = page.locator(".chunk .icon path").evaluate_all(
+        "all => all.map(n => n.getAttribute('d'))"
+    )
     assert len(set(lists)) == len({*icons.values(), *of_reference})
 
 
-def test_a_chunk_without_a_counterpart_has_a_nearest_one_but_is_not_found(visit: Any, tmp_path: Path) -> None:
+def test_a_chunk_without_a_counterpart_has_a_nearest_one_but_is_not_found(
+    visit: Any, tmp_path: Path
+) -> None:
     e = explained([[0.9, 0.1], [0.2, 0.3]])
     page = visit(single(tmp_path / "r.html", e))
     texts = page.locator(".chunk .about").all_inner_texts()
     assert [text.strip() for text in texts] == [
-        "covered, similarity 0.900; the text has it in chunk 1", "missing, similarity 0.300; nearest: chunk 2",
-        "in place, similarity 0.900; means chunk 1", "weakly supported, similarity 0.300; nearest: chunk 2",
-    ]  # fmt: skip
+        "covered, similarity 0.900; the text has it in chunk 1",
+        "missing, similarity 0.300; nearest: chunk 2",
+        "in place, similarity 0.900; means chunk 1",
+        "weakly supported, similarity 0.300; nearest: chunk 2",
+    ]
 
 
 def test_the_matrix_has_axes_and_the_ends_of_its_own_range(visit: Any, tmp_path: Path) -> None:
@@ -218,18 +250,26 @@ def test_the_matrix_has_axes_and_the_ends_of_its_own_range(visit: Any, tmp_path:
     assert texts[9:] == ["generated chunk", "reference chunk"]
     ends = [f"{value:.3f}" for value in (e.similarity.min(), e.similarity.max())]
     assert page.inner_text(".scale").split() == ["similarity", *ends]
-    pixels = "c => [...c.getContext('2d').getImageData(0, 0, 20, 39).data].filter((_, k) => k % 4 === 0)"
+    pixels = (
+        "c => [...c.getContext('2d').getImageData(0, 0, 20, 39).data].filter((_, k) => k % 4 === 0)"
+    )
     red = np.array(page.locator(".heat canvas").evaluate(pixels)).reshape(39, 20)
     assert red.argmax() == e.similarity.argmax()
     assert (red.min(), red.max()) == (0x00, 0xFE)
     page.locator(".heat").scroll_into_view_if_needed()
     box = page.locator(".heat canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 2.5 / 20, box["y"] + box["height"] * 8.5 / 39)
-    assert page.inner_text(".readout") == f"reference 9, generated 3: similarity {e.similarity[8, 2]:.3f}"
+    assert (
+        page.inner_text(".readout")
+        == f"reference 9, generated 3: similarity {e.similarity[8, 2]:.3f}"
+    )
     page.click(".layers label >> nth=2")
     assert page.locator(".heat .recall").is_hidden()
     assert page.locator(".heat .windows").is_visible()
-    beside, narrative = page.locator(".heat").bounding_box(), page.locator("figure").nth(1).bounding_box()
+    beside, narrative = (
+        page.locator(".heat").bounding_box(),
+        page.locator("figure").nth(1).bounding_box(),
+    )
     assert narrative["x"] > beside["x"] + beside["width"]
     assert narrative["y"] < beside["y"] + beside["height"]
 
@@ -252,10 +292,15 @@ def test_cells_of_a_small_matrix_hold_numbers_that_can_be_read(visit: Any, tmp_p
     page = visit(single(tmp_path / "r.html", explained([[0.9, 0.1], [0.5, 0.3]])))
     cells = page.locator(".heat text[class]")
     assert cells.all_text_contents() == ["0.90", "0.10", "0.50", "0.30"]
-    assert cells.evaluate_all("all => all.map(n => n.getAttribute('class'))")[:2] == ["on-bright", "on-dark"]
+    assert cells.evaluate_all("all => all.map(n => n.getAttribute('class'))")[:2] == [
+        "on-bright",
+        "on-dark",
+    ]
 
 
-def test_segments_of_the_cost_bar_bear_their_names_where_they_fit(visit: Any, tmp_path: Path) -> None:
+def test_segments_of_the_cost_bar_bear_their_names_where_they_fit(
+    visit: Any, tmp_path: Path
+) -> None:
     e = explained(np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4)
     page = visit(single(tmp_path / "r.html", e))
     parts = {f"VCS {e.scores.vcs:.3f}": e.scores.vcs}
@@ -268,14 +313,18 @@ def test_segments_of_the_cost_bar_bear_their_names_where_they_fit(visit: Any, tm
             label = page.locator(".bar > span > span", has_text=text).bounding_box()
             fits = label["width"] <= part * (bar["width"] - 12)
             assert (label["y"] < bar["y"] + bar["height"]) == fits, text
-    images = page.locator(".swatch").evaluate_all("all => all.map(n => getComputedStyle(n).backgroundImage)")
+    images = page.locator(".swatch").evaluate_all(
+        "all => all.map(n => getComputedStyle(n).backgroundImage)"
+    )
     assert len(set(images)) == 5
 
 
 def test_keys_lead_to_the_next_better_and_worse_pair(visit: Any, tmp_path: Path) -> None:
     path = many(tmp_path / "r.html", *(drawn(6, 6, seed) for seed in range(3)))
     page = visit(path)
-    order = page.evaluate("[...document.querySelectorAll('#pairs tbody a')].map(a => a.textContent)")
+    order = page.evaluate(
+        "[...document.querySelectorAll('#pairs tbody a')].map(a => a.textContent)"
+    )
     page.click("#pairs tbody a")
 
     def shown() -> str:
@@ -291,7 +340,11 @@ def test_keys_lead_to_the_next_better_and_worse_pair(visit: Any, tmp_path: Path)
         page.keyboard.press(key)
         visited.append(shown())
     assert visited == [order[0], order[1], order[2], order[1], order[1]]
-    assert page.locator("nav a").all_inner_texts() == ["All pairs", "Next worse pair", "Next better pair"]
+    assert page.locator("nav a").all_inner_texts() == [
+        "All pairs",
+        "Next worse pair",
+        "Next better pair",
+    ]
     page.uncheck("nav input")
     page.keyboard.press("n")
     assert shown() == order[1]
@@ -303,8 +356,12 @@ def test_keys_lead_to_the_next_better_and_worse_pair(visit: Any, tmp_path: Path)
     assert page.title() == "many"
 
 
-def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser: Any, rich: Path) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(
+    browser: Any, rich: Path
+) -> None:
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
     page = context.new_page()
     for name in ("max.html#pair-0", "max.html#pair-1"):
         page.goto(f"{rich.as_uri()}/{name}")
@@ -316,7 +373,9 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser
         assert "Tap a sentence: its match is marked." in page.inner_text("main")
         assert "Point at" not in page.inner_text("main")
         assert "keys" not in page.inner_text("nav")
-        for target in page.locator("nav a, summary, .layers label, .kept-columns a, .about-pair a").all():
+        for target in page.locator(
+            "nav a, summary, .layers label, .kept-columns a, .about-pair a"
+        ).all():
             assert target.bounding_box()["height"] >= 44
         sizes = page.locator(".drawn svg text").evaluate_all(
             "all => all.map(n => getComputedStyle(n).fontSize)"
@@ -330,7 +389,10 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(browser
 
 def test_a_mouse_has_words_for_it(visit: Any, rich: Path) -> None:
     text = visit(rich / "max.html", "#pair-0").inner_text("main")
-    assert "Point at a sentence or use the arrow keys: its match is marked, and Enter goes to it." in text
+    assert (
+        "Point at a sentence or use the arrow keys: its match is marked, and Enter goes to it."
+        in text
+    )
     assert "Tap a chunk" not in text
 
 
@@ -377,5 +439,7 @@ def test_texts_on_the_mark_of_a_match_can_be_read_in_every_verdict(
     page = visit(single(tmp_path / "r.html", mixed()))
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.evaluate("document.querySelectorAll('.chunk').forEach(n => n.classList.add('partner'))")
+        page.evaluate(
+            "document.querySelectorAll('.chunk').forEach(n => n.classList.add('partner'))"
+        )
         assert barriers(page) == []

@@ -40,7 +40,9 @@ def pages_of(n_ref: int, n_gen: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_all_pages_have_one_size_and_their_number_and_nothing_touches_the_edge(size: tuple[int, int]) -> None:
+def test_all_pages_have_one_size_and_their_number_and_nothing_touches_the_edge(
+    size: tuple[int, int],
+) -> None:
     pages = pages_of(*size)
     for number, page in enumerate(pages, 1):
         assert tuple(page.get_size_inches()) == PAGE
@@ -48,9 +50,12 @@ def test_all_pages_have_one_size_and_their_number_and_nothing_touches_the_edge(s
         page.draw_without_rendering()
         for artist in page.findobj(lambda artist: hasattr(artist, "cells")):
             for x, y, text in artist.cells:
-                assert MARGIN <= x <= x + length(text, artist.font.get_size()) <= PAGE[0] - MARGIN + 0.01, (
-                    text
-                )
+                assert (
+                    MARGIN
+                    <= x
+                    <= x + length(text, artist.font.get_size())
+                    <= PAGE[0] - MARGIN + 0.01
+                ), text
                 assert MARGIN <= y <= PAGE[1] - 0.4, text
         for axes in page.axes:
             if axes.axison:
@@ -67,12 +72,21 @@ def test_no_page_but_the_last_is_half_empty(size: tuple[int, int]) -> None:
         assert HEIGHT / 2 < top + block.height <= HEIGHT
 
 
-def test_the_title_page_says_what_was_scored_and_verdicts_stand_before_what_pulled_it_down() -> None:
+def test_the_title_page_says_what_was_scored_and_verdicts_stand_before_what_pulled_it_down() -> (
+    None
+):
     e = drawn(6, 5)
     document = pair_document(e, "a title", ("gen.txt", "ref.txt"), "29 February 2000")
     page = words(next(drawn_pages(document)))
-    for said in ("a title", "Generated text gen.txt: 5 chunks", "Reference ref.txt: 6 chunks", "29 February 2000",
-                 e.result.signature, e.conclusion, e.sentences["vcs"]):  # fmt: skip
+    for said in (
+        "a title",
+        "Generated text gen.txt: 5 chunks",
+        "Reference ref.txt: 6 chunks",
+        "29 February 2000",
+        e.result.signature,
+        e.conclusion,
+        e.sentences["vcs"],
+    ):
         assert said in page
     for name in up_to(HEADLINE):
         assert f"{LABELS[name]} {getattr(e.scores, name):.3f} {SCORES[name].meaning}" in page
@@ -108,7 +122,9 @@ def test_the_contents_lead_to_the_pages(size: tuple[int, int]) -> None:
         assert not any(name in page for page in pages[1 : number - 1])
 
 
-@pytest.mark.parametrize(("size", "count"), [((3, 2), 6), ((24, 14), 336), ((25, 14), 0), ((24, 15), 0)])
+@pytest.mark.parametrize(
+    ("size", "count"), [((3, 2), 6), ((24, 14), 336), ((25, 14), 0), ((24, 15), 0)]
+)
 def test_cells_of_small_matrices_hold_their_numbers(size: tuple[int, int], count: int) -> None:
     axes = figures.similarity(drawn(*size)).axes[0]
     numbers = [text.get_text() for text in axes.texts]
@@ -147,7 +163,10 @@ def test_lines_of_one_chunk_and_a_subheading_stay_with_what_follows() -> None:
     assert rest.rows[0] == ("18", "", "line 18")
     assert first.height <= room
     assert Table("t", "", ("", "", "a"), (0, 0.1, 0.2), rows).split(0.3 + PITCH * 3)[0] is None
-    pages = [words(page) for page in alone_pages(Table("t", "", ("a", "b", "c"), (0, 0.1, 0.2), rows * 3))]
+    pages = [
+        words(page)
+        for page in alone_pages(Table("t", "", ("a", "b", "c"), (0, 0.1, 0.2), rows * 3))
+    ]
     assert len(pages) == 2
     assert "t (continued)" in pages[1]
 
@@ -159,7 +178,9 @@ def test_what_the_font_lacks_is_marked_and_said(tmp_path: Path) -> None:
     first, *others = drawn_pages(pair_document(e, "t"))
     assert "The font of this document lacks 8 of" in words(first)
     assert "x_1^2 $said$ \\alpha" in " ".join(map(words, others))
-    assert "font of this document" not in words(next(drawn_pages(pair_document(explained([[0.9]]), "t"))))
+    assert "font of this document" not in words(
+        next(drawn_pages(pair_document(explained([[0.9]]), "t")))
+    )
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:
@@ -174,7 +195,8 @@ def test_the_file_has_one_size_of_page_and_letters_that_can_be_searched(tmp_path
     boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file)
     assert len(boxes) >= 4
     assert {(round(float(w)), round(float(h))) for w, h in boxes} == {(595, 842)}
-    # The fonts are closed with the setting with which the letters were written: otherwise they are boxes.
+    # The fonts are closed with the setting with which the letters were written: otherwise they are
+    # boxes.
     assert b"/CIDFontType2" in file
     assert b"/Type3" not in file
 
@@ -190,10 +212,21 @@ def test_the_same_pair_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (5, 40)])
-def test_every_figure_is_drawn_without_a_warning_and_as_wide_as_a_page(size: tuple[int, int]) -> None:
+def test_every_figure_is_drawn_without_a_warning_and_as_wide_as_a_page(
+    size: tuple[int, int],
+) -> None:
     e = drawn(*size)
-    for view in (figures.summary, figures.configuration, figures.similarity, figures.windows, figures.las,
-                 figures.nas_d, figures.nas_l, figures.regularizer, figures.match_summary):  # fmt: skip
+    for view in (
+        figures.summary,
+        figures.configuration,
+        figures.similarity,
+        figures.windows,
+        figures.las,
+        figures.nas_d,
+        figures.nas_l,
+        figures.regularizer,
+        figures.match_summary,
+    ):
         figure = view(e)
         figure.draw_without_rendering()
         assert figure.get_size_inches()[0] == pytest.approx(WIDTH + 0.3)
@@ -201,10 +234,23 @@ def test_every_figure_is_drawn_without_a_warning_and_as_wide_as_a_page(size: tup
 
 
 def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None:
-    for name, text in (("ref.txt", story(1, 6)), ("other.txt", story(2, 3)), ("gen.txt", story(1, 5))):
+    for name, text in (
+        ("ref.txt", story(1, 6)),
+        ("other.txt", story(2, 3)),
+        ("gen.txt", story(1, 5)),
+    ):
         (tmp_path / name).write_text(text)
     texts = [tmp_path / name for name in ("other.txt", "ref.txt")]
-    done = vcs("report", *texts, tmp_path / "gen.txt", "-o", tmp_path / "r.pdf",
-               "--bundle", tiny_bundle, "--device", "cpu")  # fmt: skip
+    done = vcs(
+        "report",
+        *texts,
+        tmp_path / "gen.txt",
+        "-o",
+        tmp_path / "r.pdf",
+        "--bundle",
+        tiny_bundle,
+        "--device",
+        "cpu",
+    )
     assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()

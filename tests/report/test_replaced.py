@@ -1,4 +1,5 @@
-"""Replaced words in reports: marks in both texts, the table, key figures, and what the smaller is better for."""
+"""Replaced words in reports: marks in both texts, the table, key figures, and what the smaller is
+better for."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ ALSO_HOSTILE = '😀 a <script>blue</script> car"></mark><img src=x onerror=aler
 @pytest.fixture(scope="module")
 def explain(tiny_bundle: Path) -> Iterator[Callable[..., Explanation]]:
     with Scorer.open(embedder=Letters(), segmenter=Bars(), words=tiny_bundle) as scorer:
-        yield lambda reference, generated, also=ALSO: scorer.explain(reference, generated, also=also)
+        yield lambda reference, generated, also=ALSO: scorer.explain(
+            reference, generated, also=also
+        )
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +92,23 @@ def test_the_page_has_each_pair_of_words_with_its_places(
     assert set(data["scores"]) == set(names_with(["substitution"]))
 
 
-def test_a_word_that_is_not_shown_has_no_mark(raw: Callable[..., Explanation], tmp_path: Path) -> None:
+def test_a_word_that_is_not_shown_has_no_mark(
+    raw: Callable[..., Explanation], tmp_path: Path
+) -> None:
     # Of a text of more than 4,000 characters 3,999 are shown.
     for count, after, shown in (
-        (3994, " car", [True, True]), (3995, " car", [True, False]), (3996, " car", [False, False]),
+        (3994, " car", [True, True]),
+        (3995, " car", [True, False]),
+        (3996, " car", [False, False]),
         (3996, "", [True, False]),
-    ):  # fmt: skip
+    ):
         filler = "x" * count
         e = raw([f"{filler} red{after}", "a cup"], [f"{filler} blue{after}", "a cup"])
-        [row] = [row for row in block_of(single(tmp_path / "r.html", e), "block-0")["replaced"]
-                 if row["words"] == ["red", "blue"]]  # fmt: skip
+        [row] = [
+            row
+            for row in block_of(single(tmp_path / "r.html", e), "block-0")["replaced"]
+            if row["words"] == ["red", "blue"]
+        ]
         assert [place is not None for place in row["places"]] == shown
 
 
@@ -127,7 +137,10 @@ def test_words_are_marked_in_both_texts_and_listed(
     e = raw([HOSTILE, RED], [ALSO_HOSTILE, BLUE])
     page = visit(single(tmp_path / "r.html", e))
     assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
-    for side, other, verb in (("reference", "generated", "became"), ("generated", "reference", "stands for")):
+    for side, other, verb in (
+        ("reference", "generated", "became"),
+        ("generated", "reference", "stands for"),
+    ):
         marks = page.locator(f"[aria-label='{side} chunks'] mark")
         found = marks.evaluate_all(
             "all => all.map(n => [n.firstChild.data, n.title, n.querySelector('sup').textContent])"
@@ -142,21 +155,31 @@ def test_words_are_marked_in_both_texts_and_listed(
             "n => { n.querySelectorAll('sup').forEach(s => s.remove()); return n.textContent }"
         )
         assert without == {"reference": HOSTILE, "generated": ALSO_HOSTILE}[side]
-    assert marks.first.evaluate("n => getComputedStyle(n).borderBottomStyle") == "solid"  # not colour alone
+    # Not colour alone.
+    assert marks.first.evaluate("n => getComputedStyle(n).borderBottomStyle") == "solid"
     rows = page.locator("#replaced tbody tr").evaluate_all(
         "all => all.map(r => [...r.children].map(c => c.textContent))"
     )
     assert rows == [
-        [str(number), word.reference, word.generated, word.word_class, "excludes it",
-         str(word.reference_chunk + 1), str(word.generated_chunk + 1)]
+        [
+            str(number),
+            word.reference,
+            word.generated,
+            word.word_class,
+            "excludes it",
+            str(word.reference_chunk + 1),
+            str(word.generated_chunk + 1),
+        ]
         for number, word in enumerate(e.replaced, 1)
-    ]  # fmt: skip
+    ]
     figures = dict(
         page.locator(".headline > div").evaluate_all(
             "all => all.map(n => [...n.children].slice(0, 2).map(c => c.textContent))"
         )
     )
-    assert figures == {LABELS[name]: f"{e.values[name]:.3f}" for name in figures_of(["substitution"])}
+    assert figures == {
+        LABELS[name]: f"{e.values[name]:.3f}" for name in figures_of(["substitution"])
+    }
     assert page.locator(".headline > div").last.inner_text().endswith(ALL["vcs_strict"].meaning)
     assert e.sentences["substitution"] in page.locator(".sentences li").all_inner_texts()
     assert f"substitution {e.values['substitution']:.3f}" in page.inner_text("#formulas")
@@ -167,9 +190,12 @@ def test_the_surest_of_many_words_are_listed_and_all_are_marked(
     visit: Any, explain: Callable[..., Explanation], tmp_path: Path
 ) -> None:
     reference, generated = (
-        "|".join(f"the {letter * 5} {colour} {letter * 7} and {letter * 4}" for letter in "abcdefghijklmnopqrstuvwxyz")
+        "|".join(
+            f"the {letter * 5} {colour} {letter * 7} and {letter * 4}"
+            for letter in "abcdefghijklmnopqrstuvwxyz"
+        )
         for colour in ("red", "blue")
-    )  # fmt: skip
+    )
     page = visit(single(tmp_path / "r.html", explain(reference, generated)))
     assert page.locator("#replaced tbody tr").count() == 20
     assert page.locator("mark").count() == 2 * 26
@@ -216,14 +242,16 @@ def test_the_smallest_substitution_is_the_best(
     assert "substitution" in [heads[column] for name, column in bold if name == "copier"]
     text = page.inner_text("main")
     assert (
-        "the highest mean of VCS, margin, GAS, LAS, SAS, NAS, HM-CF and VCS strict, the lowest of substitution."
-        in text
+        "the highest mean of VCS, margin, GAS, LAS, SAS, NAS, HM-CF and VCS strict, the lowest of"
+        " substitution." in text
     )
     assert "Bold: the highest score of a video." in text
     page.select_option("#score", "substitution")
     assert "Bold: the lowest score of a video." in page.inner_text("main")
     assert page.locator("#comparison tbody th").all_inner_texts() == ["copier", "replacer"]
-    marked = page.locator("#videos strong").evaluate_all("all => all.map(n => n.closest('td').cellIndex)")
+    marked = page.locator("#videos strong").evaluate_all(
+        "all => all.map(n => n.closest('td').cellIndex)"
+    )
     assert marked == [2]  # the copier's, in the only video where they differ
 
 
@@ -244,7 +272,13 @@ def test_the_pdf_has_the_table_the_sentence_and_the_key_figures(
         assert f"{LABELS[name]} {e.values[name]:.3f}" in pages[0]
     number = dict(document.entries)["Replaced words"]
     for word in e.replaced:
-        row = (word.reference, word.generated, word.word_class, "excludes it", word.reference_chunk + 1)
+        row = (
+            word.reference,
+            word.generated,
+            word.word_class,
+            "excludes it",
+            word.reference_chunk + 1,
+        )
         assert " ".join(map(str, row)) in pages[number - 1]
     assert "Of substitution and replaced words, 0 is perfect." in " ".join(pages)
     write_pdf(e, tmp_path / "r.pdf")

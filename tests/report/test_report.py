@@ -64,7 +64,9 @@ def test_texts_are_never_markup(visit: Any, tmp_path: Path) -> None:
     assert len(page.inner_text("#reference-1")) < 5000
 
 
-def test_long_lists_are_paged_and_the_match_is_brought_into_sight(visit: Any, tmp_path: Path) -> None:
+def test_long_lists_are_paged_and_the_match_is_brought_into_sight(
+    visit: Any, tmp_path: Path
+) -> None:
     page = visit(single(tmp_path / "r.html", drawn(400, 400)))
     assert page.evaluate("document.querySelectorAll('.chunk').length") == 200
     page.evaluate("document.querySelector('#generated-0').focus()")
@@ -78,8 +80,12 @@ def test_the_table_of_pairs_sorts_and_leads_to_their_pages(visit: Any, tmp_path:
     page = visit(path)
 
     def column() -> list[float]:
-        return [float(text) for text in page.eval_on_selector_all(
-            "#pairs tbody td:nth-child(4)", "cells => cells.map(cell => cell.textContent)")]  # fmt: skip
+        return [
+            float(text)
+            for text in page.eval_on_selector_all(
+                "#pairs tbody td:nth-child(4)", "cells => cells.map(cell => cell.textContent)"
+            )
+        ]
 
     worst = column()
     assert worst == sorted(worst)
@@ -107,7 +113,9 @@ def test_a_report_does_not_replace_what_it_reads(
     tiny_bundle: Path, pairs_file: Path, tmp_path: Path, kind: str
 ) -> None:
     scores, output = tmp_path / "scores.jsonl", tmp_path / "x.html"
-    assert vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu").code == 0
+    assert (
+        vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu").code == 0
+    )
     text = Path(shutil.copy(pairs_file, tmp_path / "text"))
     read = {"scores": scores, "texts": text}.get(kind, pairs_file)
     output.symlink_to(read)
@@ -119,8 +127,9 @@ def test_a_report_does_not_replace_what_it_reads(
     }[kind]
     done = vcs("report", *arguments, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
     assert (done.code, done.stderr) == (
-        2, f"vcs-runtime: {output}: it is the input {read}: choose another output\n",
-    )  # fmt: skip
+        2,
+        f"vcs-runtime: {output}: it is the input {read}: choose another output\n",
+    )
     assert output.is_symlink()
 
 
@@ -145,7 +154,11 @@ def long_alone(folder: Path) -> bytes:
 def test_a_report_follows_no_link(tmp_path: Path, suffix: str) -> None:
     path, thesis = tmp_path / f"x.{suffix}", tmp_path / "thesis"
     thesis.write_text("thesis")
-    for name in (path, path.with_name(f"{path.name}.unfinished"), path.with_name(f"{path.name}.tmp")):
+    for name in (
+        path,
+        path.with_name(f"{path.name}.unfinished"),
+        path.with_name(f"{path.name}.tmp"),
+    ):
         name.symlink_to(thesis)
     if suffix == "html":
         single(path, drawn(3, 3))
@@ -159,7 +172,10 @@ def test_a_report_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), HtmlReport(tmp_path / "r.html", "t"):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="nowhere"), HtmlReport(tmp_path / "nowhere" / "r.html", "t"):
+    with (
+        pytest.raises(InputError, match="nowhere"),
+        HtmlReport(tmp_path / "nowhere" / "r.html", "t"),
+    ):
         pass
 
 
@@ -169,19 +185,26 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     write_pairs(pairs_file, [*rows, {"id": "bad", "reference": story(1), "generated": "!"}])
     done = vcs("report", pairs_file, "-o", tmp_path / "r.html", *engine)
     assert (done.code, done.stderr.strip()) == (
-        1, "vcs-runtime: bad: generated: the text holds nothing but punctuation"
-    )  # fmt: skip
+        1,
+        "vcs-runtime: bad: generated: the text holds nothing but punctuation",
+    )
     assert (tmp_path / "r.html").read_text().count('id="block-') == 12
     scores = tmp_path / "s.jsonl"
     vcs("score", pairs_file, "-o", scores, *engine)
-    done = vcs("report", scores, "--pairs", pairs_file, "--pages", 2, "-o", tmp_path / "s.html", *engine)
+    done = vcs(
+        "report", scores, "--pairs", pairs_file, "--pages", 2, "-o", tmp_path / "s.html", *engine
+    )
     assert done.code == 1
     assert (tmp_path / "s.html").read_text().count('id="block-') == 4
-    other = vcs("report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine)
+    other = vcs(
+        "report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine
+    )
     assert "scored with lct:0, this run with lct:1: give the same options" in other.stderr
     refused = vcs("report", scores, "-o", tmp_path / "s.pdf")
     assert refused.code == 2
-    assert refused.stderr.endswith("a PDF shows one pair, given as text files: write this report as .html\n")
+    assert refused.stderr.endswith(
+        "a PDF shows one pair, given as text files: write this report as .html\n"
+    )
     assert not (tmp_path / "s.pdf").exists()
     assert vcs("report", scores, "-o", tmp_path / "s.txt").code == 2
     assert vcs("report", pairs_file, pairs_file, "-o", tmp_path / "s.html").code == 2

@@ -33,17 +33,26 @@ def test_the_date_is_that_of_the_newest_file_in_any_time_zone(tmp_path: Path) ->
     assert date_of([tmp_path / "old"]) == "1 January 1970"
 
 
-def test_a_time_that_no_calendar_has_is_shown_as_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_that_no_calendar_has_is_shown_as_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for seconds, day in ((10**13, "31 December 9999"), (-(10**13), "1 January 1970")):
-        monkeypatch.setattr(Path, "stat", lambda path, now=seconds: os.stat_result([*range(8), now, 0]))
+        monkeypatch.setattr(
+            Path, "stat", lambda path, now=seconds: os.stat_result([*range(8), now, 0])
+        )
         assert date_of([Path("scores.jsonl")]) == day
 
 
 def test_a_signature_is_described_field_by_field() -> None:
     embedder = ("emb:mini@d445", "long:window_mean/256", "prec:fp32", "engine:ort-cpu")
-    line = signature_of(Options(chunk_size=3, clean=("markdown",)), ("seg:rules@1.0+learned@923c",), embedder)
+    line = signature_of(
+        Options(chunk_size=3, clean=("markdown",)), ("seg:rules@1.0+learned@923c",), embedder
+    )
     settings = dict(settings_of(line))
-    assert settings["Embedding model"] == "mini (d445); fp32; longer texts: the mean of windows of 256 tokens"
+    assert (
+        settings["Embedding model"]
+        == "mini (d445); fp32; longer texts: the mean of windows of 256 tokens"
+    )
     assert (
         settings["Chunks"]
         == "3 sentences each, split by rules (1.0), or by learned (923c) without punctuation"
@@ -53,8 +62,9 @@ def test_a_signature_is_described_field_by_field() -> None:
     values = [part.partition(":")[2] for part in line.split("|")[1:]]
     known = " ".join(settings.values())
     assert [value for value in values if value.split("/")[0].split("@")[0] not in known] == [
-        "window_mean/256", "ort-cpu"
-    ]  # fmt: skip
+        "window_mean/256",
+        "ort-cpu",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Background scoring: a request that fails harms no other, and what is asked of an answered request."""
+"""Background scoring: a request that fails harms no other, and what is asked of an answered
+request."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ def ask(*pairs: tuple[str, str], options: Options = Options()) -> Request[float]
 
 
 def test_a_request_that_is_too_much_for_the_machine_fails_alone(
-    background: BackgroundScorer, reported: list[Exception], scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+    background: BackgroundScorer,
+    reported: list[Exception],
+    scorer: Scorer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     really = Embedder.prepare
 
@@ -82,7 +86,9 @@ def test_a_request_that_was_given_up_costs_at_most_a_turn_and_is_held_until_then
     assert background.held == 0
 
 
-def test_a_small_request_does_not_wait_for_a_large_one(background: BackgroundScorer, scorer: Scorer) -> None:
+def test_a_small_request_does_not_wait_for_a_large_one(
+    background: BackgroundScorer, scorer: Scorer
+) -> None:
     small, answered = ask((story(1), story(2))), []
 
     def convert(result: Result, evidence: Evidence | None) -> float:
@@ -130,7 +136,8 @@ def test_a_bundle_that_cannot_be_opened_fails_every_request(tmp_path: Path) -> N
 def test_an_exception_that_is_no_exception_leaves_nobody_waiting(
     background: BackgroundScorer, reported: list[Exception]
 ) -> None:
-    """A panic of the tokenizer derives from BaseException, which `except Exception` lets through."""
+    """A panic of the tokenizer derives from BaseException, which `except Exception` lets
+    through."""
 
     class Panic(BaseException):
         pass

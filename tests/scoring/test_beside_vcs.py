@@ -24,9 +24,13 @@ pytestmark = pytest.mark.parametrize("metric", FURTHER)
 FIELDS = {"hm-cf": "further", "substitution": "strict"}
 
 
-def test_it_changes_no_other_score_and_is_absent_unless_asked_for(metric: str, scorer: Scorer) -> None:
+def test_it_changes_no_other_score_and_is_absent_unless_asked_for(
+    metric: str, scorer: Scorer
+) -> None:
     pairs = [(story(i, 3 + i), story(20 + i, 2 + i)) for i in range(6)]
-    plain, also, both = (scorer.score_many(pairs, also=names) for names in ([], [metric], [*FURTHER]))
+    plain, also, both = (
+        scorer.score_many(pairs, also=names) for names in ([], [metric], [*FURTHER])
+    )
     assert [a.scores for a in also] == [p.scores for p in plain]
     for result in plain:
         assert (result.also, getattr(result, FIELDS[metric])) == ((), None)
@@ -35,11 +39,16 @@ def test_it_changes_no_other_score_and_is_absent_unless_asked_for(metric: str, s
     values = also[0].to_dict()
     assert [values[name] for name in FURTHER[metric]] == list(getattr(also[0], FIELDS[metric]))
     assert scorer.score_many(pairs[::-1], also=[metric]) == also[::-1]
-    assert [getattr(own, FIELDS[metric]) for own in both] == [getattr(own, FIELDS[metric]) for own in also]
+    assert [getattr(own, FIELDS[metric]) for own in both] == [
+        getattr(own, FIELDS[metric]) for own in also
+    ]
     assert both[0].also == tuple(FURTHER)
     fields = also[0].signature.split("|")
     added = [field for field in fields if field.startswith(("also:", "words:"))]
-    assert [field.partition(":")[0] for field in added] == ["also", *["words"] * (metric == "substitution")]
+    assert [field.partition(":")[0] for field in added] == [
+        "also",
+        *["words"] * (metric == "substitution"),
+    ]
     assert added[0] == f"also:{metric}"
     assert [field for field in fields if field not in added] == plain[0].signature.split("|")
 
@@ -53,7 +62,9 @@ def test_columns_hold_it(metric: str, scorer: Scorer) -> None:
     options = Options(also=[metric])
     results = list(scorer.iter_scores([(story(1), story(2)), (story(3), "")], options))
     columns = to_columns(results, options)
-    assert tuple(columns) == names_of(options) == (*Scores._fields, *FURTHER[metric], *COUNTS, *TEXTS)
+    assert (
+        tuple(columns) == names_of(options) == (*Scores._fields, *FURTHER[metric], *COUNTS, *TEXTS)
+    )
     for name in FURTHER[metric]:
         assert columns[name].tolist()[0] == getattr(results[0], name)
         assert np.isnan(columns[name]).tolist() == [False, True]
@@ -63,7 +74,12 @@ def test_columns_hold_it(metric: str, scorer: Scorer) -> None:
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", PARQUET])
 def test_files_summaries_and_comparisons_have_it(
-    metric: str, suffix: str, score: Callable[..., Finished], pairs_file: Path, scorer: Scorer, tmp_path: Path
+    metric: str,
+    suffix: str,
+    score: Callable[..., Finished],
+    pairs_file: Path,
+    scorer: Scorer,
+    tmp_path: Path,
 ) -> None:
     out = tmp_path / f"o{suffix}"
     done = score(pairs_file, "--also", metric, "-o", out, "--json")
@@ -84,7 +100,9 @@ def test_files_summaries_and_comparisons_have_it(
         own = summary["scores"][name]
         assert own["mean"] == pytest.approx(np.mean(expected), abs=1e-15)
         assert own["ci95"][0] <= own["mean"] <= own["ci95"][1]
-        compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name, "--format", "json")
+        compared = vcs(
+            "compare", out, out, "--name", "a", "--name", "b", "--score", name, "--format", "json"
+        )
         assert json.loads(compared.stdout)["mean_a"] == own["mean"]
 
 
@@ -100,7 +118,9 @@ def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
     assert (continued.code, f"also:{metric}" in continued.stderr) == (2, True)
 
 
-def test_one_pair_is_printed_with_it(metric: str, score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_one_pair_is_printed_with_it(
+    metric: str, score: Callable[..., Finished], tmp_path: Path
+) -> None:
     for name in ("r", "g"):
         (tmp_path / name).write_text(story(1 if name == "r" else 2))
     done = score(tmp_path / "r", tmp_path / "g", "--also", metric, "--all")

@@ -1,4 +1,5 @@
-"""Cleaning as an option of scoring: both texts, the chunks, the whole-text vectors, the signature."""
+"""Cleaning as an option of scoring: both texts, the chunks, the whole-text vectors, the
+signature."""
 
 from __future__ import annotations
 
@@ -16,9 +17,17 @@ from vcs_runtime.text.markup import CLEANINGS
 ALL = Options(clean=CLEANINGS)
 SENTENCES = [f"{sentence}." for sentence in story(5, 4).split(". ")]
 PLAIN = "\n\n".join(["Scene", *SENTENCES]).replace("..", ".")
-MARKED = "\n".join(
-    ["<think>A dog?</think>", "## Scene", *(f"{i}. **{s[:-1]}**." for i, s in enumerate(SENTENCES, 1))]
-).replace("..", ".").replace(".**.", "**.")  # fmt: skip
+MARKED = (
+    "\n".join(
+        [
+            "<think>A dog?</think>",
+            "## Scene",
+            *(f"{i}. **{s[:-1]}**." for i, s in enumerate(SENTENCES, 1)),
+        ]
+    )
+    .replace("..", ".")
+    .replace(".**.", "**.")
+)
 
 
 def score(scorer: Scorer, pair: Pair, options: Options) -> Result:
@@ -28,7 +37,10 @@ def score(scorer: Scorer, pair: Pair, options: Options) -> Result:
 
 def test_a_text_with_markup_scores_as_the_same_text_without(scorer: Scorer) -> None:
     reference = story(3)
-    marked, plain = score(scorer, (reference, MARKED), ALL), score(scorer, (reference, PLAIN), Options())
+    marked, plain = (
+        score(scorer, (reference, MARKED), ALL),
+        score(scorer, (reference, PLAIN), Options()),
+    )
     assert (marked.scores, marked.n_gen) == (plain.scores, 5)  # GAS is among the scores
     assert score(scorer, (reference, MARKED), Options()).scores != plain.scores
 
@@ -43,8 +55,12 @@ def test_short_texts_are_cleaned(scorer: Scorer) -> None:
     assert score(scorer, ("a red ball", "<think>dog</think>1. a **red** ball"), short).n_gen == 2
 
 
-def test_the_signature_names_cleaning_in_one_order_and_only_if_there_is_some(scorer: Scorer) -> None:
-    fields = scorer.signature_for(Options(clean=["list-numbers", "think", "markdown", "think"])).split("|")
+def test_the_signature_names_cleaning_in_one_order_and_only_if_there_is_some(
+    scorer: Scorer,
+) -> None:
+    fields = scorer.signature_for(
+        Options(clean=["list-numbers", "think", "markdown", "think"])
+    ).split("|")
     assert "clean:markdown+think+list-numbers" in fields
     fields.remove("clean:markdown+think+list-numbers")
     assert fields == scorer.signature.split("|")
@@ -59,9 +75,14 @@ def test_a_text_of_which_nothing_is_left_is_an_error_of_its_own(scorer: Scorer) 
 
 @pytest.mark.parametrize(
     ("clean", "says"),
-    [(["html"], "^clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not 'html'$"),
-     ("markdown", "^clean must be a sequence of names, not the string 'markdown'$")],
-)  # fmt: skip
+    [
+        (
+            ["html"],
+            "^clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not 'html'$",
+        ),
+        ("markdown", "^clean must be a sequence of names, not the string 'markdown'$"),
+    ],
+)
 def test_unknown_names_are_refused_with_the_choice(clean: list[str] | str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Options(clean=clean)
@@ -70,12 +91,15 @@ def test_unknown_names_are_refused_with_the_choice(clean: list[str] | str, says:
 def test_commands_clean_what_they_are_told(tiny_bundle: Path, tmp_path: Path) -> None:
     pairs, scores = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
     write_pairs(
-        pairs, [{"reference": PLAIN, "generated": MARKED}, {"reference": PLAIN, "generated": "<think>"}]
+        pairs,
+        [{"reference": PLAIN, "generated": MARKED}, {"reference": PLAIN, "generated": "<think>"}],
     )
     models = ("--bundle", tiny_bundle, "--clean", "think, list-numbers,markdown")
     done = vcs("score", pairs, "-o", scores, *models)
     assert done.code == 1
-    assert "generated: nothing is left after cleaning (markdown, think, list-numbers)" in done.stderr
+    assert (
+        "generated: nothing is left after cleaning (markdown, think, list-numbers)" in done.stderr
+    )
     assert "|clean:markdown+think+list-numbers|" in done.stdout
     assert '"vcs": 1.0' in scores.read_text("utf-8") or '"vcs": 0.99' in scores.read_text("utf-8")
     explained = vcs("explain", pairs, "--json", *models)
@@ -89,4 +113,7 @@ def test_commands_clean_what_they_are_told(tiny_bundle: Path, tmp_path: Path) ->
 def test_the_command_refuses_unknown_names(names: str) -> None:
     done = vcs("score", "pairs.jsonl", "--clean", names)
     assert done.code == 2
-    assert "clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not '" in done.stderr
+    assert (
+        "clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not '"
+        in done.stderr
+    )

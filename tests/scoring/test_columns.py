@@ -14,7 +14,11 @@ from vcs_runtime.scoring.result import Result
 
 def test_rows_become_pairs_and_arrays_become_lists_of_references() -> None:
     reference = ["a", np.array(["b", "c"], object), None]
-    assert list(pairs_of(reference, ["x", "y", "z"])) == [("a", "x"), (["b", "c"], "y"), (None, "z")]
+    assert list(pairs_of(reference, ["x", "y", "z"])) == [
+        ("a", "x"),
+        (["b", "c"], "y"),
+        (None, "z"),
+    ]
     with pytest.raises(ValueError, match="shorter"):
         list(pairs_of(reference, ["x", "y"]))
 

@@ -76,7 +76,9 @@ def test_scores_are_the_core_applied_to_the_callers_vectors(own: Scorer) -> None
             parts = [part.strip() for part in text.split(".") if part.strip()]
             chunks.append([" ".join(parts[i : i + 2]) for i in range(0, len(parts), 2)])
         embed = Words().embed
-        expected = score_embeddings(*map(embed, chunks), embed([reference])[0], embed([generated])[0])
+        expected = score_embeddings(
+            *map(embed, chunks), embed([reference])[0], embed([generated])[0]
+        )
         assert result.scores == pytest.approx(expected, abs=1e-12)
         assert (result.n_ref, result.n_gen) == tuple(map(len, chunks))
         assert result.segmenter == "points@1"
@@ -84,9 +86,18 @@ def test_scores_are_the_core_applied_to_the_callers_vectors(own: Scorer) -> None
 
 def test_repetitions_are_found_with_the_callers_vectors(own: Scorer) -> None:
     text = "A man opens a door. A dog runs into the garden. The man throws a big red ball."
-    e = own.explain(text, f"{text} Into the garden a dog runs. A cat sleeps. A DOG runs into the garden!")
+    e = own.explain(
+        text, f"{text} Into the garden a dog runs. A cat sleeps. A DOG runs into the garden!"
+    )
     assert [chunk.repeats for chunk in e.generated] == [None, None, None, 1, None, 1]
-    assert [chunk["repeats"] for chunk in e.to_dict()["generated"]] == [None, None, None, 1, None, 1]
+    assert [chunk["repeats"] for chunk in e.to_dict()["generated"]] == [
+        None,
+        None,
+        None,
+        1,
+        None,
+        1,
+    ]
     alone = own.explain(text, "A man opens a door. The cat sleeps.")
     assert alone.count(REPEATED) == 0
     assert "repeated" not in alone.sentences
@@ -105,7 +116,9 @@ def test_the_signature_names_them(own: Scorer, tiny_bundle: Path) -> None:
         assert mixed.signature == re.sub(r"seg:[^|]*", "seg:points@1", theirs)
 
 
-def test_each_text_is_embedded_and_split_once(own: Scorer, embedder: Words, segmenter: Points) -> None:
+def test_each_text_is_embedded_and_split_once(
+    own: Scorer, embedder: Words, segmenter: Points
+) -> None:
     first = own.score_many(PAIRS)
     assert own.score_many(PAIRS[::-1]) == first[::-1]
     for seen in (embedder.seen, segmenter.seen):
@@ -144,7 +157,10 @@ def test_the_models_of_a_bundle_satisfy_the_protocols_by_themselves(tiny_bundle:
         def split(self, texts: list[str]) -> Any:
             return self.segmenter.split(texts)
 
-    with Scorer.open(tiny_bundle, "cpu") as theirs, Scorer.open(embedder=Mine(), segmenter=Mine()) as mine:
+    with (
+        Scorer.open(tiny_bundle, "cpu") as theirs,
+        Scorer.open(embedder=Mine(), segmenter=Mine()) as mine,
+    ):
         for pair in PAIRS:
             assert mine.score(*pair).scores == pytest.approx(theirs.score(*pair).scores, abs=1e-6)
 
@@ -160,10 +176,13 @@ def test_all_doors(own: Scorer, tmp_path: Path) -> None:
     assert own.score([pairs[0][0], pairs[1][0]], pairs[0][1]).n_references == 2
     assert own.score_short("A dog barks.", "A dog barks.").vcs == pytest.approx(1.0)
     write_pairs(
-        tmp_path / "in.jsonl", [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(pairs)]
+        tmp_path / "in.jsonl",
+        [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(pairs)],
     )
     score_file(own, tmp_path / "in.jsonl", tmp_path / "out.jsonl", Options())
-    assert [row["vcs"] for row in read_lines(tmp_path / "out.jsonl")] == [result.vcs for result in results]
+    assert [row["vcs"] for row in read_lines(tmp_path / "out.jsonl")] == [
+        result.vcs for result in results
+    ]
 
 
 def test_rewards(embedder: Words, segmenter: Points, own: Scorer) -> None:
@@ -192,7 +211,8 @@ def test_vectors_in_a_folder_belong_to_the_identity(tmp_path: Path) -> None:
 
 
 class Tensor:
-    """What a torch tensor on a GPU offers: NumPy cannot read it before it is detached and on the CPU."""
+    """What a torch tensor on a GPU offers: NumPy cannot read it before it is detached and on the
+    CPU."""
 
     def __init__(self, values: Any, ready: frozenset[str] = frozenset()) -> None:
         self._values, self._ready = values, ready
@@ -230,7 +250,9 @@ def test_any_array_will_do(form: Any, own: Scorer) -> None:
         def embed(self, texts: list[str]) -> Any:
             return form(super().embed(texts))
 
-    assert Scorer.open(embedder=Formed(), segmenter=Points()).score_many(PAIRS) == own.score_many(PAIRS)
+    assert Scorer.open(embedder=Formed(), segmenter=Points()).score_many(PAIRS) == own.score_many(
+        PAIRS
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,10 +269,15 @@ def test_any_array_will_do(form: Any, own: Scorer) -> None:
         (lambda rows: [[1.0], [1.0, 2.0]], "no array of numbers"),
         (lambda rows: [["1"]] * len(rows), "no array of numbers: its type is <U1"),
         (lambda rows: rows + 1j, "no array of numbers: its type is complex128"),
-        (lambda rows: np.ones_like(rows).astype("M8[s]"), "no array of numbers: its type is datetime64"),
+        (
+            lambda rows: np.ones_like(rows).astype("M8[s]"),
+            "no array of numbers: its type is datetime64",
+        ),
     ],
 )
-def test_vectors_that_are_none_stop_the_call_and_name_the_embedder(returned: Any, says: str) -> None:
+def test_vectors_that_are_none_stop_the_call_and_name_the_embedder(
+    returned: Any, says: str
+) -> None:
     class Broken(Words):
         def embed(self, texts: list[str]) -> Any:
             return returned(super().embed(texts))
@@ -267,7 +294,9 @@ def test_vectors_of_two_lengths_are_refused() -> None:
 
     scorer = Scorer.open(embedder=Growing(), segmenter=Points())
     scorer.score(*PAIRS[0])
-    with pytest.raises(ModelError, match="word-counts@1: a vector of 9 components after vectors of 8"):
+    with pytest.raises(
+        ModelError, match="word-counts@1: a vector of 9 components after vectors of 8"
+    ):
         scorer.score(*PAIRS[1])
 
 
@@ -280,7 +309,9 @@ def test_vectors_of_two_lengths_are_refused() -> None:
         (lambda texts: [None] * len(texts), "something else than a list of strings"),
     ],
 )
-def test_segments_that_are_none_stop_the_call_and_name_the_segmenter(returned: Any, says: str) -> None:
+def test_segments_that_are_none_stop_the_call_and_name_the_segmenter(
+    returned: Any, says: str
+) -> None:
     class Broken(Points):
         def split(self, texts: list[str]) -> Any:
             return returned(texts)
@@ -314,7 +345,10 @@ class Squeamish(Words, Points):
 
 @pytest.mark.parametrize(
     ("method", "says"),
-    [("embed", "embedder squeamish: too much"), ("split", "generated: segmenter squeamish: too much")],
+    [
+        ("embed", "embedder squeamish: too much"),
+        ("split", "generated: segmenter squeamish: too much"),
+    ],
 )
 def test_a_text_that_they_refuse_is_the_error_of_its_pair_alone(method: str, says: str) -> None:
     mine = Squeamish(method, TextError("too much"))
@@ -367,13 +401,23 @@ def test_other_exceptions_of_the_callers_code_come_as_they_are(method: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [
-        ({"embedder": lambda texts: texts}, TypeError, r"embedder: function has no method `embed\(texts\)`"),
-        ({"segmenter": str.split}, TypeError, r"segmenter: method_descriptor has no method `split\(texts\)`"),
+        (
+            {"embedder": lambda texts: texts},
+            TypeError,
+            r"embedder: function has no method `embed\(texts\)`",
+        ),
+        (
+            {"segmenter": str.split},
+            TypeError,
+            r"segmenter: method_descriptor has no method `split\(texts\)`",
+        ),
         ({"embedder": Points()}, TypeError, "embedder: Points has no method"),
         ({"segmenter": b"rules".split}, TypeError, "segmenter: .* has no method"),
     ],
 )
-def test_objects_that_lack_a_member_are_refused(arguments: Any, error: type[Exception], says: str) -> None:
+def test_objects_that_lack_a_member_are_refused(
+    arguments: Any, error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says):
         Scorer.open("nowhere", "cpu", **arguments)
 

@@ -1,5 +1,5 @@
-"""The embedded default as `vcs-runtime fetch default` builds it (`make test` runs that first): text without
-sentence punctuation is cut where its sentences end, and scored."""
+"""The embedded default as `vcs-runtime fetch default` builds it (`make test` runs that first): text
+without sentence punctuation is cut where its sentences end, and scored."""
 
 from __future__ import annotations
 
@@ -28,12 +28,20 @@ def test_the_demos_sentences_are_found_without_their_punctuation(
 ) -> None:
     hits = predicted = expected = 0
     for text in TEXTS:
-        sentences = [strip_punctuation(sentence).split() for sentence in default.segmenter.split([text])[0]]
+        sentences = [
+            strip_punctuation(sentence).split() for sentence in default.segmenter.split([text])[0]
+        ]
         stripped = strip_punctuation(text)
         pieces = default.segmenter.split([stripped.lower() if lower else stripped])[0]
-        ends, cuts = ({sum(map(len, part[:i])) for i in range(1, len(part))}
-                      for part in (sentences, [piece.split() for piece in pieces]))  # fmt: skip
-        hits, predicted, expected = hits + len(ends & cuts), predicted + len(cuts), expected + len(ends)
+        ends, cuts = (
+            {sum(map(len, part[:i])) for i in range(1, len(part))}
+            for part in (sentences, [piece.split() for piece in pieces])
+        )
+        hits, predicted, expected = (
+            hits + len(ends & cuts),
+            predicted + len(cuts),
+            expected + len(ends),
+        )
     assert 2 * hits / (predicted + expected) >= least
 
 
@@ -54,6 +62,8 @@ def test_a_pair_is_cut_by_one_segmenter_and_says_which(default: Scorer) -> None:
 
 def test_order_counts_in_text_without_punctuation(default: Scorer) -> None:
     sentences = default.segmenter.split([STORY["reference"]])[0]
-    there, back = (strip_punctuation(" ".join(map(str.strip, part))) for part in (sentences, sentences[::-1]))
+    there, back = (
+        strip_punctuation(" ".join(map(str.strip, part))) for part in (sentences, sentences[::-1])
+    )
     assert default.score(there, there).vcs > 0.99
     assert default.score(there, back).vcs < 0.3

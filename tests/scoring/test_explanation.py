@@ -80,22 +80,35 @@ def test_a_tolerated_chunk_is_in_place() -> None:
     assert [chunk.verdict for chunk in tolerant.generated] == [IN_PLACE] * 4
 
 
-def looped(cosine: float = 1.0, reference: tuple[int, ...] = (0, 1, 2, 3), **options: object) -> Explanation:
-    """A pair whose reference tells these kinds of sentences. The generated text tells kind 1 three times.
+def looped(
+    cosine: float = 1.0, reference: tuple[int, ...] = (0, 1, 2, 3), **options: object
+) -> Explanation:
+    """A pair whose reference tells these kinds of sentences.
+
+    The generated text tells kind 1 three times.
 
     The second of the three has other words; its vector has this cosine to those of its kind.
     """
     kinds = np.eye(5)
     again = cosine * kinds[1] + np.sqrt(1 - cosine**2) * kinds[4]
     generated = [kinds[0], kinds[1], again, kinds[1], kinds[2], kinds[3]]
-    left, right = ([*np.array(rows, np.float32)] for rows in ([kinds[i] for i in reference], generated))
+    left, right = (
+        [*np.array(rows, np.float32)] for rows in ([kinds[i] for i in reference], generated)
+    )
     return explained(np.array(left) @ np.array(right).T, vectors=(left, right), **options)  # type: ignore[arg-type]
 
 
 def test_a_chunk_like_an_earlier_one_is_repeated_and_names_it() -> None:
     e = looped(0.97)
     assert [chunk.repeats for chunk in e.generated] == [None, None, 1, 1, None, None]
-    assert [chunk.verdict == REPEATED for chunk in e.generated] == [False, False, True, True, False, False]
+    assert [chunk.verdict == REPEATED for chunk in e.generated] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert position(e.generated[3], "chunk") == "repeats chunk 2"
     assert next(iter(e.sentences.values())) == "2 of 6 chunks repeat an earlier one."
     one = looped(0.9)
@@ -130,7 +143,9 @@ def test_a_long_text_is_compared_with_all_that_was_said_before() -> None:
     rows[650:] = rows[:50] + 0.01
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     vectors = [*rows.astype(np.float32)]
-    e = explained(rows[:3] @ rows.T, vectors=(vectors[:3], vectors), thresholds=Thresholds(repeat=0.7))
+    e = explained(
+        rows[:3] @ rows.T, vectors=(vectors[:3], vectors), thresholds=Thresholds(repeat=0.7)
+    )
     near = np.tril(rows @ rows.T >= 0.7, -1)
     expected = [int(row.argmax()) if row.any() else None for row in near]
     assert [chunk.repeats for chunk in e.generated] == expected
@@ -149,7 +164,9 @@ def test_crossings_are_counted_among_supported_chunks() -> None:
 def test_costs_add_up_to_what_was_lost(seed: int) -> None:
     draw = np.random.default_rng(seed)
     shape = draw.integers(1, 15, 2)
-    params = Params(lct=float(draw.choice([0.0, 0.5])), small_text=str(draw.choice(["paper", "reference"])))  # type: ignore[arg-type]
+    params = Params(
+        lct=float(draw.choice([0.0, 0.5])), small_text=str(draw.choice(["paper", "reference"]))
+    )  # type: ignore[arg-type]
     scores = score_similarity(draw.uniform(-0.3, 1, shape), float(draw.uniform(-0.5, 1)), params)
     costs = shares(scores)
     assert sum(costs.values()) + scores.vcs == pytest.approx(1.0, abs=1e-12)
@@ -177,7 +194,8 @@ def test_sentences_say_the_amounts() -> None:
     e = drawn(20, 14)
     assert set(e.sentences) == {"vcs", "loss", *e.costs}
     assert "loss" not in e.sentences["vcs"]
-    assert e.sentences["loss"].count("(") == len(e.costs)  # each abbreviation stands beside its word
+    # Each abbreviation stands beside its word.
+    assert e.sentences["loss"].count("(") == len(e.costs)
     for name, cost in e.costs.items():
         assert f"cost {cost:.3f}" in e.sentences[name]
     assert e.sentences["nas_l"].endswith("Missing chunks cost order, too.")
@@ -186,18 +204,28 @@ def test_sentences_say_the_amounts() -> None:
 
 def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> None:
     alone = explained([[-1e-5]], -1e-5)
-    assert alone.conclusion == (
-        "It leaves out the only chunk of the reference. Its only chunk is not in the reference."
+    assert (
+        alone.conclusion
+        == "It leaves out the only chunk of the reference. Its only chunk is not in the reference."
     )
     assert "-0.000" not in " ".join(alone.sentences.values())
     longer = explained(np.full((3, 1), 0.1))
-    assert longer.conclusion.startswith("It leaves out all 3 chunks of the reference. Its only chunk")
-    assert explained(np.eye(5)).sentences["window_regularizer"].endswith("nothing is taken off for chance.")
+    assert longer.conclusion.startswith(
+        "It leaves out all 3 chunks of the reference. Its only chunk"
+    )
+    assert (
+        explained(np.eye(5))
+        .sentences["window_regularizer"]
+        .endswith("nothing is taken off for chance.")
+    )
 
 
 def test_positions_count_from_one() -> None:
     e = explained(permuted([0, 2, 1, 3]))
-    assert position(e.generated[1], "sentence") == "stands where the reference has 2, means its sentence 3"
+    assert (
+        position(e.generated[1], "sentence")
+        == "stands where the reference has 2, means its sentence 3"
+    )
     assert position(e.generated[0], "sentence") == "means sentence 1"
 
 
@@ -210,7 +238,14 @@ def test_what_has_no_counterpart_is_found_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"support": 1.5}, {"rival": -0.1}, {"order": True}, {"support": float("nan")}, {"repeat": 1.1}]
+    "values",
+    [
+        {"support": 1.5},
+        {"rival": -0.1},
+        {"order": True},
+        {"support": float("nan")},
+        {"repeat": 1.1},
+    ],
 )
 def test_thresholds_out_of_range_are_named(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):
@@ -222,7 +257,9 @@ def test_a_scorer_explains_what_it_scores(scorer: Scorer) -> None:
     result = scorer.score(story(1), story(2), params=Params(lct=0.5))
     assert e.result == result
     assert e.scores == result.scores
-    assert (len(e.reference), len(e.generated)) == e.similarity.shape == (result.n_ref, result.n_gen)
+    assert (
+        (len(e.reference), len(e.generated)) == e.similarity.shape == (result.n_ref, result.n_gen)
+    )
     json.dumps(e.to_dict(), allow_nan=False)
 
 
@@ -264,7 +301,10 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     assert "red" in out  # brackets are punctuation, and the words are no markup
     assert "\x1b" not in out
     assert "support 0.9" not in out
-    assert "support 0.9, rival 0.3, order 1, repeat 0.95" in vcs("--verbose", "explain", *at, *engine).stdout
+    assert (
+        "support 0.9, rival 0.3, order 1, repeat 0.95"
+        in vcs("--verbose", "explain", *at, *engine).stdout
+    )
     assert scorer.signature in out
 
 
@@ -283,7 +323,10 @@ def test_no_word_is_broken_at_the_end_of_a_line(
     assert max(map(len, lines)) <= columns
     assert signature == explanation["signature"]
     chunks = [*explanation["generated"], *explanation["reference"]]
-    said = [*explanation["sentences"].values(), *(f"{chunk['text']} {chunk['verdict']}," for chunk in chunks)]
+    said = [
+        *explanation["sentences"].values(),
+        *(f"{chunk['text']} {chunk['verdict']}," for chunk in chunks),
+    ]
     assert set(" ".join(said).split()) <= set(out.split())
 
 
@@ -291,4 +334,7 @@ def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:
     assert run()[0] == 2
     assert run("x", "y", "--id", "z")[0] == 2
     write_pairs(tmp_path / "p.jsonl", [{"id": "a", "reference": "x", "generated": "y"}])
-    assert "no pair has the id 'q'" in run(tmp_path / "p.jsonl", "--id", "q", "--bundle", tiny_bundle).stderr
+    assert (
+        "no pair has the id 'q'"
+        in run(tmp_path / "p.jsonl", "--id", "q", "--bundle", tiny_bundle).stderr
+    )

@@ -15,14 +15,16 @@ from vcs_runtime.scoring.flags import FlagCounts, describe, flags_of, reference_
 
 #: Names of flags -> a similarity matrix and a GAS with which a pair has exactly these.
 CASES = {
-    (): (np.eye(5), 1.0), ("below_gate",): (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
-    ("zero_order",): (np.fliplr(np.eye(6)), 0.9), ("zero_content",): (np.eye(6) * 0.3, 0.2),
+    (): (np.eye(5), 1.0),
+    ("below_gate",): (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
+    ("zero_order",): (np.fliplr(np.eye(6)), 0.9),
+    ("zero_content",): (np.eye(6) * 0.3, 0.2),
     ("zero_content", "zero_order"): (np.fliplr(np.eye(6)) * 0.3, 0.2),
     ("order_undefined",): (np.full((3, 2), 0.9), 0.9),
     ("order_undefined", "zero_content"): (np.full((1, 4), 0.1), 0.1),
     ("single_chunks",): (np.full((1, 1), 0.9), 0.9),
     ("single_chunks", "zero_content"): (np.full((1, 1), 0.4), 0.4),
-}  # fmt: skip
+}
 
 
 def scored(expected: tuple[str, ...]) -> tuple[Scores, int, int]:
@@ -43,7 +45,9 @@ def test_every_zero_has_a_reason_and_nothing_else_has_one(small_text: str) -> No
     for _ in range(3000):
         shape = draw.integers(1, 9, 2)
         level = draw.random()
-        similarity = np.clip(level * np.eye(*shape) + draw.uniform(-0.2, 1 - 0.5 * level, shape), -1, 1)
+        similarity = np.clip(
+            level * np.eye(*shape) + draw.uniform(-0.2, 1 - 0.5 * level, shape), -1, 1
+        )
         scores = score_similarity(similarity, draw.random(), Params(small_text=small_text))  # type: ignore[arg-type]
         found = flags_of(scores.to_dict(), *shape)
         assert (scores.vcs == 0) == bool(set(found) & set(flags.ZEROS))
@@ -54,13 +58,15 @@ def test_every_zero_has_a_reason_and_nothing_else_has_one(small_text: str) -> No
 def test_the_sentence_gives_the_numbers_behind_a_zero() -> None:
     scores, n_ref, n_gen = scored(("below_gate",))
     sentence = describe(scores.to_dict(), n_ref, n_gen)
-    assert sentence == (
-        f"VCS is 0 because content (SAS {scores.sas:.3f}) and order (NAS {scores.nas:.3f}) together stay "
-        f"below 1: margin {scores.margin:.3f}."
+    assert (
+        sentence
+        == f"VCS is 0 because content (SAS {scores.sas:.3f}) and order (NAS {scores.nas:.3f})"
+        f" together stay below 1: margin {scores.margin:.3f}."
     )
     scores, n_ref, n_gen = scored(("order_undefined",))
-    assert describe(scores.to_dict(), n_ref, n_gen) == (
-        "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged. "
+    assert (
+        describe(scores.to_dict(), n_ref, n_gen)
+        == "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged. "
         f"Content can: GAS {scores.gas:.3f}, LAS {scores.las:.3f}."
     )
 
@@ -74,14 +80,15 @@ def test_counts_add_up_and_are_said_in_two_sentences() -> None:
         assert judged == (not {"order_undefined", "single_chunks"} & set(names))
     assert (counts.scored, counts.zeros, counts.not_judged) == (45, 36, 6 + 7 + 8 + 9)
     zeros, unjudged = counts.sentences()
-    assert zeros == (
-        "VCS is 0 for 36 of 45 pairs: in 2, content and order are too weak together; in 3, the order is no better "
-        "than chance; in 5, the order is no better than chance and the texts share too little; in 13, the texts "
-        "share too little; in 7, the texts share too little and order cannot be judged; in 6, order cannot be "
-        "judged."
+    assert (
+        zeros
+        == "VCS is 0 for 36 of 45 pairs: in 2, content and order are too weak together; in 3, the"
+        " order is no better than chance; in 5, the order is no better than chance and the texts"
+        " share too little; in 13, the texts share too little; in 7, the texts share too little"
+        " and order cannot be judged; in 6, order cannot be judged."
     )
-    assert unjudged == (
-        "Order could not be judged in 30 of 45 pairs: 17 with one chunk against one, "
+    assert (
+        unjudged == "Order could not be judged in 30 of 45 pairs: 17 with one chunk against one, "
         "13 with too few or too unequal chunks."
     )
     assert sum(counts.reasons.values()) == 36

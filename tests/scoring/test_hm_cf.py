@@ -22,7 +22,8 @@ ALSO = ["hm-cf"]
 
 
 class Letters:
-    """An embedder that counts characters, so that punctuation and contractions matter; it notes all texts."""
+    """An embedder that counts characters, so that punctuation and contractions matter; it notes all
+    texts."""
 
     identity = "letters@1"
 
@@ -57,7 +58,10 @@ def test_it_is_the_benchmarks_number_of_the_sentences_as_they_stand() -> None:
     generated = "It's raining|| A dog barks. "
     with Scorer.open(embedder=embedder, segmenter=Bars()) as scorer:
         result = scorer.score(reference, generated, also=ALSO)
-    sentences = [["He isn't here", "Dogs bark, twice!", "It rains..."], ["It's raining", "A dog barks."]]
+    sentences = [
+        ["He isn't here", "Dogs bark, twice!", "It rains..."],
+        ["It's raining", "A dog barks."],
+    ]
     assert {*sentences[0], *sentences[1], reference, generated} <= set(embedder.seen)
     expected = clip_cc.hm_cf(*map(unit, sentences), *unit([reference, generated]))
     assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
@@ -75,10 +79,13 @@ def test_of_several_references_the_best_or_the_mean_counts_in_any_order(scorer: 
     assert results[0].further == results[1].further
     assert results[0].hm_cf == best
     means = [
-        scorer.score(refs, generated, aggregate="mean", also=ALSO) for refs in (references, references[::-1])
+        scorer.score(refs, generated, aggregate="mean", also=ALSO)
+        for refs in (references, references[::-1])
     ]
     assert means[0].further == means[1].further
-    assert means[0].further == pytest.approx(np.mean([own for own in single if own], axis=0), abs=1e-15)
+    assert means[0].further == pytest.approx(
+        np.mean([own for own in single if own], axis=0), abs=1e-15
+    )
 
 
 def test_a_text_that_a_segmenter_refuses_is_named_and_takes_no_other_with_it() -> None:
@@ -96,7 +103,10 @@ def test_a_text_without_punctuation_is_split_by_the_learned_segmenter(
         loose = story(3, 5).replace(".", "")
         [learned] = scorer.segmenter.split_learned([loose])
         result = scorer.score(story(4, 3), loose, also=ALSO)
-        sentences = [story(4, 3).replace(". ", ".|").split("|"), [s.strip() for s in learned if s.strip()]]
+        sentences = [
+            story(4, 3).replace(". ", ".|").split("|"),
+            [s.strip() for s in learned if s.strip()],
+        ]
         vectors = [scorer.embedder.embed(part) for part in (*sentences, [story(4, 3), loose])]
         expected = clip_cc.hm_cf(vectors[0], vectors[1], *vectors[2])
         assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
@@ -112,7 +122,9 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
 def test_pairs_that_count_as_nothing_count_in_its_mean(
     score: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    rows = [{"id": i, "reference": story(i), "generated": story(i + 9) if i else ""} for i in range(3)]
+    rows = [
+        {"id": i, "reference": story(i), "generated": story(i + 9) if i else ""} for i in range(3)
+    ]
     write_pairs(tmp_path / "p.jsonl", rows)
     means = {}
     for failed in ("skip", "zero"):
@@ -121,7 +133,12 @@ def test_pairs_that_count_as_nothing_count_in_its_mean(
     assert means["zero"] == pytest.approx(means["skip"] * 2 / 3)
 
 
-PUNKT = {"collocations.tab": "", "sent_starters.txt": "", "abbrev_types.txt": "dr", "ortho_context.tab": ""}
+PUNKT = {
+    "collocations.tab": "",
+    "sent_starters.txt": "",
+    "abbrev_types.txt": "dr",
+    "ortho_context.tab": "",
+}
 
 
 def test_punkt_splits_with_nltks_data(
@@ -141,13 +158,17 @@ def test_punkt_splits_with_nltks_data(
     assert (result.n_ref, result.n_gen) == (2, 1)
     assert f"seg:punkt@nltk-{nltk.__version__}" in result.signature
     sentences = [["Dr. Hill sleeps.", "He snores."], ["no end at all"]]
-    expected = clip_cc.hm_cf(*map(unit, sentences), *unit(["Dr. Hill sleeps. He snores.", "no end at all"]))
+    expected = clip_cc.hm_cf(
+        *map(unit, sentences), *unit(["Dr. Hill sleeps. He snores.", "no end at all"])
+    )
     assert result.further == pytest.approx(HmCf(**expected), abs=1e-6)
     with Scorer.open(tiny_bundle, "cpu", segmenter="punkt") as own:  # with a bundle's embedder, too
         assert own.score("Dr. Hill sleeps. He snores.", "no end at all").n_ref == 2
 
 
-def test_punkt_without_its_data_or_without_nltk_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_punkt_without_its_data_or_without_nltk_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nltk = pytest.importorskip("nltk")
     config = ScorerConfig(segmenter="punkt", embedder=Letters())
     monkeypatch.setattr(nltk.data, "path", [])

@@ -18,11 +18,15 @@ SCRIPT = """
 
     class Refuse:
         def find_spec(self, name, path=None, target=None):
-            if name.split(".")[0] in {"torch", "transformers", "optimum", "sentence_transformers", "trl", "verl",
+            if name.split(".")[0] in {"torch", "transformers", "optimum", \
+"sentence_transformers", "trl", "verl",
                                       "torchmetrics", "lightning", "vcs_export",
-                                      # What tokenizers brings along for downloads, and Starlette for the server.
-                                      "huggingface_hub", "hf_xet", "httpx", "httpx2", "httpcore", "httpcore2", "anyio",
-                                      "filelock", "fsspec", "h11", "idna", "requests", "tqdm", "truststore", "urllib3", "yaml"}:
+                                      # What tokenizers brings along for downloads, and Starlette \
+for the server.
+                                      "huggingface_hub", "hf_xet", "httpx", "httpx2", "httpcore", \
+"httpcore2", "anyio",
+                                      "filelock", "fsspec", "h11", "idna", "requests", "tqdm", \
+"truststore", "urllib3", "yaml"}:
                 raise ImportError(f"{name} must not be imported")
 
     sys.meta_path.insert(0, Refuse())
@@ -40,13 +44,15 @@ SCRIPT = """
     story = "A man walks into the kitchen. He cuts an onion. A dog looks at him."
     for bundle in (sys.argv[1], "default"):
         with Scorer.open(bundle, device="cpu") as scorer:
-            print(scorer.score(story, story).vcs, scorer.score(story, "A horse stands in a river.").vcs)
+            print(scorer.score(story, story).vcs, scorer.score(story, "A horse stands in a \
+river.").vcs)
             print(scorer.score_short("a man walks", "a dog runs").n_ref)
     metric = TextMetric(ScorerConfig(sys.argv[1], "cpu"), asynchronous=True)
     metric.update([story], [story])
     print(metric.compute()["vcs"])
     with contextlib.redirect_stdout(io.StringIO()):
-        cli.main(["score", *sys.argv[2:], "--bundle", sys.argv[1], "--device", "cpu"], standalone_mode=False)
+        cli.main(["score", *sys.argv[2:], "--bundle", sys.argv[1], "--device", "cpu"], \
+standalone_mode=False)
 """
 
 
@@ -70,13 +76,19 @@ def test_scoring_and_training_need_neither_a_network_nor_pytorch(tiny_bundle: Pa
         ("vcs_runtime.compat", "matplotlib torch onnxruntime"),
         (
             "vcs_runtime vcs_runtime.cli vcs_runtime.training vcs_runtime.integrations",
-            "torch transformers optimum onnx pyarrow torchmetrics evaluate datasets vcs_export "
-            "vcs_experiments vcs_visil vcs_runtime.integrations.torchmetrics vcs_runtime.integrations.evaluate",
+            (
+                "torch transformers optimum onnx pyarrow torchmetrics evaluate datasets vcs_export"
+                " vcs_experiments vcs_visil vcs_runtime.integrations.torchmetrics"
+                " vcs_runtime.integrations.evaluate"
+            ),
         ),
     ],
 )
 def test_an_import_imports_nothing_that_is_not_needed(modules: str, absent: str) -> None:
-    code = f"import sys, {', '.join(modules.split())}; print(*set({absent.split()}) & set(sys.modules))"
+    code = (
+        f"import sys, {', '.join(modules.split())}; print(*set({absent.split()}) &"
+        " set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
@@ -92,8 +104,9 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
     home, trace = tmp_path / "home", tmp_path / "trace"
     home.mkdir()
     script = (
-        "import sys, time; from vcs_runtime import Embedder; print('opening', flush=True)\n"
-        "with Embedder.open(sys.argv[1], sys.argv[2]) as embedder: print(embedder.embed(['a man', 'a dog']).shape)"
+        "import sys, time; from vcs_runtime import Embedder; print('opening', flush=True)\nwith"
+        " Embedder.open(sys.argv[1], sys.argv[2]) as embedder: print(embedder.embed(['a man', 'a"
+        " dog']).shape)"
     )
     calls = "trace=socket,connect,openat,open,creat,mkdir,mkdirat,rename,renameat2,unlink,execve"
     environment = {
@@ -104,9 +117,26 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = subprocess.run(
-        ["strace", "-f", "-qq", "-e", calls, "-o", trace, sys.executable, "-c", script, tiny_bundle, device],
-        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            calls,
+            "-o",
+            trace,
+            sys.executable,
+            "-c",
+            script,
+            tiny_bundle,
+            device,
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     if "ptrace" in done.stderr:
         pytest.skip("processes may not be traced here")
     assert done.returncode == 0, done.stderr
@@ -114,16 +144,22 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
     assert [line for line in lines if line.startswith(("socket(", "connect("))] == []
     assert sum(line.startswith("execve(") for line in lines) == 1
     changed = [
-        line for line in lines if not line.startswith("open") or re.search("O_WRONLY|O_RDWR|O_CREAT", line)
+        line
+        for line in lines
+        if not line.startswith("open") or re.search("O_WRONLY|O_RDWR|O_CREAT", line)
     ]
-    # The second half of a call during which another thread made one has no file's name: the first half has.
+    # The second half of a call during which another thread made one has no file's name: the first
+    # half has.
     changed = [line for line in changed if not line.startswith(("execve(", "+++", "---", "<... "))]
-    assert [line for line in changed if str(tmp_path / "records") not in line and '"/dev/' not in line] == []
+    assert [
+        line for line in changed if str(tmp_path / "records") not in line and '"/dev/' not in line
+    ] == []
     assert list(home.iterdir()) == []
     read = {
         Path(found[1])
         for line in lines
-        if (found := re.match(r'open\w*\(.*?"([^"]+)".*= \d+$', line)) and str(tiny_bundle) in found[1]
+        if (found := re.match(r'open\w*\(.*?"([^"]+)".*= \d+$', line))
+        and str(tiny_bundle) in found[1]
     }
     listed = {
         tiny_bundle / entry["path"]

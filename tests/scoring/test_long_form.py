@@ -32,7 +32,8 @@ def test_it_names_what_runs_the_models() -> None:
     assert len(rest) == 4
     # Models of the caller are run by nothing that is known.
     assert "|ort:" not in long_form("vcs|seg:mine|emb:mine|v:1")
-    assert ORT in long_form("vcs|seg:a@1|cut:0.5/118/fp32|emb:mine|v:1")  # the learned segmenter alone
+    # The learned segmenter alone.
+    assert ORT in long_form("vcs|seg:a@1|cut:0.5/118/fp32|emb:mine|v:1")
 
 
 def test_it_names_openvino_where_that_engine_computes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ def sentences(count: int) -> str:
     return "A dog runs. " * count
 
 
-def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     source, output = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
     rows = [{"id": i, "reference": TEXTS[0], "generated": TEXTS[1]} for i in range(3)]
     rows[1] |= {"reference": sentences(12_000), "generated": sentences(12_001)}
@@ -30,8 +32,9 @@ def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(tiny_bundle: 
     finished = vcs(*command)
     lines = read_lines(output)
     assert (finished.code, [line["id"] for line in lines]) == (1, [0, 1, 2])
-    assert lines[1]["error"] == (
-        "pair: the similarities of 12,000 x 12,001 chunks take 1.15 GB, more than 1: "
+    assert (
+        lines[1]["error"]
+        == "pair: the similarities of 12,000 x 12,001 chunks take 1.15 GB, more than 1: "
         "join more sentences to a chunk, or raise max_pair_gb (--max-pair-gb)"
     )
     assert lines[1]["error"] in finished.stderr
@@ -41,7 +44,9 @@ def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(tiny_bundle: 
     assert output.read_bytes() == written
 
 
-def test_the_limit_is_lifted_by_an_option_and_changes_no_score(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_the_limit_is_lifted_by_an_option_and_changes_no_score(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     for name, text in zip(("ref.txt", "gen.txt"), TEXTS, strict=True):
         (tmp_path / name).write_text(text, "utf-8")
     pair = (tmp_path / "ref.txt", tmp_path / "gen.txt", "--json")
@@ -75,7 +80,9 @@ def test_a_pair_that_is_refused_is_not_embedded(tiny_bundle: Path) -> None:
         def embed(self, texts: list[str]) -> list[list[float]]:
             raise AssertionError(texts)
 
-    with Scorer.open(tiny_bundle, device="cpu", embedder=Refusing(), max_pair_gb=TOO_LITTLE) as scorer:
+    with Scorer.open(
+        tiny_bundle, device="cpu", embedder=Refusing(), max_pair_gb=TOO_LITTLE
+    ) as scorer:
         assert "chunks" in str(scorer.score_many([TEXTS])[0].error)
 
 
@@ -99,7 +106,9 @@ def test_large_pairs_of_a_block_are_in_memory_one_group_at_a_time(
 @pytest.mark.slow
 def test_a_machine_without_memory_is_no_defect(tiny_bundle: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
-    write_pairs(source, [{"reference": sentences(n), "generated": sentences(n)} for n in (12, 70_000)])
+    write_pairs(
+        source, [{"reference": sentences(n), "generated": sentences(n)} for n in (12, 70_000)]
+    )
     before = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     similarities = 70_000 * 70_000 * 8  # bytes
@@ -114,10 +123,13 @@ def test_a_machine_without_memory_is_no_defect(tiny_bundle: Path, tmp_path: Path
     assert finished.stderr.endswith("finished output is kept\n")
 
 
-def test_a_text_that_would_hold_the_rules_costs_itself_alone(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_text_that_would_hold_the_rules_costs_itself_alone(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     source = tmp_path / "pairs.jsonl"
     write_pairs(
-        source, [{"reference": TEXTS[0], "generated": text} for text in (TEXTS[1], "A. " + "'" * 900_000)]
+        source,
+        [{"reference": TEXTS[0], "generated": text} for text in (TEXTS[1], "A. " + "'" * 900_000)],
     )
     finished = vcs("score", source, "--bundle", tiny_bundle, "--device", "cpu")
     assert finished.code == 1

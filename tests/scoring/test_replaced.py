@@ -1,4 +1,5 @@
-"""Replaced words in explanations: what is listed, its places, the sentences, JSON and the command."""
+"""Replaced words in explanations: what is listed, its places, the sentences, JSON and the
+command."""
 
 from __future__ import annotations
 
@@ -30,18 +31,24 @@ def letters(tiny_bundle: Path) -> Iterator[Scorer]:
 
 @pytest.fixture(scope="module")
 def explain(letters: Scorer) -> Callable[..., Explanation]:
-    return lambda reference, generated, **how: letters.explain(reference, generated, also=ALSO, **how)
+    return lambda reference, generated, **how: letters.explain(
+        reference, generated, also=ALSO, **how
+    )
 
 
 def shown(explanation: Explanation) -> list[tuple[str, str, str]]:
     return [(word.reference, word.generated, word.contrast) for word in explanation.replaced]
 
 
-def test_replaced_words_have_their_places_in_both_texts(explain: Callable[..., Explanation]) -> None:
+def test_replaced_words_have_their_places_in_both_texts(
+    explain: Callable[..., Explanation],
+) -> None:
     e = explain("it rains|" + RED, "Sam's BLUE car|the yellow door|one brown cup|his orange cat")
     assert shown(e)[-3:] == [
-        ("green", "yellow", "excludes"), ("white", "brown", "excludes"), ("black", "orange", "excludes")
-    ]  # fmt: skip
+        ("green", "yellow", "excludes"),
+        ("white", "brown", "excludes"),
+        ("black", "orange", "excludes"),
+    ]
     assert ("red", "BLUE", "excludes") in shown(e)
     assert [word.generated_chunk for word in e.replaced][-3:] == [1, 2, 3]
     assert [word.reference_chunk for word in e.replaced][-3:] == [2, 3, 4]
@@ -72,7 +79,10 @@ def test_a_word_of_the_reference_is_listed_once(explain: Callable[..., Explanati
     assert e.words.pairs.gen.partner.tolist()[:2] == [0, 0]  # both stand for "red"
     weights = e.words.pairs.gen.weight.tolist()[:2]
     [word] = e.replaced
-    assert (word.reference, word.generated) == ("red", ["blue", "brown"][weights.index(max(weights))])
+    assert (word.reference, word.generated) == (
+        "red",
+        ["blue", "brown"][weights.index(max(weights))],
+    )
 
 
 def test_what_hardly_counts_as_replaced_is_not_listed(letters: Scorer) -> None:
@@ -97,7 +107,9 @@ def test_of_several_references_the_explained_one_has_the_words(
     assert e.result.strict != alone.strict  # which is the mean over both
 
 
-def test_without_substitution_nothing_is_added(letters: Scorer, explain: Callable[..., Explanation]) -> None:
+def test_without_substitution_nothing_is_added(
+    letters: Scorer, explain: Callable[..., Explanation]
+) -> None:
     plain, also = letters.explain(RED, BLUE), explain(RED, BLUE)
     assert (plain.replaced, plain.strict) == ((), None)
     assert "substitution" not in json.dumps(plain.to_dict())
@@ -106,12 +118,17 @@ def test_without_substitution_nothing_is_added(letters: Scorer, explain: Callabl
     scores = {name: values["scores"].pop(name) for name in StrictScores._fields}
     assert scores == also.strict._asdict()
     first = values.pop("replaced")[0]
-    assert (first["reference"], first["generated"], first["contrast"]) == ("red", "blue", "excludes")
+    assert (first["reference"], first["generated"], first["contrast"]) == (
+        "red",
+        "blue",
+        "excludes",
+    )
     assert first["generated_place"] == [2, 6]
     assert values["sentences"].pop("substitution")
     assert {**values, "signature": ""} == {
-        **json.loads(json.dumps(plain.to_dict())), "signature": ""
-    }  # fmt: skip
+        **json.loads(json.dumps(plain.to_dict())),
+        "signature": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -119,26 +136,51 @@ def test_without_substitution_nothing_is_added(letters: Scorer, explain: Callabl
     [
         (RED, RED, "0.000: no word was replaced."),
         (RED, "ein|" + RED, "0.000: no word was replaced."),
-        (RED, RED.replace("red", "blue"), "0.125: 1 quality (0.125 of all) was replaced. Fewer than 8 words of a kind "
-         "count as 8. Too few words were replaced to lower VCS."),
-        ("a man walks|a dog", "他走了|他哭了", "0.000: no word could be compared, because one of the texts has no words "
-         "in Latin letters."),
-        ("他走了|他笑了", "a man walks|a dog", "0.000: no word could be compared, because one of the texts has no words "
-         "in Latin letters."),
+        (
+            RED,
+            RED.replace("red", "blue"),
+            (
+                "0.125: 1 quality (0.125 of all) was replaced. Fewer than 8 words of a kind "
+                "count as 8. Too few words were replaced to lower VCS."
+            ),
+        ),
+        (
+            "a man walks|a dog",
+            "他走了|他哭了",
+            (
+                "0.000: no word could be compared, because one of the texts has no words "
+                "in Latin letters."
+            ),
+        ),
+        (
+            "他走了|他笑了",
+            "a man walks|a dog",
+            (
+                "0.000: no word could be compared, because one of the texts has no words "
+                "in Latin letters."
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_sentence_says_what_was_replaced(
     reference: str, generated: str, said: str, explain: Callable[..., Explanation]
 ) -> None:
-    whole, _, margin = explain(reference, generated).sentences["substitution"].partition(" Where VCS is 0, ")
+    whole, _, margin = (
+        explain(reference, generated).sentences["substitution"].partition(" Where VCS is 0, ")
+    )
     assert whole == f"Substitution is {said}"
     assert margin == "" or margin.startswith("LAS counts: margin strict is -")
 
 
-def test_the_sentence_says_where_few_words_count_as_more(explain: Callable[..., Explanation]) -> None:
-    few, many = (explain("|".join([RED] * n), "|".join([BLUE] * n)).sentences["substitution"] for n in (1, 3))
+def test_the_sentence_says_where_few_words_count_as_more(
+    explain: Callable[..., Explanation],
+) -> None:
+    few, many = (
+        explain("|".join([RED] * n), "|".join([BLUE] * n)).sentences["substitution"] for n in (1, 3)
+    )
     assert re.search(
-        r": 3 qualities \(0\.\d+ of all\) and 1 noun .* replaced\. Fewer than 8 words of a kind count as 8\.",
+        r": 3 qualities \(0\.\d+ of all\) and 1 noun .* replaced\. Fewer than 8 words of a kind"
+        r" count as 8\.",
         few,
     )
     assert re.search(r": \d+ qualities \(.* replaced\. Strict", many)
@@ -160,7 +202,9 @@ def test_the_sentence_says_how_far_vcs_strict_is_down(explain: Callable[..., Exp
 
 
 def test_things_weigh_more_and_the_sentence_says_so(explain: Callable[..., Explanation]) -> None:
-    e = explain("the dog and the cup|the tree and the car", "the bike and the sofa|the phone and the bread")
+    e = explain(
+        "the dog and the cup|the tree and the car", "the bike and the sofa|the phone and the bread"
+    )
     assert e.strict is not None
     assert e.strict.substitution == pytest.approx(e.strict.replaced_things * 1.3)
     assert ": 3 nouns (" in e.sentences["substitution"]
@@ -179,7 +223,10 @@ def printed(tiny_bundle: Path, tmp_path: Path) -> Callable[..., Finished]:
 
 
 def test_the_command_lists_what_became_what(printed: Callable[..., Finished]) -> None:
-    texts = ("A man opens the red door. The dog runs.", "A man opens the blue door. The dog never runs.")
+    texts = (
+        "A man opens the red door. The dog runs.",
+        "A man opens the blue door. The dog never runs.",
+    )
     done = printed(*texts, "--also", "substitution")
     assert done.code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -197,14 +244,19 @@ def test_the_command_lists_what_became_what(printed: Callable[..., Finished]) ->
 def test_many_replaced_words_are_cut_to_the_surest(printed: Callable[..., Finished]) -> None:
     things = "man woman boy girl dog cat horse bird table chair ball cup".split()
     sentence = "The {} holds a {} cup, a {} ball and a {} knife."
-    turned = "A {1} cup and a {2} ball and a knife, {3}, the {0} holds."  # in other words, which is less sure
+    # In other words, which is less sure.
+    turned = "A {1} cup and a {2} ball and a knife, {3}, the {0} holds."
     reference = " ".join(sentence.format(thing, "red", "green", "white") for thing in things)
     colours = ("blue", "yellow", "black")
-    generated = " ".join((sentence if i > 5 else turned).format(things[i], *colours) for i in range(12))
+    generated = " ".join(
+        (sentence if i > 5 else turned).format(things[i], *colours) for i in range(12)
+    )
     done = printed(reference, generated, "--also", "substitution")
     rows = [line for line in done.stdout.splitlines() if "excludes it" in line]
     assert len(rows) == 20
-    listed = json.loads(printed(reference, generated, "--also", "substitution", "--json").stdout)["replaced"]
+    listed = json.loads(printed(reference, generated, "--also", "substitution", "--json").stdout)[
+        "replaced"
+    ]
     assert len(listed) > 30
     assert f"\nand {len(listed) - 20} more, which are less sure\n" in done.stdout
     first = sorted(range(len(listed)), key=lambda i: -listed[i]["weight"])[:20]

@@ -50,12 +50,18 @@ def test_it_declares_every_score_once() -> None:
 
 def test_editors_know_every_score_of_a_result() -> None:
     [typed] = (
-        node for node in ast.walk(ast.parse(inspect.getsource(result))) if isinstance(node, ast.If)
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(result)))
+        if isinstance(node, ast.If)
         if isinstance(node.test, ast.Name)
-    )  # fmt: skip
-    names = [name.id for line in typed.body if isinstance(line, ast.Assign) for name in line.targets]  # type: ignore[attr-defined]
+    )
+    names = [
+        name.id for line in typed.body if isinstance(line, ast.Assign) for name in line.targets
+    ]  # type: ignore[attr-defined]
     assert sorted(names) == sorted(ALL)
-    assert all(vars(result._ScoresByName)[name].__doc__.startswith(ALL[name].meaning) for name in ALL)
+    assert all(
+        vars(result._ScoresByName)[name].__doc__.startswith(ALL[name].meaning) for name in ALL
+    )
 
 
 def test_scores_lie_in_their_ranges() -> None:
@@ -72,7 +78,8 @@ def test_the_definition_lists_them_with_range_and_meaning() -> None:
         r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", DEFINITION.read_text("utf-8"), re.M
     )
     expected = [
-        (name, info.label, f"{info.low:g} to {info.high:g}", info.meaning) for name, info in ALL.items()
+        (name, info.label, f"{info.low:g} to {info.high:g}", info.meaning)
+        for name, info in ALL.items()
     ]
     assert [tuple(cell.strip() for cell in row) for row in rows] == expected
 
@@ -88,5 +95,7 @@ def test_the_definition_has_the_regularisers_of_small_counts() -> None:
     assert [int(n_ref) for n_ref, _ in rows] == list(range(1, 9))
     for n_ref, cells in rows:
         for n_gen, cell in enumerate(cells.split(" | "), 1):
-            regularizer = score_similarity(np.full((int(n_ref), n_gen), 0.5), 0.5).window_regularizer
+            regularizer = score_similarity(
+                np.full((int(n_ref), n_gen), 0.5), 0.5
+            ).window_regularizer
             assert abs(float(cell) - regularizer) <= 0.005, (n_ref, n_gen)

@@ -22,7 +22,15 @@ import pytest
 import vcs_runtime
 from support.stories import story
 from vcs_numba import Params, score_embeddings
-from vcs_runtime import BundleError, DeviceError, MissingExtraError, Options, Scorer, Segmenter, TextError
+from vcs_runtime import (
+    BundleError,
+    DeviceError,
+    MissingExtraError,
+    Options,
+    Scorer,
+    Segmenter,
+    TextError,
+)
 from vcs_runtime.scoring import preparation
 
 Watch = Callable[[Any, str], list[Any]]
@@ -51,7 +59,8 @@ def test_no_cosine_exceeds_one_although_rounded_vectors_are_longer(scorer: Score
 def test_the_score_is_the_core_applied_to_the_vectors(scorer: Scorer) -> None:
     reference, generated = PAIRS[8]
     chunks = [
-        [sentence.strip().rstrip(".") for sentence in text.split(". ")] for text in (reference, generated)
+        [sentence.strip().rstrip(".") for sentence in text.split(". ")]
+        for text in (reference, generated)
     ]
     vectors = [scorer.embedder.embed(part) for part in chunks]
     whole = scorer.embedder.embed([reference, generated])
@@ -89,7 +98,8 @@ def test_pairs_with_punctuation_throughout_are_cut_by_rules(scorer: Scorer, mixe
 def test_one_text_without_punctuation_sends_the_whole_pair_through_the_model(
     mixed: Scorer, learned: Scorer, which: str
 ) -> None:
-    """Punctuated or not, the texts of such a pair are stripped, so that equal contents are cut alike."""
+    """Punctuated or not, the texts of such a pair are stripped, so that equal contents are cut
+    alike."""
     (reference, generated), (loose_reference, loose_generated) = PAIRS[8], LOOSE[8]
     pair: tuple[str | list[str], str] = {
         "reference": (loose_reference, generated),
@@ -116,7 +126,9 @@ def chunks_by_model(scorer: Scorer, text: str) -> list[str]:
 
 def test_chunk_size_joins_the_segments_of_the_model_too(mixed: Scorer, learned: Scorer) -> None:
     reference, generated = LOOSE[8]
-    expected = [math.ceil(len(chunks_by_model(learned, text)) / 3) for text in (reference, generated)]
+    expected = [
+        math.ceil(len(chunks_by_model(learned, text)) / 3) for text in (reference, generated)
+    ]
     result = mixed.score(reference, generated, chunk_size=3)
     assert [result.n_ref, result.n_gen] == expected
     assert result.n_ref < mixed.score(reference, generated).n_ref
@@ -130,10 +142,15 @@ def test_a_text_and_its_copy_without_punctuation_are_cut_alike(mixed: Scorer) ->
         assert result.scores.las == pytest.approx(1.0, abs=1e-6)
 
 
-def test_contractions_are_written_out_before_the_model_sees_them(learned: Scorer, calls_of: Watch) -> None:
+def test_contractions_are_written_out_before_the_model_sees_them(
+    learned: Scorer, calls_of: Watch
+) -> None:
     calls = calls_of(Segmenter, "split_learned")
     learned.score("He can't stop: he's there!", "a man sits")
-    assert [text for _, texts, *_ in calls for text in texts] == ["He cannot stop he is there", "a man sits"]
+    assert [text for _, texts, *_ in calls for text in texts] == [
+        "He cannot stop he is there",
+        "a man sits",
+    ]
 
 
 def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
@@ -142,7 +159,9 @@ def test_the_texts_of_a_block_are_cut_in_one_call_and_only_once(
     calls = calls_of(Segmenter, "split_learned")
     with Scorer.open(tiny_bundle, device="cpu", segmenter=mixed_bundle) as fresh:
         first = fresh.score_many([*LOOSE, *PAIRS])
-        assert [len(texts) for _, texts, *_ in calls] == [len({text for pair in LOOSE for text in pair})]
+        assert [len(texts) for _, texts, *_ in calls] == [
+            len({text for pair in LOOSE for text in pair})
+        ]
         assert fresh.score_many([*LOOSE, *PAIRS]) == first
         assert not any(texts for _, texts, *_ in calls[1:])  # what was cut is kept
 
@@ -165,7 +184,9 @@ def test_without_memory_rules_split_a_text_every_time(tiny_bundle: Path, calls_o
     assert [text for _, text, _ in calls] == [*PAIRS[0]] * 3
 
 
-def test_a_block_ends_at_so_many_pairs_or_characters(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_ends_at_so_many_pairs_or_characters(
+    scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def sizes(pairs: list[tuple[str, str]]) -> list[int]:
         return [len(block) for block in scorer.stream(pairs, lambda pair: pair)]
 
@@ -180,7 +201,13 @@ def test_a_block_ends_at_so_many_pairs_or_characters(scorer: Scorer, monkeypatch
 
 def test_every_item_of_a_stream_comes_with_its_own_result_and_evidence(scorer: Scorer) -> None:
     references = [PAIRS[0][0], PAIRS[2][1], PAIRS[1][0]]
-    pairs = [(references, PAIRS[2][1]), ("", "A."), PAIRS[3], (references[::-1], PAIRS[1][0]), PAIRS[4]]
+    pairs = [
+        (references, PAIRS[2][1]),
+        ("", "A."),
+        PAIRS[3],
+        (references[::-1], PAIRS[1][0]),
+        PAIRS[4],
+    ]
     streamed = list(chain.from_iterable(scorer.stream(enumerate(pairs), itemgetter(1))))
     assert [number for (number, _), _, _ in streamed] == list(range(len(pairs)))
     for (number, pair), result, evidence in streamed:
@@ -235,7 +262,12 @@ def test_the_segmenter_can_be_chosen(tiny_bundle: Path, mixed_bundle: Path) -> N
 
 
 def test_the_signature_says_what_may_cut_and_how(
-    scorer: Scorer, mixed: Scorer, learned: Scorer, tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
+    scorer: Scorer,
+    mixed: Scorer,
+    learned: Scorer,
+    tiny_bundle: Path,
+    sat_bundle: Path,
+    tmp_path: Path,
 ) -> None:
     def fields(opened: Scorer) -> dict[str, str]:
         return dict(field.split(":", 1) for field in opened.signature.split("|")[1:])
@@ -273,8 +305,10 @@ def test_the_order_of_references_changes_no_number(scorer: Scorer, aggregate: st
         expected = results[0].to_dict() | {"reference_index": None}
         assert all(result.to_dict() | {"reference_index": None} == expected for result in results)
         if aggregate == "max":
-            winners = {order[result.reference_index] for order, result in
-                       zip(permutations(references), results, strict=True)}  # fmt: skip
+            winners = {
+                order[result.reference_index]
+                for order, result in zip(permutations(references), results, strict=True)
+            }
             assert len(winners) == 1
         zeros += results[0].vcs == 0
     assert zeros >= 5  # ties at 0 are what is tested
@@ -352,7 +386,10 @@ def test_one_bad_pair_does_not_stop_the_rest(scorer: Scorer) -> None:
     assert [result.error is None for result in results] == [True] + [False] * len(bad) + [True]
     assert results[0].scores == scorer.score(*PAIRS[0]).scores
     assert math.isnan(results[1].vcs)
-    assert results[1].to_dict() == {"error": "reference: the text is empty", "signature": scorer.signature}
+    assert results[1].to_dict() == {
+        "error": "reference: the text is empty",
+        "signature": scorer.signature,
+    }
 
 
 def test_references_and_predictions_in_place_of_pairs(scorer: Scorer, tiny_bundle: Path) -> None:
@@ -361,9 +398,14 @@ def test_references_and_predictions_in_place_of_pairs(scorer: Scorer, tiny_bundl
     expected = scorer.score_many(list(zip(references, predictions, strict=True)))
     assert scorer.score_many(references=references, predictions=iter(predictions)) == expected
     for wrong in (
-        {}, {"references": references}, {"predictions": predictions}, {"pairs": PAIRS, "references": references},
-        {"pairs": ["A.", "B."]}, {"pairs": "A. B."}, {"references": "A.", "predictions": "B."},
-    ):  # fmt: skip
+        {},
+        {"references": references},
+        {"predictions": predictions},
+        {"pairs": PAIRS, "references": references},
+        {"pairs": ["A.", "B."]},
+        {"pairs": "A. B."},
+        {"references": "A.", "predictions": "B."},
+    ):
         with pytest.raises(TypeError, match="pairs|references and predictions"):
             scorer.score_many(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="predictions: 1 texts, but there are 2 references"):
@@ -433,7 +475,9 @@ def test_line_ends_of_other_systems_change_nothing(scorer: Scorer, line_end: str
 
 
 def test_short_texts_of_stop_words_alone_are_refused(scorer: Scorer) -> None:
-    with pytest.raises(TextError, match="^generated: the text holds nothing but punctuation and stop words"):
+    with pytest.raises(
+        TextError, match="^generated: the text holds nothing but punctuation and stop words"
+    ):
         scorer.score_short("a man", "it is the")
 
 
@@ -453,14 +497,38 @@ def test_bad_options_are_named(scorer: Scorer, options: dict[str, object], says:
 def test_the_signature_names_everything_a_score_depends_on(scorer: Scorer) -> None:
     plain = scorer.signature
     fields = dict(field.split(":", 1) for field in plain.split("|")[1:])
-    assert list(fields) == ["def", "chunk", "lct", "ctx", "seg", "emb", "long", "prec", "engine", "v"]
+    assert list(fields) == [
+        "def",
+        "chunk",
+        "lct",
+        "ctx",
+        "seg",
+        "emb",
+        "long",
+        "prec",
+        "engine",
+        "v",
+    ]
     assert re.fullmatch("tiny-bert@[0-9a-f]{4}", fields["emb"])
-    assert (fields["ctx"], fields["long"], fields["engine"]) == ("0.6/4", "window_mean/32", "ort-cpu")
+    assert (fields["ctx"], fields["long"], fields["engine"]) == (
+        "0.6/4",
+        "window_mean/32",
+        "ort-cpu",
+    )
     other = Options(
-        2, Params(lct=0.5, lct_penalty="excess", regularizer="length", small_text="reference"), "mean"
+        2,
+        Params(lct=0.5, lct_penalty="excess", regularizer="length", small_text="reference"),
+        "mean",
     )
     [result] = scorer.iter_scores([PAIRS[0]], other)
-    for field in ("chunk:2", "lct:0.5", "penalty:excess", "reg:length/0/0.5", "small:reference", "refs:mean"):
+    for field in (
+        "chunk:2",
+        "lct:0.5",
+        "penalty:excess",
+        "reg:length/0/0.5",
+        "small:reference",
+        "refs:mean",
+    ):
         assert field in result.signature.split("|")
 
 

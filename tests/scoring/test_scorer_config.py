@@ -18,7 +18,9 @@ def test_a_bundle_stands_for_a_config_with_the_callers_defaults() -> None:
     assert ScorerConfig.of(config, device="cpu") is config
 
 
-def test_paths_become_absolute_and_words_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_become_absolute_and_words_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "default").mkdir()  # does not change what "default" means
     assert ScorerConfig().absolute() == ScorerConfig()

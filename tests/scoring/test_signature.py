@@ -1,4 +1,5 @@
-"""Equal signatures mean equal arithmetic: whatever computes is in the digits, and nothing else is."""
+"""Equal signatures mean equal arithmetic: whatever computes is in the digits, and nothing else
+is."""
 
 from __future__ import annotations
 
@@ -60,9 +61,13 @@ def graph(part: str) -> Change:
     def change(bundle: Path) -> None:
         path = bundle / part / "model.onnx"
         model = onnx.load(path, load_external_data=False)
-        node = next(node for node in model.graph.node if node.op_type in ("LayerNormalization", "Softmax"))
+        node = next(
+            node for node in model.graph.node if node.op_type in ("LayerNormalization", "Softmax")
+        )
         [value] = [
-            a for a in node.attribute if a.name == ("epsilon" if node.op_type != "Softmax" else "axis")
+            a
+            for a in node.attribute
+            if a.name == ("epsilon" if node.op_type != "Softmax" else "axis")
         ]
         value.f = 0.5
         path.write_bytes(model.SerializeToString())
@@ -151,28 +156,36 @@ def test_what_changes_a_score_changes_the_digits_of_the_embedder(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda bundle: edit(bundle, lambda data: data.update(name="mine", licence="MIT", source="me")),
+        lambda bundle: edit(
+            bundle, lambda data: data.update(name="mine", licence="MIT", source="me")
+        ),
         setting(
-            "embedder", loss={"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99, "margin_change_p95": 0.1}
+            "embedder",
+            loss={"texts": 3, "cosine_mean": 0.999, "cosine_min": 0.99, "margin_change_p95": 0.1},
         ),
         setting("embedder", mask_instruction=False, instruction=""),
         moved("embedder"),
     ],
     ids=["names", "quantisation error", "a default said aloud", "path"],
 )
-def test_what_changes_no_score_changes_no_signature(bundle: Path, scorer: Scorer, change: Change) -> None:
+def test_what_changes_no_score_changes_no_signature(
+    bundle: Path, scorer: Scorer, change: Change
+) -> None:
     change(bundle)
     with Scorer.open(bundle, device="cpu") as opened:
         assert opened.score(*PAIR) == scorer.score(*PAIR)
         assert opened.signature == scorer.signature
 
 
-def test_another_name_of_a_model_leaves_its_digits_and_its_cache(bundle: Path, tiny_bundle: Path) -> None:
+def test_another_name_of_a_model_leaves_its_digits_and_its_cache(
+    bundle: Path, tiny_bundle: Path
+) -> None:
     setting("embedder", name="mine")(bundle)
     with Embedder.open(bundle, "cpu") as mine, Embedder.open(tiny_bundle, "cpu") as other:
         assert mine.cache_identity == other.cache_identity
         (name, digits), (_, same) = (
-            fields("|".join(("", *embedder.signature_fields)))["emb"].split("@") for embedder in (mine, other)
+            fields("|".join(("", *embedder.signature_fields)))["emb"].split("@")
+            for embedder in (mine, other)
         )
     assert (name, digits) == ("mine", same)
 
@@ -201,7 +214,9 @@ def test_what_changes_a_split_changes_the_digits_of_the_segmenter(
 
 
 @pytest.mark.parametrize("change", [setting("segmenter", agreement=0.99), moved("segmenter")])
-def test_notes_about_a_segmenter_change_no_digits(sat_bundle: Path, tmp_path: Path, change: Change) -> None:
+def test_notes_about_a_segmenter_change_no_digits(
+    sat_bundle: Path, tmp_path: Path, change: Change
+) -> None:
     bundle = shutil.copytree(sat_bundle, tmp_path / "bundle")
     change(bundle)
     texts = [stripped(seed, 8) for seed in range(3)]
@@ -246,7 +261,9 @@ def test_bundle_info_shows_the_digits_of_the_signature(
     bundle: Path, sat_bundle: Path, tmp_path: Path
 ) -> None:
     learned = shutil.copytree(sat_bundle, tmp_path / "learned")  # `bundle make` sets hard links
-    made = run("bundle", "make", "--embedder", bundle, "--segmenter", learned, "-o", tmp_path / "both")
+    made = run(
+        "bundle", "make", "--embedder", bundle, "--segmenter", learned, "-o", tmp_path / "both"
+    )
     assert made.exit_code == 0, made.output
     both = tmp_path / "both"
     shown = run("bundle", "info", both).output

@@ -1,6 +1,8 @@
-"""A stream on a GPU works in three stages at the same time, and nobody notices: not by its results, not by its end.
+"""A stream on a GPU works in three stages at the same time, and nobody notices: not by its results,
+not by its end.
 
-The GPU is the stand-in at the border of ONNX Runtime. `machine.before` is called in the thread of the GPU.
+The GPU is the stand-in at the border of ONNX Runtime. `machine.before` is called in the thread of
+the GPU.
 """
 
 from __future__ import annotations
@@ -76,14 +78,19 @@ def test_results_are_the_cpus_in_the_order_of_the_items(gpu: Scorer, cpu: Scorer
     assert list(chain.from_iterable(blocks)) == list(chain.from_iterable(numbered(cpu, pairs)))
 
 
-def test_a_block_is_embedded_while_others_are_read_and_scored(gpu: Scorer, machine: stand_in.Machine) -> None:
-    """The run of the second block waits until the third was read, and until the caller has the first one."""
+def test_a_block_is_embedded_while_others_are_read_and_scored(
+    gpu: Scorer, machine: stand_in.Machine
+) -> None:
+    """The run of the second block waits until the third was read, and until the caller has the
+    first one."""
     third_is_read, first_is_there = threading.Event(), threading.Event()
     runs: list[bool] = []
 
     def wait(inputs: dict[str, Any]) -> None:
         if threading.current_thread() is not threading.main_thread():
-            runs.append(len(runs) == 0 or (third_is_read.wait(WAIT_S) and first_is_there.wait(WAIT_S)))
+            runs.append(
+                len(runs) == 0 or (third_is_read.wait(WAIT_S) and first_is_there.wait(WAIT_S))
+            )
 
     def items() -> Iterator[tuple[str, str]]:
         for i, pair in enumerate(PAIRS[: 4 * BLOCK]):
@@ -111,7 +118,8 @@ def test_no_more_than_three_blocks_are_in_work(gpu: Scorer) -> None:
 def test_a_text_of_a_block_in_flight_is_not_embedded_again(
     tiny_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without memory for vectors the store forgets them at once; those on their way are known nevertheless."""
+    """Without memory for vectors the store forgets them at once; those on their way are known
+    nevertheless."""
     request = VectorStore.request
     shared = story(99, 6)
     requested = threading.Semaphore(0)
@@ -190,9 +198,12 @@ def broken_model(machine: stand_in.Machine) -> Iterator[tuple[str, str]]:
     ("items", "error", "least"), [(broken_items, OSError, 4), (broken_model, DeviceError, 1)]
 )
 def test_an_error_comes_after_the_blocks_before_it_and_ends_the_threads(
-    items: Callable[[stand_in.Machine], Iterator[tuple[str, str]]], error: type[Exception], least: int,
-    gpu: Scorer, machine: stand_in.Machine,
-) -> None:  # fmt: skip
+    items: Callable[[stand_in.Machine], Iterator[tuple[str, str]]],
+    error: type[Exception],
+    least: int,
+    gpu: Scorer,
+    machine: stand_in.Machine,
+) -> None:
     done = []
     with pytest.raises(error, match="at the fifth block"):
         done.extend(numbered(gpu, items(machine)))
@@ -277,7 +288,10 @@ def test_what_was_written_before_the_disk_is_full_stays(
     write_pairs(tmp_path / "pairs.jsonl", rows)
     with pytest.raises(OSError, match="disk full"):
         score_file(
-            gpu, tmp_path / "pairs.jsonl", JobFiles(tmp_path / "scores.jsonl", progress=False), Options()
+            gpu,
+            tmp_path / "pairs.jsonl",
+            JobFiles(tmp_path / "scores.jsonl", progress=False),
+            Options(),
         )
     assert (tmp_path / "scores.jsonl").read_bytes().count(b"\n") == 2 * BLOCK
 
@@ -296,7 +310,11 @@ def test_all_gpus_embed_at_the_same_time_and_the_order_stays(
 
     with Scorer.open(tiny_bundle, "cuda:all:fp32") as gpus:
         opened = [session.providers for session in machine.sessions[1:]]
-        assert sorted(p["CUDAExecutionProvider"].get("device_id", "0") for p in opened) == ["0", "1", "2"]
+        assert sorted(p["CUDAExecutionProvider"].get("device_id", "0") for p in opened) == [
+            "0",
+            "1",
+            "2",
+        ]
         assert gpus.embedder.device.reason == "named: 3 GPUs"
         machine.before = meet
         scored = list(numbered(gpus, PAIRS * 2))
@@ -310,7 +328,9 @@ def test_all_gpus_embed_at_the_same_time_and_the_order_stays(
     assert list(chain.from_iterable(scored)) == list(chain.from_iterable(numbered(cpu, PAIRS * 2)))
 
 
-def test_a_gpu_that_fails_is_named_by_its_error(tiny_bundle: Path, machine: stand_in.Machine) -> None:
+def test_a_gpu_that_fails_is_named_by_its_error(
+    tiny_bundle: Path, machine: stand_in.Machine
+) -> None:
     machine.gpus = 0
     with pytest.raises(DeviceError, match="cuda:0"):
         Scorer.open(tiny_bundle, "cuda:all:fp32")

@@ -48,9 +48,15 @@ def test_replaced_words_of_a_class_count_and_cap_vcs(letters: Scorer) -> None:
     assert one.vcs_strict == one.vcs
 
 
-@pytest.mark.parametrize("longer", [RED.replace("car", "fast old car"), RED.replace("cat", "cat sleeps")])
+@pytest.mark.parametrize(
+    "longer", [RED.replace("car", "fast old car"), RED.replace("cat", "cat sleeps")]
+)
 def test_words_that_were_only_added_or_left_out_do_not_count(longer: str, letters: Scorer) -> None:
-    assert strict(letters, RED, longer).substitution == strict(letters, longer, RED).substitution == 0.0
+    assert (
+        strict(letters, RED, longer).substitution
+        == strict(letters, longer, RED).substitution
+        == 0.0
+    )
 
 
 def test_a_pair_has_the_same_numbers_alone_in_any_order_and_beside_failures(scorer: Scorer) -> None:
@@ -113,7 +119,9 @@ def test_without_the_default_bundle_the_error_says_what_it_is_needed_for(
     with Scorer.open(tiny_bundle, "cpu") as own:
         assert own.score(story(1), story(2)).vcs >= 0
         read: list[int] = []
-        stream = own.stream((read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO))
+        stream = own.stream(
+            (read.append(1) for _ in range(3)), lambda _: (RED, BLUE), Options(also=ALSO)
+        )
         with pytest.raises(BundleError, match="words of substitution.*vcs-runtime fetch default"):
             next(stream)
         assert not read
@@ -137,7 +145,10 @@ def test_rewards_may_be_strict(tiny_bundle: Path, scorer: Scorer) -> None:
     ):
         rewards = TrainingScorer(config, score=score)
         assert rewards.reward_fn(["p"] * 4, completions, reference=references) == values
-    assert TrainingScorer(config, score={"margin": 1, "substitution": -1}).compute_score("d", "", TEXT) == -2
+    assert (
+        TrainingScorer(config, score={"margin": 1, "substitution": -1}).compute_score("d", "", TEXT)
+        == -2
+    )
 
 
 TEXT = story(7)
@@ -167,6 +178,8 @@ def test_pairs_that_count_as_nothing_have_the_lowest_margin(
     for failed in ("skip", "zero"):
         done = score(tmp_path / "p.jsonl", "--also", "substitution", "--on-error", failed, "--json")
         scores = json.loads(done.stdout)["scores"]
-        means[failed] = [scores[name]["mean"] for name in ("vcs_strict", "margin_strict", "substitution")]
+        means[failed] = [
+            scores[name]["mean"] for name in ("vcs_strict", "margin_strict", "substitution")
+        ]
     assert means["skip"] == pytest.approx([1, 1, 0], abs=1e-6)
     assert means["zero"] == pytest.approx([0.5, 0, 0], abs=1e-6)

@@ -17,7 +17,9 @@ from vcs_runtime.segmentation.boundary_model import (
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(1, 60))
-def test_windows_hold_every_token_and_end_with_the_text(tokens: int, size: int, stride: int) -> None:
+def test_windows_hold_every_token_and_end_with_the_text(
+    tokens: int, size: int, stride: int
+) -> None:
     stride = min(stride, size)
     starts = list(window_starts(tokens, size, stride))
     held = {token for start in starts for token in range(start, min(start + size, tokens))}
@@ -26,7 +28,8 @@ def test_windows_hold_every_token_and_end_with_the_text(tokens: int, size: int, 
     if tokens:
         assert starts[-1] == max(0, tokens - size)
         assert all(start % stride == 0 for start in starts[:-1])
-        assert all(start + size < tokens for start in starts[:-1])  # none but the last reaches the end
+        # None but the last reaches the end.
+        assert all(start + size < tokens for start in starts[:-1])
 
 
 def test_a_window_starts_every_stride_until_the_last() -> None:
@@ -89,7 +92,9 @@ def test_a_probability_stands_at_its_character_and_the_last_token_wins() -> None
         ("a\r\nb\u2028c", [], ["a\r", "b\u2028c"]),
     ],
 )
-def test_cuts_after_characters_and_at_newlines(text: str, ends: list[int], segments: list[str]) -> None:
+def test_cuts_after_characters_and_at_newlines(
+    text: str, ends: list[int], segments: list[str]
+) -> None:
     assert cut(text, ends) == segments
 
 

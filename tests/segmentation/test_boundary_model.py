@@ -33,10 +33,26 @@ from vcs_runtime.inference.tensorrt import open_part
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 ODD = [
-    "", " ", "\n\n", "\u200b\u200b", "\ufffd", "x", "a\0b", "<s>", "<s> a </s> b<pad>c <mask> d <unk>", "\xad",
-    "👩‍👩‍👧 walks 🇫🇷 👍🏽", "他走进房间。坐下来", "دخل الرجل البيت", "a\r\nb\x0bc\u2028d\u2029e", "e\u0301x ﬁne ①", "\u2581 \u2581",
-    "\U000e0001", "\ufeffa man", "a" * 300,
-]  # fmt: skip
+    "",
+    " ",
+    "\n\n",
+    "\u200b\u200b",
+    "\ufffd",
+    "x",
+    "a\0b",
+    "<s>",
+    "<s> a </s> b<pad>c <mask> d <unk>",
+    "\xad",
+    "👩‍👩‍👧 walks 🇫🇷 👍🏽",
+    "他走进房间。坐下来",
+    "دخل الرجل البيت",
+    "a\r\nb\x0bc\u2028d\u2029e",
+    "e\u0301x ﬁne ①",
+    "\u2581 \u2581",
+    "\U000e0001",
+    "\ufeffa man",
+    "a" * 300,
+]
 
 
 TEXTS = [*ODD, *(stripped(i, 1 + i % 12) for i in range(40)), stripped(50, 150), stripped(51, 90)]
@@ -49,7 +65,9 @@ def model_of(path: Path, device: str = "cpu") -> BoundaryModel:
     return BoundaryModel(bundle, bundle.manifest.segmenter.model, choose_device(device))
 
 
-def model_on_a_gpu(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BoundaryModel, stand_in.Machine]:
+def model_on_a_gpu(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[BoundaryModel, stand_in.Machine]:
     """A model on the stand-in for a GPU, which records the shape of every run."""
     machine = stand_in.put_in(monkeypatch)
     model = model_of(path, "cuda:0:fp32")
@@ -91,7 +109,9 @@ def test_a_text_without_tokens_has_no_boundary(model: BoundaryModel, text: str) 
     assert not model.probabilities([text])[0].any()
 
 
-def test_probabilities_are_the_same_alone_batched_and_shuffled_to_the_bit(model: BoundaryModel) -> None:
+def test_probabilities_are_the_same_alone_batched_and_shuffled_to_the_bit(
+    model: BoundaryModel,
+) -> None:
     batched = model.probabilities(TEXTS)
     order = random.Random(1).sample(range(len(TEXTS)), len(TEXTS))
     shuffled = model.probabilities([TEXTS[i] for i in order])
@@ -126,7 +146,8 @@ def test_each_distinct_text_is_run_once(sat_bundle: Path, monkeypatch: pytest.Mo
 
 
 def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle: Path) -> None:
-    """Beyond the window, against the definition: each window on its own, half-precision sums and means."""
+    """Beyond the window, against the definition: each window on its own, half-precision sums and
+    means."""
     text = stripped(7, 150)
     tokenizer = tiny_sat_tokenizer()
     tokenizer.no_truncation()
@@ -135,7 +156,9 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle
     tokens = len(encoding.ids)
     starts = [*range(0, tokens - 510, 64), tokens - 510]
     assert len(starts) > 8
-    session = open_part(open_bundle(sat_bundle), "segmenter", choose_device("cpu"), what="the segmenter")
+    session = open_part(
+        open_bundle(sat_bundle), "segmenter", choose_device("cpu"), what="the segmenter"
+    )
     sums, counts = np.zeros((2, tokens), np.float16)
     for start in starts:
         ids = np.array([[0, *encoding.ids[start : start + 510], 2]])
@@ -144,7 +167,8 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle
         counts[start : start + 510] += np.float16(1)
     expected = np.zeros(len(text), np.float32)
     mean = (sums / counts).astype(np.float32)
-    # As an array: before NumPy 2, arithmetic of Python's numbers and a single float32 was in float64.
+    # As an array: before NumPy 2, arithmetic of Python's numbers and a single float32 was in
+    # float64.
     expected[[end - 1 for _, end in encoding.offsets]] = 1 / (1 + np.exp(-mean))
     np.testing.assert_array_equal(model.probabilities([text])[0], expected)
 
@@ -180,7 +204,9 @@ def test_int8_runs_one_window_at_a_time(
     run = model._session.run
     shapes: list[int] = []
     monkeypatch.setattr(
-        model._session, "run", lambda inputs: (shapes.append(len(inputs["input_ids"])), run(inputs))[1]
+        model._session,
+        "run",
+        lambda inputs: (shapes.append(len(inputs["input_ids"])), run(inputs))[1],
     )
     model.probabilities(["a man walks", "a dog walks", stripped(1, 3)])
     assert shapes == [1, 1, 1]
@@ -227,7 +253,9 @@ def test_a_tokenizer_of_another_model_is_refused(
     tokenizer.add_tokens(["one-more"])
     tokenizer.save(str(tmp_path / "larger.json"))
     wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
-    with pytest.raises(BundleError, match=r"model\.onnx does not take the token \d+ of .*tokenizer\.json"):
+    with pytest.raises(
+        BundleError, match=r"model\.onnx does not take the token \d+ of .*tokenizer\.json"
+    ):
         BoundaryModel(wrong, model.spec, choose_device("cpu"))
 
 
@@ -266,11 +294,14 @@ def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) ->
 
     none, short, long = map(peak_mib, (1_000, 250_000, 1_000_000))
     print(f"{none:.0f} MiB, {short:.0f} MiB for 250,000 characters, {long:.0f} MiB for a million")
-    # Four times as long: four times the memory, and sixteen times as much if it grew with the square.
+    # Four times as long: four times the memory, and sixteen times as much if it grew with the
+    # square.
     assert long - none < 8 * (short - none)
 
 
-def test_of_all_gpus_the_first_one_splits(sat_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_all_gpus_the_first_one_splits(
+    sat_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = stand_in.put_in(monkeypatch, gpus=2)
     with Segmenter.open(sat_bundle, "cuda:all") as segmenter:
         assert segmenter.device is not None

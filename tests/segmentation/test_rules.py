@@ -20,8 +20,11 @@ TEXTS = st.text(st.sampled_from(" \n\r\t.!?aAbB\"')(，。éÉ👍​ \u2028\u20
 def test_cuts_at_sentence_ends_and_keeps_white_space() -> None:
     text = "Mr. Smith walks in.  He sits!\n\nA dog barks at him.The end"
     assert RULES.split(text) == [
-        "Mr. Smith walks in.  ", "He sits!\n\n", "A dog barks at him.", "The end",
-    ]  # fmt: skip
+        "Mr. Smith walks in.  ",
+        "He sits!\n\n",
+        "A dog barks at him.",
+        "The end",
+    ]
 
 
 @settings(max_examples=500)
@@ -33,7 +36,9 @@ def test_pieces_join_to_the_text_again_and_are_those_of_the_rules(text: str) -> 
     assert "".join(pieces) == text
     if not re.search(r"[^\S \n\r\t]", text):
         found = [boundary["text"].strip() for boundary in get_sentence_boundaries("en", text)]
-        assert [piece.strip() for piece in pieces if piece.strip()] == [piece for piece in found if piece]
+        assert [piece.strip() for piece in pieces if piece.strip()] == [
+            piece for piece in found if piece
+        ]
 
 
 @pytest.mark.parametrize(
@@ -45,15 +50,21 @@ def test_pieces_that_do_not_join_to_the_text_are_refused(
     boundaries: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the versions 1.0.11 to 1.0.26 of sentencex cut texts with empty lines."""
-    monkeypatch.setattr("sentencex.segment", lambda _, text: [text[start:end] for start, end in boundaries])
+    monkeypatch.setattr(
+        "sentencex.segment", lambda _, text: [text[start:end] for start, end in boundaries]
+    )
     with pytest.raises(TextError, match=r"sentencex@.* do not join to their text again: install"):
         Rules(RulesSpec("sentencex", "en")).split("A dog. \n\nIt")
 
 
 def test_white_space_that_is_left_out_between_long_parts_is_kept() -> None:
-    """sentencex reads 10,000 characters at a time, and loses the empty line between two of these parts."""
+    """sentencex reads 10,000 characters at a time, and loses the empty line between two of these
+    parts."""
     for before in range(9_950, 10_050):
-        text = f"{'A dog barks. ' * (before // 13)}{'x' * (before % 13)}.\n\nA man sits down. It rains."
+        text = (
+            f"{'A dog barks. ' * (before // 13)}{'x' * (before % 13)}.\n\nA man sits down. It"
+            " rains."
+        )
         pieces = RULES.split(text)
         assert "".join(pieces) == text
         assert pieces[-2:] == ["A man sits down. ", "It rains."]
@@ -95,7 +106,8 @@ def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:
 
 @pytest.mark.parametrize("marks", ["'", "“", "「。", "a'"])
 def test_texts_that_would_hold_the_rules_for_minutes_are_refused(marks: str) -> None:
-    """The time of sentencex grows with the square of their number: a million apostrophes take 71 s."""
+    """The time of sentencex grows with the square of their number: a million apostrophes take 71
+    s."""
     text = f"A man sits. {marks * MAX_MARKS}"
     with pytest.raises(TextError, match=r"quotation marks and ends of sentences, more than 50,000"):
         RULES.split(text + marks)

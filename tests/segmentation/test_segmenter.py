@@ -52,7 +52,10 @@ def test_rules_keep_white_space(rules: Segmenter) -> None:
     ]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(text=TEXTS)
 def test_probabilities_are_one_exactly_where_rules_cut(rules: Segmenter, text: str) -> None:
     [pieces], [probabilities] = rules.split([text]), rules.boundary_probabilities([text])
@@ -62,7 +65,10 @@ def test_probabilities_are_one_exactly_where_rules_cut(rules: Segmenter, text: s
     assert np.flatnonzero(probabilities).tolist() == ends.tolist()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(text=TEXTS, threshold=st.sampled_from([None, 0, 0.01, 0.25, 0.5, 1]))
 def test_a_model_cuts_where_its_probabilities_are_above_the_threshold(
     learned: Segmenter, text: str, threshold: float | None
@@ -93,7 +99,9 @@ def test_with_both_the_punctuation_of_each_text_decides(
     assert mixed.split([PUNCTUATED], 0.9) == rules.split([PUNCTUATED])
 
 
-def test_one_of_both_can_be_chosen(mixed_bundle: Path, rules: Segmenter, learned: Segmenter) -> None:
+def test_one_of_both_can_be_chosen(
+    mixed_bundle: Path, rules: Segmenter, learned: Segmenter
+) -> None:
     texts = [STRIPPED, PUNCTUATED, UNTRUSTED]
     with Segmenter.open(mixed_bundle, "cpu", use="rules") as chosen:
         assert chosen.split(texts) == rules.split(texts)
@@ -108,7 +116,9 @@ def test_what_a_bundle_lacks_cannot_be_chosen(tiny_bundle: Path, sat_bundle: Pat
         Segmenter.open(tiny_bundle, use="learned")
     with pytest.raises(BundleError, match="it has a learned segmenter only, no rules"):
         Segmenter.open(sat_bundle, use="rules")
-    with pytest.raises(ValueError, match="use must be one of 'auto', 'rules', 'learned', not 'sat'"):
+    with pytest.raises(
+        ValueError, match="use must be one of 'auto', 'rules', 'learned', not 'sat'"
+    ):
         Segmenter.open(sat_bundle, use="sat")
 
 
@@ -127,10 +137,13 @@ def test_sentences_for_scoring(rules: Segmenter, learned: Segmenter, mixed: Segm
     assert rules.sentences("a man walks\n\na dog barks", "x") == ["a man walks\n\n", "a dog barks"]
     assert mixed.sentences(PUNCTUATED, "x") == rules.sentences(PUNCTUATED, "x")
     assert mixed.sentences(STRIPPED, "x") is mixed.sentences(UNTRUSTED, "x") is None
-    assert len(rules.sentences(UNTRUSTED, "x") or []) == 2  # without a model half of the punctuation must do
+    # Without a model half of the punctuation must do.
+    assert len(rules.sentences(UNTRUSTED, "x") or []) == 2
     with pytest.raises(TextError, match="^generated: the text has no sentence punctuation"):
         rules.sentences(STRIPPED, "generated")
-    with pytest.raises(TextError, match="^generated: 101 words without sentence punctuation between them"):
+    with pytest.raises(
+        TextError, match="^generated: 101 words without sentence punctuation between them"
+    ):
         rules.sentences("word " * MAX_WORDS + "end.", "generated")
     assert learned.sentences(PUNCTUATED, "x") is None
 
@@ -176,7 +189,9 @@ def test_bad_arguments_are_named(rules: Segmenter, learned: Segmenter) -> None:
                 call("a.")
             with pytest.raises(TextError, match=r"^texts\[1\]: must be a string, not int"):
                 call(["a.", 3])  # type: ignore[list-item]
-            with pytest.raises(TextError, match=r"^texts\[0\]: the text holds a lone surrogate U\+DC00"):
+            with pytest.raises(
+                TextError, match=r"^texts\[0\]: the text holds a lone surrogate U\+DC00"
+            ):
                 call(["a.\udc00"])
 
 

@@ -30,8 +30,19 @@ def bare_tokenizer() -> Tokenizer:
 
 @pytest.mark.parametrize(
     ("word", "kind"),
-    [("man", 3), ("Man", 1), ("MAN", 2), ("A", 1), ("4th", 3), ("4TH", 2), ("“The", 1), ("é", 3), ("É", 1), ("--", 3)],
-)  # fmt: skip
+    [
+        ("man", 3),
+        ("Man", 1),
+        ("MAN", 2),
+        ("A", 1),
+        ("4th", 3),
+        ("4TH", 2),
+        ("“The", 1),
+        ("é", 3),
+        ("É", 1),
+        ("--", 3),
+    ],
+)
 def test_how_a_word_is_written(word: str, kind: int) -> None:
     tokenizer = bare_tokenizer()
     text = f"Dog {word} cat"
@@ -42,9 +53,13 @@ def test_how_a_word_is_written(word: str, kind: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "small"), [(39, 3), (40, 0)])
-def test_small_letters_say_nothing_in_a_text_that_hardly_has_capitals(count: int, small: int) -> None:
+def test_small_letters_say_nothing_in_a_text_that_hardly_has_capitals(
+    count: int, small: int
+) -> None:
     text = " ".join(["TV", *["man"] * count])
-    capitals, _ = word_features(text, bare_tokenizer().encode(text, add_special_tokens=False).offsets)
+    capitals, _ = word_features(
+        text, bare_tokenizer().encode(text, add_special_tokens=False).offsets
+    )
     assert capitals[-count:].tolist() == [small] * count
 
 

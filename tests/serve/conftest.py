@@ -22,7 +22,8 @@ UNHURRIED: dict[str, Any] = {"timeout_s": HANGS_AFTER_S, "read_s": HANGS_AFTER_S
 
 @pytest.fixture
 def serve(tiny_bundle: Path) -> Iterator[Serve]:
-    """Starts servers with these limits, which are stopped at the end of the test; by default nothing is late."""
+    """Starts servers with these limits, which are stopped at the end of the test; by default
+    nothing is late."""
     from support.score_server import Running
     from vcs_runtime.serve.limits import Limits
 
@@ -31,7 +32,9 @@ def serve(tiny_bundle: Path) -> Iterator[Serve]:
     def start(
         token: bytes | None = None, options: Options = Options(), wait: bool = True, **limits: Any
     ) -> Running:
-        server = Running(ScorerConfig(tiny_bundle, "cpu"), Limits(**(UNHURRIED | limits)), options, token)
+        server = Running(
+            ScorerConfig(tiny_bundle, "cpu"), Limits(**(UNHURRIED | limits)), options, token
+        )
         running.append(server)
         if wait:
             assert server.ready.wait(HANGS_AFTER_S)

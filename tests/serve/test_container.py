@@ -1,4 +1,7 @@
-"""The Containerfile: what goes in, what it runs, and how its health is found. Building it needs a registry."""
+"""The Containerfile: what goes in, what it runs, and how its health is found.
+
+Building it needs a registry.
+"""
 
 from __future__ import annotations
 

@@ -24,8 +24,10 @@ def server(page: Page, command: str) -> Iterator[str]:
     arguments = command.partition("#")[0].split()[1:]
     running = subprocess.Popen(
         [sys.executable, "-m", "vcs_runtime", *arguments, "--port", "0"],
-        cwd=page.folder, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=page.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert running.stderr
         first, second = running.stderr.readline(), running.stderr.readline()

@@ -101,13 +101,17 @@ class Process:
         return self._errors.read_text("utf-8")
 
     def ask(self, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)
+        ) as client:
             client.request("POST", "/score", json.dumps(body), headers or {})
             response = client.getresponse()
             return response.status, json.loads(response.read())
 
     def metrics(self) -> list[str]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)
+        ) as client:
             client.request("GET", "/metrics")
             return client.getresponse().read().decode().splitlines()
 
@@ -127,9 +131,12 @@ def started(bundle: Path, tmp_path: Path, *arguments: object) -> Iterator[Proces
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(
             [*command, "--bundle", str(bundle), *map(str, arguments)],
-            stderr=errors, stdout=subprocess.PIPE, text=True, cwd=empty,
+            stderr=errors,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=empty,
             env={**os.environ, "TMPDIR": str(empty), "PYTHONPATH": paths},
-        )  # fmt: skip
+        )
     try:
         yield Process(process, tmp_path)
     finally:
@@ -139,10 +146,16 @@ def started(bundle: Path, tmp_path: Path, *arguments: object) -> Iterator[Proces
 
 def large(seed: int) -> dict[str, Any]:
     """A request that takes a second or so."""
-    return {"pairs": [{"reference": story(seed, 200), "generated": story(seed + i, 200)} for i in range(8)]}
+    return {
+        "pairs": [
+            {"reference": story(seed, 200), "generated": story(seed + i, 200)} for i in range(8)
+        ]
+    }
 
 
-def in_flight(server: Process, pool: ThreadPoolExecutor, count: int) -> list[Future[tuple[int, Any]]]:
+def in_flight(
+    server: Process, pool: ThreadPoolExecutor, count: int
+) -> list[Future[tuple[int, Any]]]:
     """Send requests, and wait until the server has them."""
     futures = [pool.submit(server.ask, large(1000 * i)) for i in range(count)]
     while f"vcs_queue_length {count}" not in server.metrics():
@@ -165,7 +178,9 @@ def test_a_signal_finishes_what_was_accepted(tiny_bundle: Path, tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_a_signal_gives_up_what_takes_longer_than_the_limit(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_signal_gives_up_what_takes_longer_than_the_limit(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     with started(tiny_bundle, tmp_path, "--timeout-s", 1) as server, ThreadPoolExecutor(12) as pool:
         futures = in_flight(server, pool, 12)
         os.kill(server.process.pid, signal.SIGTERM)

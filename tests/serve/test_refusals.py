@@ -1,4 +1,5 @@
-"""What the server refuses: malformed and large requests, strangers, too many requests; and slow clients."""
+"""What the server refuses: malformed and large requests, strangers, too many requests; and slow
+clients."""
 
 from __future__ import annotations
 
@@ -72,7 +73,19 @@ def test_a_malformed_request_gets_one_sentence_that_names_the_field(
         assert names in answer.error
 
 
-NO_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 400, "-1", "true", '"1"', "[1]", "{}"]
+NO_NUMBERS = [
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e999",
+    "-1e999",
+    "1" * 400,
+    "-1",
+    "true",
+    '"1"',
+    "[1]",
+    "{}",
+]
 
 
 @pytest.mark.parametrize("field", ["lct", "chunk_size"])
@@ -90,8 +103,13 @@ def test_an_option_that_is_no_finite_number_in_its_range_is_refused(
 
 @pytest.mark.parametrize("wrong", ["NaN", "-Infinity", "1e999", "1.5"])
 def test_an_id_is_a_text_or_a_whole_number(server: Running, wrong: str) -> None:
-    answer = server.ask("/score", json.dumps({**PAIR, "id": 0}).replace(": 0}", f": {wrong}}}").encode())
-    assert (answer.status, (wrong if wrong[-1].isalpha() else "id") in answer.error) == (400, True), answer
+    answer = server.ask(
+        "/score", json.dumps({**PAIR, "id": 0}).replace(": 0}", f": {wrong}}}").encode()
+    )
+    assert (answer.status, (wrong if wrong[-1].isalpha() else "id") in answer.error) == (
+        400,
+        True,
+    ), answer
 
 
 def test_random_bodies_never_break_the_server(server: Running) -> None:
@@ -113,7 +131,12 @@ def test_paths_and_methods_that_do_not_exist(server: Running) -> None:
         answer = server.ask(path, PAIR)
         assert answer.status == 404
         assert answer.error
-    for method, path in (("GET", "/score"), ("PUT", "/explain"), ("POST", "/metrics"), ("BREW", "/score")):
+    for method, path in (
+        ("GET", "/score"),
+        ("PUT", "/explain"),
+        ("POST", "/metrics"),
+        ("BREW", "/score"),
+    ):
         answer = server.ask(path, method=method)
         assert answer.status == 405
         assert method in answer.error
@@ -196,7 +219,8 @@ def test_a_client_that_sends_byte_by_byte_is_not_waited_for(serve: Serve) -> Non
         assert server.ask("/health").status == 200  # so the server has read what was sent before
         advance(0.6 * DAYS)
         assert server.ask("/health").status == 200
-        connection.sendall(b"x")  # the client is not late yet, and its next byte gives it no more time
+        # The client is not late yet, and its next byte gives it no more time.
+        connection.sendall(b"x")
         assert server.ask("/health").status == 200
         advance(0.6 * DAYS)
         assert _until_closed(connection) == b""
@@ -246,7 +270,8 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(serve: Serve, last: s
 def test_a_client_that_asks_much_and_reads_nothing_is_cut_off(serve: Serve) -> None:
     server = serve(read_s=DAYS, connections=1)
     with server.connect() as connection:
-        # At last the server reads no more, or has closed the connection. One that is slow is asked less.
+        # At last the server reads no more, or has closed the connection. One that is slow is asked
+        # less.
         connection.settimeout(0.5)
         with suppress(OSError):
             while True:
@@ -317,7 +342,9 @@ def test_a_full_queue_asks_to_come_back(serve: Serve, monkeypatch: pytest.Monkey
     assert server.score(**PAIR).status == 200
 
 
-def test_a_request_that_takes_too_long_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_takes_too_long_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = serve(timeout_s=DAYS)
     gate = Gate(monkeypatch)
     with ThreadPoolExecutor(2) as pool:

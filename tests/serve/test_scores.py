@@ -1,4 +1,5 @@
-"""What the server answers: the scores of `Scorer` to the bit, explanations, health, metrics, its description."""
+"""What the server answers: the scores of `Scorer` to the bit, explanations, health, metrics, its
+description."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_a_server_is_ready_when_its_learned_segmenter_is_open(
     opened: list[Any] = []
     model = segmenter.BoundaryModel
     monkeypatch.setattr(
-        segmenter, "BoundaryModel", lambda *arguments: (opened.append(arguments), model(*arguments))[1]
+        segmenter,
+        "BoundaryModel",
+        lambda *arguments: (opened.append(arguments), model(*arguments))[1],
     )
     config = ScorerConfig(tiny_bundle, "cpu", segmenter=mixed_bundle)
     server = Running(config, Limits(), Options(), None)
@@ -39,9 +42,13 @@ def test_a_server_is_ready_when_its_learned_segmenter_is_open(
         server.stop()
 
 
-def test_thirty_two_clients_at_once_get_the_scores_of_a_scorer(server: Running, scorer: Scorer) -> None:
+def test_thirty_two_clients_at_once_get_the_scores_of_a_scorer(
+    server: Running, scorer: Scorer
+) -> None:
     # Some requests share texts, some hold several pairs, so that batches mix them.
-    requests = [[(story(i // 4 + j), story(50 + i + j)) for j in range(1 + i % 3)] for i in range(96)]
+    requests = [
+        [(story(i // 4 + j), story(50 + i + j)) for j in range(1 + i % 3)] for i in range(96)
+    ]
 
     def ask(pairs: list[tuple[str, str]]) -> Any:
         body = {"pairs": [{"reference": r, "generated": g, "id": g[:9]} for r, g in pairs]}
@@ -82,23 +89,36 @@ def test_one_pair_has_one_answer_with_its_id(server: Running, scorer: Scorer) ->
 def test_options_of_a_request(server: Running, scorer: Scorer, preset: str) -> None:
     size, lct = PRESETS[preset]
     answer = server.score(story(1), story(2), options={"preset": preset}).json
-    assert answer == scorer.score(story(1), story(2), chunk_size=size, params=Params(lct=lct)).to_dict()
-    answer = server.score(story(1), story(2), options={"preset": preset, "chunk_size": 2, "lct": 0.5}).json
-    assert answer == scorer.score(story(1), story(2), chunk_size=2, params=Params(lct=0.5)).to_dict()
+    assert (
+        answer
+        == scorer.score(story(1), story(2), chunk_size=size, params=Params(lct=lct)).to_dict()
+    )
+    answer = server.score(
+        story(1), story(2), options={"preset": preset, "chunk_size": 2, "lct": 0.5}
+    ).json
+    assert (
+        answer == scorer.score(story(1), story(2), chunk_size=2, params=Params(lct=0.5)).to_dict()
+    )
     answer = server.score([story(1), story(2)], story(3), options={"aggregate": "mean"}).json
     assert answer == scorer.score([story(1), story(2)], story(3), aggregate="mean").to_dict()
-    answer = server.score(stripped(1, 2), stripped(2, 2), options={"preset": preset, "short": True}).json
+    answer = server.score(
+        stripped(1, 2), stripped(2, 2), options={"preset": preset, "short": True}
+    ).json
     expected = scorer.score_short(stripped(1, 2), stripped(2, 2), params=Params(lct=lct))
     assert answer == expected.to_dict()
 
 
 def test_the_largest_options_are_scored(server: Running, scorer: Scorer) -> None:
-    answer = server.score(story(1), story(2), id=10**400, options={"chunk_size": 1_000_000, "lct": 1e9})
+    answer = server.score(
+        story(1), story(2), id=10**400, options={"chunk_size": 1_000_000, "lct": 1e9}
+    )
     expected = scorer.score(story(1), story(2), chunk_size=1_000_000, params=Params(lct=1e9))
     assert answer.json == {"id": 10**400, **expected.to_dict()}
 
 
-def test_options_of_the_server_hold_where_a_request_says_nothing(serve: Serve, scorer: Scorer) -> None:
+def test_options_of_the_server_hold_where_a_request_says_nothing(
+    serve: Serve, scorer: Scorer
+) -> None:
     options = Options(3, Params(lct=0.1, small_text="reference"), "mean", clean=["list-numbers"])
     server = serve(options=options)
     pair = ([story(1), story(2)], f"1. {story(3)}")
@@ -109,7 +129,9 @@ def test_options_of_the_server_hold_where_a_request_says_nothing(serve: Serve, s
     assert server.ask("/health").json["signature"] == scorer.signature_for(options)
 
 
-def test_a_pair_that_cannot_be_scored_has_an_error_in_its_place(server: Running, scorer: Scorer) -> None:
+def test_a_pair_that_cannot_be_scored_has_an_error_in_its_place(
+    server: Running, scorer: Scorer
+) -> None:
     bad = ["", "...", "a \ud800 b", "x" * 1_100_000]
     pairs = [{"reference": story(1), "generated": text} for text in (story(2), *bad)]
     pairs += [{"reference": [], "generated": story(2)}, {"id": "\ud800", **pairs[0]}]
@@ -193,7 +215,11 @@ def test_the_description_names_every_endpoint_and_loads_nothing(server: Running)
     assert described["openapi"].startswith("3.")
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
-            body = operation["requestBody"]["content"]["application/json"] if method == "post" else None
+            body = (
+                operation["requestBody"]["content"]["application/json"]
+                if method == "post"
+                else None
+            )
             assert server.ask(path, body and body["example"], method.upper()).status == 200
             assert body is None or server.ask(path, body["example"]).json.get("error") is None
     text = json.dumps(described)

@@ -29,7 +29,8 @@ def column(side: int) -> Any:
 
 
 def test_one_column_is_an_array(tiny_bundle: Path, expected: list[float]) -> None:
-    make = pickle.loads(pickle.dumps(partial(make_predict_fn, tiny_bundle)))  # how it gets to a worker
+    # How it gets to a worker.
+    make = pickle.loads(pickle.dumps(partial(make_predict_fn, tiny_bundle)))
     scored = make()(column(0), column(1))
     assert scored.dtype == np.float64
     assert np.array_equal(scored, expected, equal_nan=True)
@@ -54,7 +55,9 @@ def test_the_margin_ranks_pairs_whose_vcs_is_0_and_the_flags_say_why(
 
 def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> None:
     names = ("vcs", "n_ref", "error", "signature")
-    predict = make_predict_fn(ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names)
+    predict = make_predict_fn(
+        ScorerConfig(tiny_bundle, "cpu"), Options(chunk_size=2), columns=names
+    )
     scored = predict(
         np.array([TEXTS[0][0], None, "a."], object), np.array([TEXTS[0][1], "a b.", "."], object)
     )
@@ -63,8 +66,9 @@ def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> 
     one = scorer.score(*TEXTS[0], chunk_size=2)
     assert (scored["vcs"][0], scored["n_ref"][0], scored["error"][0]) == (one.vcs, one.n_ref, "")
     assert list(scored["error"][1:]) == [
-        "reference: is null", "generated: the text holds nothing but punctuation"
-    ]  # fmt: skip
+        "reference: is null",
+        "generated: the text holds nothing but punctuation",
+    ]
     assert set(scored["signature"]) == {one.signature}
 
 
@@ -75,7 +79,11 @@ def test_a_worker_uses_one_cpu_unless_the_config_says_otherwise(
     make_predict_fn(tiny_bundle)
     make_predict_fn(ScorerConfig(tiny_bundle, "auto"))
     make_predict_fn(ScorerConfig(tiny_bundle, "cpu", threads=2))
-    assert [(config.device, config.threads) for (config,) in opened] == [("cpu", 1), ("auto", 1), ("cpu", 2)]
+    assert [(config.device, config.threads) for (config,) in opened] == [
+        ("cpu", 1),
+        ("auto", 1),
+        ("cpu", 2),
+    ]
 
 
 def test_an_unknown_column_is_refused(tiny_bundle: Path) -> None:

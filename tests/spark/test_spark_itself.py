@@ -20,7 +20,9 @@ TEXTS[5] = (TEXTS[5][0], "")
 
 
 @pytest.mark.filterwarnings("default")
-def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gives_the_numbers_of_one_process(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with Scorer.open(tiny_bundle, device="cpu") as scorer:
         results = scorer.score_many(TEXTS)
@@ -32,7 +34,9 @@ def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: 
     )
     try:
         rows = [(i, *pair) for i, pair in enumerate(TEXTS)]
-        frame = spark.createDataFrame(rows, "id int, reference string, generated string").repartition(3)
+        frame = spark.createDataFrame(
+            rows, "id int, reference string, generated string"
+        ).repartition(3)
         vcs = predict_batch_udf(
             partial(make_predict_fn, tiny_bundle), return_type=DoubleType(), batch_size=16
         )
@@ -40,13 +44,17 @@ def test_spark_gives_the_numbers_of_one_process(tiny_bundle: Path, monkeypatch: 
         types = (DoubleType(), DoubleType(), StringType(), StringType())
         several = predict_batch_udf(
             partial(make_predict_fn, tiny_bundle, columns=names),
-            return_type=StructType([StructField(*column) for column in zip(names, types, strict=True)]),
+            return_type=StructType(
+                [StructField(*column) for column in zip(names, types, strict=True)]
+            ),
             batch_size=7,
         )
         rows_scored = (
             frame.withColumn("vcs", vcs("reference", "generated"))
-            .withColumn("several", several("reference", "generated")).orderBy("id").collect()
-        )  # fmt: skip
+            .withColumn("several", several("reference", "generated"))
+            .orderBy("id")
+            .collect()
+        )
     finally:
         spark.stop()
     # Spark has null where the function's column has NaN.

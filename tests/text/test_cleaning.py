@@ -78,7 +78,11 @@ PIECES = st.sampled_from("' 's 'S 're n't let it ı he thiſ man women I é _ ,"
 
 @given(st.lists(PIECES | st.text()).map("".join))
 @example("a''s it's women's he's")
-@example(" ".join(f"{chr(code)}'s t{chr(code)}'s h{chr(code)}'s man's{chr(code)}" for code in range(0x2200)))
+@example(
+    " ".join(
+        f"{chr(code)}'s t{chr(code)}'s h{chr(code)}'s man's{chr(code)}" for code in range(0x2200)
+    )
+)
 def test_contractions_are_those_of_the_pattern_in_the_whole_text(text: str) -> None:
     plain = text.replace("’", "'")
     expanded = cleaning._PATTERN.sub(cleaning._expand, plain)
@@ -97,9 +101,12 @@ def test_segments_are_stripped_and_empty_ones_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "chunks"), [(1, ["a", "b", "c", "d"]), (3, ["a b c", "d"]), (4, ["a b c d"]), (9, ["a b c d"])]
+    ("size", "chunks"),
+    [(1, ["a", "b", "c", "d"]), (3, ["a b c", "d"]), (4, ["a b c d"]), (9, ["a b c d"])],
 )
-def test_chunks_join_consecutive_segments_and_the_last_may_be_shorter(size: int, chunks: list[str]) -> None:
+def test_chunks_join_consecutive_segments_and_the_last_may_be_shorter(
+    size: int, chunks: list[str]
+) -> None:
     assert join_chunks(["a", "b", "c", "d"], size) == chunks
 
 

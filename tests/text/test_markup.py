@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from support.waiting import HANGS_AFTER_S
 from vcs_runtime.text.markup import CLEANINGS, markup_in, remove_markup
 
-PIECES = [*"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5", "<think>", "</think>", "1. ", "2. ", "Step 3: ", "**", "](", "```", "A man walks. "]  # fmt: skip
+PIECES = [
+    *"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5",
+    "<think>",
+    "</think>",
+    "1. ",
+    "2. ",
+    "Step 3: ",
+    "**",
+    "](",
+    "```",
+    "A man walks. ",
+]
 marked = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 chosen = st.sets(st.sampled_from(CLEANINGS), min_size=1)
 
@@ -44,11 +55,17 @@ def test_reasoning_in_think_tags_is_removed(text: str, clean: str) -> None:
         ("A man walks\n### The end ###\nHe runs.", "A man walks\n\nThe end\n\nHe runs."),
         ("Summary\n=======\nA man walks.", "Summary\n\nA man walks."),
         ("**Scene 1:**\nA man walks.", "Scene 1:\n\nA man walks."),
-        ("A **man** and ***his*** __dog__ *walk* _on_ ~~grass~~.", "A man and his dog walk on grass."),
+        (
+            "A **man** and ***his*** __dog__ *walk* _on_ ~~grass~~.",
+            "A man and his dog walk on grass.",
+        ),
         ("**A *red* ball** falls.", "A red ball falls."),
         ("这是**重点**内容。", "这是重点内容。"),
         ("A man walks. **The second sc", "A man walks. The second sc"),
-        ("- A man walks\n  slowly\n* A dog runs\n• A bird\n+ A cat", "A man walks\n  slowly\n\nA dog runs\n\nA bird\n\nA cat"),
+        (
+            "- A man walks\n  slowly\n* A dog runs\n• A bird\n+ A cat",
+            "A man walks\n  slowly\n\nA dog runs\n\nA bird\n\nA cat",
+        ),
         ("> A man\n>> walks.", "A man\nwalks."),
         ("A man.\n\n---\n\n* * *\nA dog.", "A man.\n\n\n\n\nA dog."),
         ("```text\nA man walks.\n```", "A man walks."),
@@ -59,7 +76,7 @@ def test_reasoning_in_think_tags_is_removed(text: str, clean: str) -> None:
         ("|Time|Event|\n|:--|---|\n| 0:01 | A man walks |", "Time, Event\n\n0:01, A man walks"),
         ("> # Summary\n> - **A man**", "Summary\n\nA man"),
     ],
-)  # fmt: skip
+)
 def test_marks_of_markdown_are_removed_and_their_words_stay(text: str, clean: str) -> None:
     assert remove_markup(text, ["markdown"]) == clean
 
@@ -67,15 +84,24 @@ def test_marks_of_markdown_are_removed_and_their_words_stay(text: str, clean: st
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("1. A man walks\n2) A dog runs\n(3) A bird\nStep 4: A cat", "A man walks\n\nA dog runs\n\nA bird\n\nA cat"),
+        (
+            "1. A man walks\n2) A dog runs\n(3) A bird\nStep 4: A cat",
+            "A man walks\n\nA dog runs\n\nA bird\n\nA cat",
+        ),
         ("1. A man walks\n   slowly\n2. A dog runs", "A man walks\n   slowly\n\nA dog runs"),
         ("1.\nA man walks.\n2.\nA dog runs.", "A man walks.\n\nA dog runs."),
         ("1. Step 1: A man walks.", "A man walks."),
-        ("Two scenes: 1. A man walks. 2. A dog runs.", "Two scenes:\n\nA man walks.\n\nA dog runs."),
+        (
+            "Two scenes: 1. A man walks. 2. A dog runs.",
+            "Two scenes:\n\nA man walks.\n\nA dog runs.",
+        ),
         ("1. A man walks. 2. A dog runs.", "A man walks.\n\nA dog runs."),
-        ('He says "No." (1) A man (2) runs. (2) A dog.', 'He says "No."\n\nA man (2) runs.\n\nA dog.'),
+        (
+            'He says "No." (1) A man (2) runs. (2) A dog.',
+            'He says "No."\n\nA man (2) runs.\n\nA dog.',
+        ),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_lists_are_removed_and_items_stand_apart(text: str, clean: str) -> None:
     assert remove_markup(text, ["list-numbers"]) == clean
 
@@ -129,7 +155,9 @@ def test_cleaning_invents_no_words(text: str) -> None:
 
 def test_marks_nested_beyond_all_reason_are_removed_too() -> None:
     text = "[" * 30 + "a man" + "](b)" * 30
-    assert remove_markup(text, ["markdown"]) == remove_markup(remove_markup(text, ["markdown"]), ["markdown"])
+    assert remove_markup(text, ["markdown"]) == remove_markup(
+        remove_markup(text, ["markdown"]), ["markdown"]
+    )
     assert "[" not in remove_markup(text, ["markdown"])
 
 
@@ -138,11 +166,14 @@ HOSTILE = """
 from vcs_runtime.text.markup import CLEANINGS, remove_markup
 for unit in ("*", "<think>", "|", "[", "7"):
     remove_markup(unit * (1_000_000 // len(unit)), CLEANINGS)
-for unit in ("*", "_", "`", "~", "#", "(", "](", "[x](", "![", " #", "*a ", "**a ", "_a ", "`a ", "~~a ", "* a",
-             " ", "\\n", "1. ", ". 1. ", "1.\\n", "(1) ", "Step ", "a   ", "- ", "> ", "a |", "<", "</think>"):
+for unit in ("*", "_", "`", "~", "#", "(", "](", "[x](", "![", " #", "*a ", "**a ", "_a ", "`a ", \
+"~~a ", "* a",
+             " ", "\\n", "1. ", ". 1. ", "1.\\n", "(1) ", "Step ", "a   ", "- ", "> ", "a |", \
+"<", "</think>"):
     remove_markup("a" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
     remove_markup("-" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
-for opening in ("~~", "*", "**", "_", "`", "[", "[x](", "| ", "# ", "#", "<think>", "1. ", "- ", "> ", "```"):
+for opening in ("~~", "*", "**", "_", "`", "[", "[x](", "| ", "# ", "#", "<think>", "1. ", "- ", \
+"> ", "```"):
     for letter in ("a", " ", "(a)", "#", "-", "1"):
         remove_markup(opening + letter * 10_000 + "!", CLEANINGS)
 """

@@ -15,21 +15,33 @@ from vcs_runtime.errors import TextError
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.text.times import stamped, timed_segments
 
-SRT = "1\n00:00:12,000 --> 00:00:18,500\nA man walks.\nHe runs.\n\n2\n00:01:00,000 --> 00:01:02,000\nHe stops.\n"
-SEGMENTS = [{"start": 12, "end": 18.5, "text": "A man walks.\nHe runs."}, {"start": 60, "end": 62, "text": "He stops."}]  # fmt: skip
+SRT = (
+    "1\n00:00:12,000 --> 00:00:18,500\nA man walks.\nHe runs.\n\n2\n00:01:00,000 -->"
+    " 00:01:02,000\nHe stops.\n"
+)
+SEGMENTS = [
+    {"start": 12, "end": 18.5, "text": "A man walks.\nHe runs."},
+    {"start": 60, "end": 62, "text": "He stops."},
+]
 
 
 @pytest.mark.parametrize(
     "text",
     [
         SRT,
-        "WEBVTT - Film\nKind: captions\n\nNOTE\nBy hand.\n\nfirst\n00:12.000 --> 00:18.500 align:start\nA man walks.\nHe runs.\n\n"
-        "last\n01:00.000 --> 01:02.000\nHe stops.",
-        "\nWEBVTT\n00:12.000 --> 00:18.500\nA man walks.\nHe runs.\n\n01:00.000 --> 01:02.000\nHe stops.",
+        (
+            "WEBVTT - Film\nKind: captions\n\nNOTE\nBy hand.\n\nfirst\n00:12.000 --> 00:18.500"
+            " align:start\nA man walks.\nHe runs.\n\nlast\n01:00.000 --> 01:02.000\nHe stops."
+        ),
+        (
+            "\nWEBVTT\n00:12.000 --> 00:18.500\nA man walks.\nHe runs.\n\n01:00.000 -->"
+            " 01:02.000\nHe stops."
+        ),
         "[00:12-00:18.5] A man walks.\nHe runs.\n[01:00 - 01:02]: He stops.",
         "(0:12 to 0:18.5) A man walks.\nHe runs. (1:00–1:02) He stops.",
         "[60s-62s] He stops. [12.0-18.5] A man walks.\nHe runs.",  # in the order of time
-        "[60-62] He stops. [0:01-0:02] [0:00:12-0:00:18.5] A man walks.\nHe runs.",  # one without a text
+        # One without a text.
+        "[60-62] He stops. [0:01-0:02] [0:00:12-0:00:18.5] A man walks.\nHe runs.",
         stamped(SEGMENTS),
     ],
 )
@@ -50,7 +62,13 @@ def test_a_moment_lasts_a_millisecond() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("A man (2010-2012).", r"^t: there is text without a start and an end such as \[00:12-00:18\]: 'A man \(2010-2012\)\.'$"),
+        (
+            "A man (2010-2012).",
+            (
+                r"^t: there is text without a start and an end such as \[00:12-00:18\]: 'A man"
+                r" \(2010-2012\)\.'$"
+            ),
+        ),
         ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
         ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
         ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
@@ -58,14 +76,16 @@ def test_a_moment_lasts_a_millisecond() -> None:
         ("[0:01-0:02] A.\n[0:03-0:04 B.", r"start and end: '\[0:03-0:04 B\.'$"),
         ("[0:01-0:02] A.\n0:03 - 0:04 B.", "start and end: '0:03 - 0:04 B"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_timed_is_refused(text: str, says: str) -> None:
     with pytest.raises(TextError, match=says):
         timed_segments(text, "t")
 
 
 @given(
-    st.lists(st.sampled_from([*"[]()-:., \n1 2a", "00:01", " --> ", "[0:01-0:02]"]), max_size=60).map("".join)
+    st.lists(
+        st.sampled_from([*"[]()-:., \n1 2a", "00:01", " --> ", "[0:01-0:02]"]), max_size=60
+    ).map("".join)
 )
 def test_no_text_is_lost(text: str) -> None:
     try:
@@ -95,7 +115,11 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
         assert "|def:1.0.0+time|" in f"|{scorer.signature}|"
         assert "|seg:time-stamps|" in scorer.signature
         same, moved = scorer.score_many([(reference, reference), ([reference], late)])
-        assert (same.vcs, same.n_ref, same.segmenter) == (pytest.approx(1.0, abs=1e-6), 4, "time-stamps")
+        assert (same.vcs, same.n_ref, same.segmenter) == (
+            pytest.approx(1.0, abs=1e-6),
+            4,
+            "time-stamps",
+        )
         assert moved.nas < 1.0
         options = Options(also=["hm-cf", "substitution"], chunk_size=3)
         [(result, evidence)] = scorer.iter_evidence([(reference, late)], options)
@@ -110,11 +134,21 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
         assert both.error is not None
         assert "clean time-stamps removes what segmenter time-stamps reads" in both.error
     pairs = tmp_path / "pairs.jsonl"
-    rows = [{"reference": stamped(SEGMENTS), "generated": SRT}, {"reference": SEGMENTS, "generated": SEGMENTS},
-            {"reference": [SEGMENTS, SEGMENTS], "generated": "A man."}]  # fmt: skip
+    rows = [
+        {"reference": stamped(SEGMENTS), "generated": SRT},
+        {"reference": SEGMENTS, "generated": SEGMENTS},
+        {"reference": [SEGMENTS, SEGMENTS], "generated": "A man."},
+    ]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = vcs(
-        "score", pairs, "--bundle", tiny_bundle, "--segmenter", "time-stamps", "-o", tmp_path / "s.jsonl"
+        "score",
+        pairs,
+        "--bundle",
+        tiny_bundle,
+        "--segmenter",
+        "time-stamps",
+        "-o",
+        tmp_path / "s.jsonl",
     )
     assert done.code == 1
     one, two, three = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())

@@ -1,4 +1,5 @@
-"""The examples of docs/guide/training.md that need no library, or a small stand-in; tests/parity runs the others."""
+"""The examples of docs/guide/training.md that need no library, or a small stand-in; tests/parity
+runs the others."""
 
 from __future__ import annotations
 
@@ -51,7 +52,12 @@ def test_trackers_get_the_worst_outputs_with_what_can_be_seen_in_them(
 ) -> None:
     outputs = [story(1), story(9), "", "A dog | runs.\nA cat sits. A man walks."]
     references = [story(1), [story(7), story(2)], story(3), story(4)]
-    names = {"bundle": tiny_bundle, "references": references, "outputs": outputs, "ids": ["a", "b", "c", "d"]}
+    names = {
+        "bundle": tiny_bundle,
+        "references": references,
+        "outputs": outputs,
+        "ids": ["a", "b", "c", "d"],
+    }
     rows = run_snippet(PAGE, "worst", **names)["rows"]
     results = scorer.score_many(list(zip(references, outputs, strict=True)))
     order = sorted((0, 1, 3), key=lambda i: results[i].margin)  # "" has no scores
@@ -98,7 +104,9 @@ def test_trackers_get_the_worst_outputs_with_what_can_be_seen_in_them(
     assert (by_column["id"], file) == ([row["id"] for row in rows], "worst/000050.json")
     tag, text, step = logged["tensorboard"]
     assert (tag, step, logged["closed"]) == ("val/worst", 50, tmp_path)
-    assert [line.replace("\\|", "").count("|") for line in text.split("\n")] == [6] * (2 + len(rows))
+    assert [line.replace("\\|", "").count("|") for line in text.split("\n")] == [6] * (
+        2 + len(rows)
+    )
 
 
 def test_the_worst_outputs_need_as_many_pairs_and_a_score_that_ranks(scorer: Scorer) -> None:
@@ -112,7 +120,11 @@ def test_the_worst_outputs_need_as_many_pairs_and_a_score_that_ranks(scorer: Sco
         ((1, pairs), {"ids": ["a"]}, "ids: 1, but there are 2 results"),
         ((0, pairs), {}, "n must be 1 or more, not 0"),
         ((1, pairs), {"score": "substitution"}, "score: pairs are not ranked by 'substitution'"),
-        ((1, pairs), {"score": "hm_cf"}, "score: the results have no 'hm_cf': score them with `also`"),
+        (
+            (1, pairs),
+            {"score": "hm_cf"},
+            "score: the results have no 'hm_cf': score them with `also`",
+        ),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             results.worst(*arguments, **keywords)

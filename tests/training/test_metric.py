@@ -24,7 +24,9 @@ def metric(config: ScorerConfig) -> TextMetric:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_means_are_those_of_the_scores(config: ScorerConfig, scorer: Scorer, asynchronous: bool) -> None:
+def test_the_means_are_those_of_the_scores(
+    config: ScorerConfig, scorer: Scorer, asynchronous: bool
+) -> None:
     metric = TextMetric(config, asynchronous=asynchronous)
     for start in range(0, 12, 5):
         metric.update(PREDS[start : start + 5], TARGETS[start : start + 5])
@@ -38,7 +40,9 @@ def test_the_means_are_those_of_the_scores(config: ScorerConfig, scorer: Scorer,
     assert metric.signature == results[0].signature
 
 
-def test_zeros_and_pairs_that_cannot_be_judged_are_counted(config: ScorerConfig, metric: TextMetric) -> None:
+def test_zeros_and_pairs_that_cannot_be_judged_are_counted(
+    config: ScorerConfig, metric: TextMetric
+) -> None:
     # Two chunks against three are 0 by definition; one against one has no order.
     metric.update([story(1, 2), story(2, 1), story(3, 6)], [story(4, 3), story(2, 1), story(3, 6)])
     means = metric.compute()
@@ -50,7 +54,10 @@ def test_zeros_and_pairs_that_cannot_be_judged_are_counted(config: ScorerConfig,
 
 def test_references_come_second_and_may_be_several(metric: TextMetric, scorer: Scorer) -> None:
     metric.update([PREDS[0], PREDS[1]], [TARGETS[0], [TARGETS[3], TARGETS[5]]])
-    expected = scorer.score(TARGETS[0], PREDS[0]).vcs + scorer.score([TARGETS[3], TARGETS[5]], PREDS[1]).vcs
+    expected = (
+        scorer.score(TARGETS[0], PREDS[0]).vcs
+        + scorer.score([TARGETS[3], TARGETS[5]], PREDS[1]).vcs
+    )
     assert metric.compute()["vcs"] == expected / 2
     asymmetric = scorer.score(TARGETS[0], PREDS[0]).scores
     metric.reset()
@@ -74,7 +81,9 @@ def test_a_mean_over_ranks_is_the_same_to_the_last_bit_however_pairs_are_shared_
     assert merged.signature == metric.signature
 
 
-def test_metrics_and_states_can_be_merged_one_or_many(config: ScorerConfig, metric: TextMetric) -> None:
+def test_metrics_and_states_can_be_merged_one_or_many(
+    config: ScorerConfig, metric: TextMetric
+) -> None:
     metric.update(PREDS[:2], TARGETS[:2])
     other = TextMetric(config)
     other.update([*PREDS[2:4], "..."], TARGETS[2:5])
@@ -83,7 +92,9 @@ def test_metrics_and_states_can_be_merged_one_or_many(config: ScorerConfig, metr
     assert other.compute()["count"] == 2
 
 
-def test_scores_that_cannot_be_compared_are_not_merged(config: ScorerConfig, metric: TextMetric) -> None:
+def test_scores_that_cannot_be_compared_are_not_merged(
+    config: ScorerConfig, metric: TextMetric
+) -> None:
     metric.update(PREDS[:2], TARGETS[:2])
     before = metric.compute()
     other = TextMetric(config, params=Params(lct=1.0))
@@ -109,8 +120,12 @@ def test_reset_forgets_what_is_still_being_scored(config: ScorerConfig) -> None:
     assert metric.compute()["count"] == 1
 
 
-@pytest.mark.parametrize(("preds", "target"), [(["a."], "a."), (["a."], ["a.", "b."]), ([], ["a."])])
-def test_lengths_that_differ_are_refused(metric: TextMetric, preds: list[str], target: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("preds", "target"), [(["a."], "a."), (["a."], ["a.", "b."]), ([], ["a."])]
+)
+def test_lengths_that_differ_are_refused(
+    metric: TextMetric, preds: list[str], target: list[str]
+) -> None:
     with pytest.raises(ValueError, match="target must hold a reference for each of"):
         metric.update(preds, target)
     assert metric.compute()["count"] == 0

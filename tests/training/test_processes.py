@@ -21,8 +21,11 @@ TEXT, OTHER = story(1), story(2)
 def run(script: str, *arguments: object) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -45,7 +48,8 @@ def test_a_relative_bundle_is_found_from_another_folder(tiny_bundle: Path, tmp_p
         os.chdir(sys.argv[1])
         rewards = pickle.dumps(TrainingScorer(ScorerConfig("bundle", "cpu")))
         os.chdir(sys.argv[2])
-        print(pickle.loads(rewards).compute_score("clips", "A man sits. A dog runs.", "A man sits. A dog runs.") > 0.99)
+        print(pickle.loads(rewards).compute_score("clips", "A man sits. A dog runs.", "A man \
+sits. A dog runs.") > 0.99)
     """
     assert run(script, tiny_bundle.parent, tmp_path) == ["True"]
 
@@ -53,13 +57,15 @@ def test_a_relative_bundle_is_found_from_another_folder(tiny_bundle: Path, tmp_p
 def test_a_forked_child_opens_its_own_session_while_its_parents_is_busy(tiny_bundle: Path) -> None:
     script = """
         import os, sys, warnings
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what is tested
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: just what \
+is tested
         from vcs_runtime import ScorerConfig
         from vcs_runtime.training import TrainingScorer
         rewards = TrainingScorer(ScorerConfig(sys.argv[1], "cpu", cache=sys.argv[2]))
         text, other = "A man sits. A dog runs. She smiles.", "A dog runs. A man smiles."
         print(rewards.compute_score("clips", other, text), flush=True)
-        busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=600) for i in range(300)]
+        busy = [rewards.submit(text, other + f" She cuts {i}." * 9, deadline_s=600) for i in \
+range(300)]
         for leave in (os._exit, sys.exit):  # as multiprocessing's children do, and through atexit
             if (child := os.fork()) == 0:
                 print(rewards.compute_score("clips", other, text), flush=True)

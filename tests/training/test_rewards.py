@@ -31,8 +31,12 @@ def rewards(config: ScorerConfig) -> TrainingScorer:
 def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer: Scorer) -> None:
     completions = [story(i) for i in range(10, 16)]
     references: list[Any] = [story(i // 3) for i in range(5)] + [[story(3), story(15)]]
-    rewarded = rewards.reward_fn(["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6)
-    assert rewarded == [scorer.score(*pair).margin for pair in zip(references, completions, strict=True)]
+    rewarded = rewards.reward_fn(
+        ["p"] * 6, completions, reference=references, completion_ids=[[1]] * 6
+    )
+    assert rewarded == [
+        scorer.score(*pair).margin for pair in zip(references, completions, strict=True)
+    ]
     assert rewarded[5] > 0.99
 
 
@@ -41,18 +45,29 @@ def test_rewards_are_the_scorers_scores_in_order(rewards: TrainingScorer, scorer
     [
         [turn(OTHER)],
         [turn("earlier words"), turn("42", "tool"), turn(OTHER)],
-        [turn([{"type": "image"}, {"type": "text", "text": OTHER[:9]}, {"type": "text", "text": OTHER[9:]}])],
+        [
+            turn(
+                [
+                    {"type": "image"},
+                    {"type": "text", "text": OTHER[:9]},
+                    {"type": "text", "text": OTHER[9:]},
+                ]
+            )
+        ],
     ],
 )
 def test_of_a_conversation_the_assistants_last_message_counts(
     rewards: TrainingScorer, scorer: Scorer, completion: Any
 ) -> None:
     expected = scorer.score(TEXT, OTHER).margin
-    assert rewards.reward_fn([[turn("Describe.", "user")]], [completion], reference=[TEXT]) == [expected]
+    assert rewards.reward_fn([[turn("Describe.", "user")]], [completion], reference=[TEXT]) == [
+        expected
+    ]
 
 
 @pytest.mark.parametrize(
-    "completion", ["", "...", "a\0b.", "\ud800.", None, 7, [], [turn(None)], [turn("a.", "user")], ["text"]]
+    "completion",
+    ["", "...", "a\0b.", "\ud800.", None, 7, [], [turn(None)], [turn("a.", "user")], ["text"]],
 )
 def test_a_row_that_cannot_be_scored_has_the_lowest_reward_and_the_others_are_scored(
     rewards: TrainingScorer, completion: Any, caplog: pytest.LogCaptureFixture
@@ -95,7 +110,8 @@ def test_errors_are_logged_once_and_may_have_a_reward(
     with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
         for _ in range(3):
             found = rewards.reward_fn(["p", "q", "r"], ["", TEXT, TEXT], reference=[TEXT, TEXT, ""])
-            assert (found[0], found[2]) == (unscorable, None)  # an empty reference is not the model's fault
+            # An empty reference is not the model's fault.
+            assert (found[0], found[2]) == (unscorable, None)
     assert caplog.text.count("could not be scored") == 1
 
 
@@ -105,7 +121,8 @@ def test_a_group_of_equal_rewards_is_reported_once(
     rewards = TrainingScorer(config)
     with caplog.at_level(logging.WARNING, "vcs_runtime.training"):
         rewards.reward_fn(["p", "p", "q"], [TEXT, OTHER, TEXT], reference=[TEXT] * 3)
-        rewards.reward_fn(["p", "q"], [TEXT, TEXT], reference=[TEXT] * 2)  # equal, but of two prompts
+        # Equal, but of two prompts.
+        rewards.reward_fn(["p", "q"], [TEXT, TEXT], reference=[TEXT] * 2)
         assert caplog.text == ""
         for _ in range(2):
             rewards.reward_fn(["p", "q", "q"], [OTHER, TEXT, TEXT], reference=[TEXT] * 3)
@@ -124,7 +141,9 @@ def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> No
         rewards.reward_fn(["p"], [TEXT], reference=[TEXT, TEXT])
 
 
-def test_column_score_and_options_are_what_was_asked_for(config: ScorerConfig, scorer: Scorer) -> None:
+def test_column_score_and_options_are_what_was_asked_for(
+    config: ScorerConfig, scorer: Scorer
+) -> None:
     mine = TrainingScorer(
         config, chunk_size=2, params=Params(lct=1.0), score="las_recall", reference_column="caption"
     )
@@ -143,13 +162,18 @@ def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
         assert rewards.reward_fn(["p"] * 4, completions[:4], reference=references[:4]) == [0.0] * 4
         assert "VCS is 0" not in caplog.text  # four are too few to tell
         for _ in range(3):
-            rewards.reward_fn(["p"] * 8, completions, reference=references, log_metric=logged.__setitem__)
+            rewards.reward_fn(
+                ["p"] * 8, completions, reference=references, log_metric=logged.__setitem__
+            )
     assert logged == {"vcs/unscorable": 0.0, "vcs/zeros": 1.0}
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
-    assert messages[0] == "all 4 completions of a prompt have reward 0, which teaches nothing (reported once)"
-    assert messages[1] == (
-        "VCS is 0 for 12 of 12 pairs: in 12, order cannot be judged. "
+    assert (
+        messages[0]
+        == "all 4 completions of a prompt have reward 0, which teaches nothing (reported once)"
+    )
+    assert (
+        messages[1] == "VCS is 0 for 12 of 12 pairs: in 12, order cannot be judged. "
         "Order could not be judged in 12 of 12 pairs: 12 with too few or too unequal chunks. "
         'Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.'
     )
@@ -177,7 +201,8 @@ def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Score
     weights = {"las": 0.75, "nas": 0.25}
     both = scorer.score(TEXT, story(5))
     assert (
-        compute_score("clips", story(5), TEXT, score=weights, **options) == 0.75 * both.las + 0.25 * both.nas
+        compute_score("clips", story(5), TEXT, score=weights, **options)
+        == 0.75 * both.las + 0.25 * both.nas
     )
     assert compute_score("clips", "", TEXT, score=weights, **options) == -0.75  # LAS -1, NAS 0
     assert compute_score("clips", "", TEXT, None, unscorable=-1, **options) == -1.0
@@ -185,16 +210,25 @@ def test_verl_gets_a_number_for_every_sample(config: ScorerConfig, scorer: Score
 
 def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig) -> None:
     both = {"reward_router_address": "127.0.0.1:1", "reward_model_tokenizer": object()}
-    assert compute_score("clips", TEXT, TEXT, {}, bundle=str(config.bundle), device="cpu", **both) > 0.99
+    assert (
+        compute_score("clips", TEXT, TEXT, {}, bundle=str(config.bundle), device="cpu", **both)
+        > 0.99
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
         ({"score": "bleu"}, "score must be one of 'vcs'"),
-        ({"score": {"spice": 1.0}}, "score must be one of .* 'nas_l_recall', 'coarse'.* 'vcs_strict'"),
+        (
+            {"score": {"spice": 1.0}},
+            "score must be one of .* 'nas_l_recall', 'coarse'.* 'vcs_strict'",
+        ),
         *(({"score": name}, f"of {name}, smaller is better") for name in sorted(SMALLER_IS_BETTER)),
-        ({"score": {"vcs": 1.0, "substitution": 0.5}}, "give it a weight below 0, or take 'margin_strict'"),
+        (
+            {"score": {"vcs": 1.0, "substitution": 0.5}},
+            "give it a weight below 0, or take 'margin_strict'",
+        ),
         ({"score": {}}, "no weights"),
         ({"score": {"las": "much"}}, "weight of las"),
         ({"score": {"las": float("nan")}}, "weight of las"),
@@ -204,12 +238,16 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
         ({"config": ScorerConfig(device="cpu", gpu_memory_gb=-1)}, "gpu_memory_gb must be"),
     ],
 )
-def test_wrong_arguments_are_named_before_the_training(config: ScorerConfig, wrong: Any, named: str) -> None:
+def test_wrong_arguments_are_named_before_the_training(
+    config: ScorerConfig, wrong: Any, named: str
+) -> None:
     with pytest.raises(ValueError, match=named):
         TrainingScorer(**{"config": config, **wrong})
 
 
-def test_so_are_a_bundle_and_a_device_that_are_not_there(config: ScorerConfig, tmp_path: Path) -> None:
+def test_so_are_a_bundle_and_a_device_that_are_not_there(
+    config: ScorerConfig, tmp_path: Path
+) -> None:
     with pytest.raises(BundleError, match="no such folder"):
         TrainingScorer(tmp_path / "gone")
     for device in ("cuda:0", "cuda:all"):

@@ -1,4 +1,5 @@
-"""Background scoring: deadlines, batches, one session for many, release and close, failing devices."""
+"""Background scoring: deadlines, batches, one session for many, release and close, failing
+devices."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def pass_deadlines(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         with clock._changed:
             clock._changed.notify()
 
-    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    monkeypatch.setattr(
+        service, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0])
+    )
     return later
 
 
@@ -111,7 +114,9 @@ def test_samples_of_many_threads_are_scored_together(
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(background.compute_score, "clips", texts[0], TEXT)]
         assert gate.reached.wait(HANGS_AFTER_S)
-        running += [pool.submit(background.compute_score, "clips", text, TEXT) for text in texts[1:]]
+        running += [
+            pool.submit(background.compute_score, "clips", text, TEXT) for text in texts[1:]
+        ]
         for _ in texts:
             assert put.acquire(timeout=HANGS_AFTER_S)
         gate.open.set()
@@ -144,7 +149,9 @@ def test_equal_scorers_share_one_session_and_others_do_not(
     assert len(opened) == 2
 
 
-def test_what_the_session_may_take_reaches_it(config: ScorerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_session_may_take_reaches_it(
+    config: ScorerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[ScorerConfig] = []
 
     def record(config: ScorerConfig) -> Scorer:
@@ -207,7 +214,8 @@ def test_close_answers_everybody_and_the_next_call_opens_anew(
     gate.open.set()
     closing.join(HANGS_AFTER_S)
     assert all(
-        "the scorer was closed" in str(future.result(HANGS_AFTER_S).error) for future in [first, *waiting]
+        "the scorer was closed" in str(future.result(HANGS_AFTER_S).error)
+        for future in [first, *waiting]
     )
     background.close()  # twice does no harm
     assert background.score_many([(TEXT, OTHER)])[0].vcs == scorer.score(TEXT, OTHER).vcs
@@ -244,10 +252,13 @@ def test_models_that_cannot_be_opened_the_first_time_stop_the_training(
         ):
             with pytest.raises(DeviceError, match="the embedder: memory does not suffice"):
                 call()
-    assert background.submit(TEXT, OTHER).result(HANGS_AFTER_S).scores is not None  # there is room again
+    # There is room again.
+    assert background.submit(TEXT, OTHER).result(HANGS_AFTER_S).scores is not None
 
 
-def test_results_of_requests_of_any_size_go_to_who_asked(background: TrainingScorer, scorer: Scorer) -> None:
+def test_results_of_requests_of_any_size_go_to_who_asked(
+    background: TrainingScorer, scorer: Scorer
+) -> None:
     sizes = [3, 0, 1, 4, 0, 2]
     pairs = [(story(i), story(i + 40)) for i in range(sum(sizes))]
     parts, at = [], 0

@@ -1,4 +1,5 @@
-"""What is exported, and what its model answers, without a server: `pb_utils` is played by this file."""
+"""What is exported, and what its model answers, without a server: `pb_utils` is played by this
+file."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def parameters(config: Path) -> dict[str, str]:
 def loaded(folder: Path, kind: str = "CPU", number: str = "0") -> Any:
     """The model of a repository, initialised as the server does."""
     config = {
-        "parameters": {key: {"string_value": v} for key, v in parameters(folder / "config.pbtxt").items()}
+        "parameters": {
+            key: {"string_value": v} for key, v in parameters(folder / "config.pbtxt").items()
+        }
     }
     model = runpy.run_path(str(folder / "1/model.py"))["TritonPythonModel"]()
     model.initialize(
@@ -105,7 +108,9 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
 ) -> None:
     pairs = [(story(i), story(i + 50)) for i in range(5)]
     encoded = [(reference.encode(), generated.encode()) for reference, generated in pairs]
-    requests = [Request(*zip(*part, strict=True)) for part in (encoded[:1], encoded[1:4], encoded[4:])]
+    requests = [
+        Request(*zip(*part, strict=True)) for part in (encoded[:1], encoded[1:4], encoded[4:])
+    ]
     responses = model.execute(requests)
     assert [len(response.outputs["vcs"]) for response in responses] == [1, 3, 1]
     with Scorer.open(tiny_bundle, "cpu") as scorer:
@@ -115,7 +120,9 @@ def test_scores_are_those_of_the_scorer_to_the_last_bit(
         assert scores.dtype == np.float64
         assert scores.shape == (5, 1)
         assert scores[:, 0].tolist() == [getattr(result.scores, name) for result in expected]
-    texts = {name: [value for one in responses for value in one.outputs[name][:, 0]] for name in TEXTS}
+    texts = {
+        name: [value for one in responses for value in one.outputs[name][:, 0]] for name in TEXTS
+    }
     assert texts == {
         "flags": [",".join(result.flags).encode() for result in expected],
         "error": [b""] * 5,
@@ -133,7 +140,9 @@ def test_flags_say_why_a_vcs_is_0(model: Any) -> None:
 def test_every_output_is_declared_and_the_readme_names_it(repository: Path, model: Any) -> None:
     config = (repository / "vcs/config.pbtxt").read_text("utf-8")
     declared = dict(
-        re.findall(r'^output \{ name: "(\w+)" data_type: TYPE_(\w+) dims: \[ 1 \] \}$', config, re.M)
+        re.findall(
+            r'^output \{ name: "(\w+)" data_type: TYPE_(\w+) dims: \[ 1 \] \}$', config, re.M
+        )
     )
     assert declared == {**dict.fromkeys(SCORES, "FP64"), **dict.fromkeys(TEXTS, "STRING")}
     [response] = model.execute([Request([b"A dog runs."], [b"A dog runs."])])
@@ -144,7 +153,9 @@ def test_every_output_is_declared_and_the_readme_names_it(repository: Path, mode
     assert not [name for name in declared if not re.search(rf"\b{name}\b", readme)]
 
 
-def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(repository: Path) -> None:
+def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(
+    repository: Path,
+) -> None:
     pages = repository / "README.md", ROOT / "docs/guide/triton.md"
     bodies = [re.findall(r"-d '(.*?)'$", page.read_text("utf-8"), re.M | re.S) for page in pages]
     [request], [shown] = ([json.loads(body) for body in found] for found in bodies)
@@ -165,10 +176,14 @@ def test_the_request_of_the_readme_and_the_warm_up_is_one_with_a_vcs_above_0(rep
         (b"A dog\0 runs.", "generated: the text holds a NUL character (at position 5)"),
     ],
 )
-def test_a_bad_item_has_an_error_and_harms_nobody_in_its_batch(model: Any, bad: bytes, why: str) -> None:
+def test_a_bad_item_has_an_error_and_harms_nobody_in_its_batch(
+    model: Any, bad: bytes, why: str
+) -> None:
     good = story(1).encode(), story(2).encode()
     [alone] = model.execute([Request([good[0]], [good[1]])])
-    first, mixed = model.execute([Request([good[0]], [good[1]]), Request([good[0], good[0]], [bad, good[1]])])
+    first, mixed = model.execute(
+        [Request([good[0]], [good[1]]), Request([good[0], good[0]], [bad, good[1]])]
+    )
     assert mixed.outputs["error"][:, 0].tolist() == [why.encode(), b""]
     assert np.isnan(mixed.outputs["vcs"][0, 0])
     assert alone.outputs["vcs"] == first.outputs["vcs"] == mixed.outputs["vcs"][1:]
@@ -201,7 +216,9 @@ def test_a_copied_bundle_moves_with_the_repository(
     (tmp_path / "models").rename(tmp_path / "elsewhere")
     assert parameters(tmp_path / "elsewhere/mine/config.pbtxt")["bundle"] == "bundle"
     model = loaded(tmp_path / "elsewhere/mine")
-    [response] = model.execute([Request([b"A man sits. A dog runs."], [b"A man sits. A dog runs."])])
+    [response] = model.execute(
+        [Request([b"A man sits. A dog runs."], [b"A man sits. A dog runs."])]
+    )
     assert response.outputs["vcs"] > 0.99
     model.finalize()
 
@@ -228,10 +245,14 @@ def test_the_start_command_binds_every_port_to_the_loopback_unless_told_otherwis
     repository: Path, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     def bound(folder: Path) -> list[tuple[str, str]]:
-        return re.findall(r"--(http|grpc|metrics)-address=(\S+)", (folder / "README.md").read_text())
+        return re.findall(
+            r"--(http|grpc|metrics)-address=(\S+)", (folder / "README.md").read_text()
+        )
 
     assert bound(repository) == [(port, "127.0.0.1") for port in ("http", "grpc", "metrics")]
-    write_repository(tmp_path / "open", Deployment(config=ScorerConfig(tiny_bundle), address="10.0.0.7"))
+    write_repository(
+        tmp_path / "open", Deployment(config=ScorerConfig(tiny_bundle), address="10.0.0.7")
+    )
     assert bound(tmp_path / "open") == [(port, "10.0.0.7") for port in ("http", "grpc", "metrics")]
 
 
@@ -257,11 +278,17 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
         ({"name": ""}, "name: ''"),
         ({"config": ScorerConfig(device="gpu")}, "device must be"),
         ({"config": ScorerConfig(embedder=CALLERS)}, "config: Triton serves bundles"),
-        ({"max_batch_size": 0}, "max_batch_size must be a whole number from 1 to 2147483647, not 0"),
+        (
+            {"max_batch_size": 0},
+            "max_batch_size must be a whole number from 1 to 2147483647, not 0",
+        ),
         ({"queue_delay_us": -1}, "queue_delay_us must be a whole number from 0"),
         ({"instances": 0}, "instances must be a whole number from 1"),
         # More than the fields of Triton's configuration hold.
-        *(({name: most + 1}, f"{name} must be a whole number from") for name, most in COUNTS.items()),
+        *(
+            ({name: most + 1}, f"{name} must be a whole number from")
+            for name, most in COUNTS.items()
+        ),
         ({"address": "a b"}, "address: 'a b'"),
     ],
 )
@@ -270,7 +297,9 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any], named: str) -> None:
         Deployment(**wrong)
 
 
-def test_the_largest_numbers_of_a_configuration_are_written(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_the_largest_numbers_of_a_configuration_are_written(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     write_repository(tmp_path, Deployment(config=ScorerConfig(tiny_bundle), **COUNTS))
     written = (tmp_path / "vcs/config.pbtxt").read_text()
     assert all(re.search(rf": {number}\b", written) for number in COUNTS.values())
@@ -278,7 +307,12 @@ def test_the_largest_numbers_of_a_configuration_are_written(tiny_bundle: Path, t
 
 @pytest.mark.parametrize(
     ("parameter", "number"),
-    [("scoring", "lct"), ("scoring", "chunk_size"), ("opening", "max_pair_gb"), ("opening", "cache_mb")],
+    [
+        ("scoring", "lct"),
+        ("scoring", "chunk_size"),
+        ("opening", "max_pair_gb"),
+        ("opening", "cache_mb"),
+    ],
 )
 @pytest.mark.parametrize("wrong", ["NaN", "-Infinity", "1e999"])
 def test_a_model_whose_configuration_was_edited_to_no_number_is_not_loaded(
@@ -300,32 +334,68 @@ def test_the_command_writes_all_options_with_absolute_paths(
     out = tmp_path / "models"
     done = CliRunner().invoke(
         cli,
-        ["triton", "export", str(out), "--bundle", tiny_bundle.name, "--preset", "paper", "--device", "cpu",
-         "--segmenter", "rules", "--threads", "2", "--cache", "vectors", "--max-batch-size", "7",
-         "--queue-delay-us", "500", "--instances", "2", "--name", "story", "--clean", "think,markdown"],
-    )  # fmt: skip
+        [
+            "triton",
+            "export",
+            str(out),
+            "--bundle",
+            tiny_bundle.name,
+            "--preset",
+            "paper",
+            "--device",
+            "cpu",
+            "--segmenter",
+            "rules",
+            "--threads",
+            "2",
+            "--cache",
+            "vectors",
+            "--max-batch-size",
+            "7",
+            "--queue-delay-us",
+            "500",
+            "--instances",
+            "2",
+            "--name",
+            "story",
+            "--clean",
+            "think,markdown",
+        ],
+    )
     assert done.exit_code == 0, done.output
     written = parameters(out / "story/config.pbtxt")
     assert written["bundle"] == str(tiny_bundle.resolve())
     assert written["device"] == "cpu"
     opening = json.loads(written["opening"])
     assert opening == {
-        "segmenter": "rules", "threads": 2, "gpu_memory_gb": None, "cache_mb": 256, "batch_invariant": False,
-        "max_pair_gb": 1.0, "words": "default",
+        "segmenter": "rules",
+        "threads": 2,
+        "gpu_memory_gb": None,
+        "cache_mb": 256,
+        "batch_invariant": False,
+        "max_pair_gb": 1.0,
+        "words": "default",
         "cache": str(tiny_bundle.parent / "vectors"),
-    }  # fmt: skip
+    }
     scoring = json.loads(written["scoring"])
     assert (scoring["chunk_size"], scoring["params"]["lct"], scoring["short"]) == (3, 0.1, False)
     assert Options(clean=scoring["clean"]).clean == ("markdown", "think")
     config = (out / "story/config.pbtxt").read_text()
-    for line in ("max_batch_size: 7", "max_queue_delay_microseconds: 500", "count: 2 kind: KIND_CPU"):
+    for line in (
+        "max_batch_size: 7",
+        "max_queue_delay_microseconds: 500",
+        "count: 2 kind: KIND_CPU",
+    ):
         assert line in config
 
 
 def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     done = vcs("triton", "export", out, "--bundle", tiny_bundle, "--max-batch-size", 0)
-    assert (done.code, "max_batch_size must be a whole number from 1 to" in done.stderr) == (2, True)
+    assert (done.code, "max_batch_size must be a whole number from 1 to" in done.stderr) == (
+        2,
+        True,
+    )
     with pytest.raises(BundleError, match="no such folder"):
         write_repository(out, Deployment(config=ScorerConfig(tmp_path / "nothing")))
     assert not out.exists()

@@ -1,4 +1,7 @@
-"""The real server on a tiny bundle, asked over HTTP and gRPC. The session `triton` of `make nox` has what it needs."""
+"""The real server on a tiny bundle, asked over HTTP and gRPC.
+
+The session `triton` of `make nox` has what it needs.
+"""
 
 from __future__ import annotations
 
@@ -148,10 +151,14 @@ def test_every_device_and_any_name_of_a_folder_make_a_configuration(
     assert config.parameters["bundle"].string_value == str(tiny_bundle.resolve())
 
 
-def test_a_model_that_cannot_load_is_not_ready_and_says_why(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_model_that_cannot_load_is_not_ready_and_says_why(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     write_repository(tmp_path / "models", Deployment(config=ScorerConfig(tiny_bundle, "cpu")))
     config = tmp_path / "models/vcs/config.pbtxt"
-    config.write_text(config.read_text().replace(str(tiny_bundle.resolve()), str(tmp_path / "gone")))
+    config.write_text(
+        config.read_text().replace(str(tiny_bundle.resolve()), str(tmp_path / "gone"))
+    )
     (tmp_path / "server").mkdir()
     with serve(tmp_path / "models", tmp_path / "server", "--exit-on-error=false") as running:
         running.process.poll()

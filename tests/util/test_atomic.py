@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.atomic import lies_in, new_folder, refuse_input_as_output, same_file, write_whole
+from vcs_runtime.util.atomic import (
+    lies_in,
+    new_folder,
+    refuse_input_as_output,
+    same_file,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -55,7 +61,9 @@ def test_an_output_that_is_or_lies_in_its_input_is_refused(
     ("output", "source"),
     [("new", "in"), ("in2", "in"), ("other", "in"), ("in", "in/file"), ("new", "missing")],
 )
-def test_an_output_beside_or_around_its_input_is_not(folder: Path, output: str, source: str) -> None:
+def test_an_output_beside_or_around_its_input_is_not(
+    folder: Path, output: str, source: str
+) -> None:
     refuse_input_as_output(folder / output, folder / source)
 
 
@@ -103,7 +111,8 @@ def test_a_new_folder_that_fails_leaves_no_parents(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.txt", "b[12].txt"])
 def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path, name: str) -> None:
     left = [tmp_path / f".{name}.partial-{n}" for n in range(4)]
-    other = tmp_path / ".b1.txt.partial-0"  # of another file, which the brackets of a pattern would take too
+    # Of another file, which the brackets of a pattern would take too.
+    other = tmp_path / ".b1.txt.partial-0"
     for path in (left[0], left[1], other):
         path.write_text("half")
     for path in left[2:]:

@@ -67,7 +67,10 @@ def test_an_address_may_have_a_path() -> None:
 
 def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_MOST_BYTES", 1000)
-    with server(HEAD, b" " * 1000 + b"1") as url, pytest.raises(ModelError, match="more than 1000 bytes"):
+    with (
+        server(HEAD, b" " * 1000 + b"1") as url,
+        pytest.raises(ModelError, match="more than 1000 bytes"),
+    ):
         Client(url, HANGS_AFTER_S).get("/")
 
 
@@ -79,7 +82,9 @@ def test_what_is_no_json_is_named(answer: bytes) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e10])
 def test_a_time_that_no_clock_can_wait_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, up to 1000000"):
+    with pytest.raises(
+        ValueError, match="timeout must be a number of seconds above 0, up to 1000000"
+    ):
         Client("http://127.0.0.1:1", timeout)
     done = vcs("visil", "probe", "--model", "vllm:http://127.0.0.1:1", "--timeout", "1e10")
     assert done.code == 2
@@ -101,7 +106,10 @@ def test_a_key_in_an_address_is_refused_and_not_repeated(url: str) -> None:
 def test_no_error_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = b"HTTP/1.0 401 Unauthorized\r\n\r\nwrong key: " + SECRET.encode()
     monkeypatch.setenv(http.KEY, f"{SECRET}\n")  # as a file of a key ends
-    with server(refusal) as url, pytest.raises(ModelError, match=r"401 Unauthorized: wrong key: \(key\)"):
+    with (
+        server(refusal) as url,
+        pytest.raises(ModelError, match=r"401 Unauthorized: wrong key: \(key\)"),
+    ):
         Client(url, HANGS_AFTER_S).get("/")
     for wrong in (f"{SECRET}\nX: y", f"{SECRET}é"):
         monkeypatch.setenv(http.KEY, wrong)

@@ -1,4 +1,5 @@
-"""Numbers of the public API: what is no finite number in its range is refused by the name of its argument."""
+"""Numbers of the public API: what is no finite number in its range is refused by the name of its
+argument."""
 
 from __future__ import annotations
 
@@ -38,13 +39,23 @@ COUNTS = [(kind, name) for kind in CLASSES for name in arguments(kind, "int")]
 
 def test_the_table_has_the_arguments_that_take_numbers() -> None:
     names = {name for _, name in NUMBERS}
-    assert {"lct", "support", "gpu_memory_gb", "max_pair_gb", "timeout_s", "floor", "unscorable"} <= names
+    assert {
+        "lct",
+        "support",
+        "gpu_memory_gb",
+        "max_pair_gb",
+        "timeout_s",
+        "floor",
+        "unscorable",
+    } <= names
     assert {"threads", "cache_mb", "max_pairs", "top", "chunk_size", "instances"} <= {
         name for _, name in COUNTS
     }
 
 
-@pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("kind", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_float_is_finite(kind: Callable[..., Any], name: str, tiny_bundle: Path) -> None:
     for wrong in WRONG:
         if (name, wrong) == (ENDLESS, math.inf):
@@ -56,7 +67,9 @@ def test_a_float_is_finite(kind: Callable[..., Any], name: str, tiny_bundle: Pat
         assert len(str(error.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(("kind", "name"), COUNTS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("kind", "name"), COUNTS, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_count_is_a_whole_number(kind: Callable[..., Any], name: str) -> None:
     for wrong in (math.nan, math.inf, 1.5, "1", True, -1):
         with pytest.raises(ValueError, match=f"^{name} must be "):
@@ -69,11 +82,18 @@ def test_a_count_is_a_whole_number(kind: Callable[..., Any], name: str) -> None:
     [
         ("gas", lambda number: vcs_numba.score_similarity([[0.5]], number)),
         ("coarse", lambda number: vcs_numba.hm_cf([[0.5]], number)),
-        ("gas", lambda number: vcs_numba.recombine(vcs_numba.score_similarity([[0.5]], 0.5), gas=number)),
+        (
+            "gas",
+            lambda number: vcs_numba.recombine(
+                vcs_numba.score_similarity([[0.5]], 0.5), gas=number
+            ),
+        ),
         ("alpha", lambda number: select_summary([("a", 1.0, 2.0)], number)),
         ("timeout", lambda number: Client("http://127.0.0.1:9", number)),
     ],
 )
-def test_a_number_of_a_function_is_finite(name: str, call: Callable[[Any], Any], wrong: Any) -> None:
+def test_a_number_of_a_function_is_finite(
+    name: str, call: Callable[[Any], Any], wrong: Any
+) -> None:
     with pytest.raises(ValueError, match=f"^{name}:? "):
         call(wrong)

@@ -13,13 +13,22 @@ from support.command_line import vcs
 from support.needed import needs
 from vcs_runtime.util.presence import is_folder, is_regular_file, is_there
 
-HIDDEN = f"{'a' * 300}/b"  # no file system takes the name: as one in a folder that its user may not enter
+# No file system takes the name: as one in a folder that its user may not enter.
+HIDDEN = f"{'a' * 300}/b"
 # As LongVideoBench has them.
 QUESTION = {
-    "id": "a_0", "video_id": "a", "video_path": "a.mp4", "subtitle_path": "a.json", "question": "Which?",
-    "candidates": ["This.", "That."], "correct_choice": 0, "question_category": "SSS", "duration": 2.0,
-    "duration_group": 15, "starting_timestamp_for_subtitles": 0,
-}  # fmt: skip
+    "id": "a_0",
+    "video_id": "a",
+    "video_path": "a.mp4",
+    "subtitle_path": "a.json",
+    "question": "Which?",
+    "candidates": ["This.", "That."],
+    "correct_choice": 0,
+    "question_category": "SSS",
+    "duration": 2.0,
+    "duration_group": 15,
+    "starting_timestamp_for_subtitles": 0,
+}
 
 
 @pytest.fixture
@@ -72,7 +81,9 @@ def test_what_cannot_be_seen_is_no_answer(
         "experiment rank --predictions HIDDEN --references PAIRS --bundle BUNDLE -o OUT",
         "experiment corruption --data HIDDEN --bundle BUNDLE -o OUT",
         "experiment authors --data HIDDEN --bundle BUNDLE -o OUT",
-        pytest.param("experiment clip-cc-bench HIDDEN -o OUT --judge a=BUNDLE", marks=needs("scipy")),
+        pytest.param(
+            "experiment clip-cc-bench HIDDEN -o OUT --judge a=BUNDLE", marks=needs("scipy")
+        ),
         "visil import QUESTIONS --videos HIDDEN --drop-missing -o OUT",
         "visil import QUESTIONS --subtitles HIDDEN --drop-missing -o OUT",
     ],
@@ -85,10 +96,17 @@ def test_a_folder_that_cannot_be_seen_is_not_called_missing(
     questions = tmp_path / "lvb_val.json"
     questions.write_text(json.dumps([QUESTION]), "utf-8")
     places = {
-        "HIDDEN": tmp_path / HIDDEN, "PAIRS": pairs, "QUESTIONS": questions, "OUT": tmp_path / "out",
-        "BUNDLE": tiny_bundle, "a=BUNDLE": f"a={tiny_bundle}",
-    }  # fmt: skip
-    run = vcs(*(places.get(word, word) for word in command.split()), VCS_RUNTIME_HOME=str(tmp_path / HIDDEN))
+        "HIDDEN": tmp_path / HIDDEN,
+        "PAIRS": pairs,
+        "QUESTIONS": questions,
+        "OUT": tmp_path / "out",
+        "BUNDLE": tiny_bundle,
+        "a=BUNDLE": f"a={tiny_bundle}",
+    }
+    run = vcs(
+        *(places.get(word, word) for word in command.split()),
+        VCS_RUNTIME_HOME=str(tmp_path / HIDDEN),
+    )
     said = run.stdout + run.stderr
     assert "File name too long" in said, said
     assert run.code in (1, 2), said

@@ -1,4 +1,5 @@
-"""The telemetry of ONNX Runtime and of OpenVINO is off, and a program that cannot be helped is told so."""
+"""The telemetry of ONNX Runtime and of OpenVINO is off, and a program that cannot be helped is told
+so."""
 
 from __future__ import annotations
 
@@ -27,9 +28,12 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return module
 
 
-def test_a_program_that_imported_onnxruntime_first_is_warned_once(imported: types.ModuleType) -> None:
+def test_a_program_that_imported_onnxruntime_first_is_warned_once(
+    imported: types.ModuleType,
+) -> None:
     with pytest.warns(
-        RuntimeWarning, match="imported before vcs-runtime, and may report .* ORT_DISABLE_TELEMETRY=1"
+        RuntimeWarning,
+        match="imported before vcs-runtime, and may report .* ORT_DISABLE_TELEMETRY=1",
     ):
         assert import_onnxruntime() is imported
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
@@ -38,7 +42,9 @@ def test_a_program_that_imported_onnxruntime_first_is_warned_once(imported: type
         import_onnxruntime()
 
 
-@pytest.mark.parametrize("case", ["the variable is set", "it is too old to report", "it is not imported yet"])
+@pytest.mark.parametrize(
+    "case", ["the variable is set", "it is too old to report", "it is not imported yet"]
+)
 def test_others_are_not_warned(
     imported: types.ModuleType, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
@@ -54,13 +60,14 @@ def test_others_are_not_warned(
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 
-# Whoever reports starts a process, which opens a socket, and keeps an identifier in the home folder. The hook
-# also keeps a failing test from reporting.
+# Whoever reports starts a process, which opens a socket, and keeps an identifier in the home
+# folder. The hook also keeps a failing test from reporting.
 IMPORT_OPENVINO = """
     import os, sys
 
     def audit(event, arguments):
-        if event.startswith(("socket.", "urllib.", "subprocess.")) or event in ("os.fork", "os.mkdir"):
+        if event.startswith(("socket.", "urllib.", "subprocess.")) or event in ("os.fork", \
+"os.mkdir"):
             print(event, arguments, file=sys.stderr)
             raise OSError(event)
 
@@ -77,12 +84,16 @@ IMPORT_OPENVINO = """
 def test_openvino_is_imported_whole_and_reports_nothing(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     environment = {**os.environ, "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
-    for variable in ("CI", "TF_BUILD", "JENKINS_URL"):  # where these are set it does not report anyway
+    # Where these are set it does not report anyway.
+    for variable in ("CI", "TF_BUILD", "JENKINS_URL"):
         environment.pop(variable, None)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(IMPORT_OPENVINO)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.endswith(" True []\n")

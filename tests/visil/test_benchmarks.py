@@ -41,30 +41,54 @@ def mvbench(tmp_path: Path, pictures: list[Image]) -> Path:
         for i in range(12):
             (folder / f"{i + 1:05}.png").write_bytes(pictures[i % 4].data)
     entries = [
-        {"video": "show_s01e01_seg01_clip_00", "start": 1.0, "end": 3.0, "question": "What happens after he speaks?",
-         "candidates": CANDIDATES, "answer": "He leaves."},
-        {"video": "show_s01e02_seg02_clip_03", "start": 0, "end": 60.5, "question": "What does he do?",
-         "candidates": CANDIDATES, "answer": "He sings."},
-        {"video": "show_s01e01_seg01_clip_00", "start": 1.0, "end": 3.0, "question": "And then?",
-         "candidates": CANDIDATES, "answer": "He sits down."},
-    ]  # fmt: skip
+        {
+            "video": "show_s01e01_seg01_clip_00",
+            "start": 1.0,
+            "end": 3.0,
+            "question": "What happens after he speaks?",
+            "candidates": CANDIDATES,
+            "answer": "He leaves.",
+        },
+        {
+            "video": "show_s01e02_seg02_clip_03",
+            "start": 0,
+            "end": 60.5,
+            "question": "What does he do?",
+            "candidates": CANDIDATES,
+            "answer": "He sings.",
+        },
+        {
+            "video": "show_s01e01_seg01_clip_00",
+            "start": 1.0,
+            "end": 3.0,
+            "question": "And then?",
+            "candidates": CANDIDATES,
+            "answer": "He sits down.",
+        },
+    ]
     return write(tmp_path / "MVBench" / "json" / "episodic_reasoning.json", entries)
 
 
-def test_mvbench_becomes_items_of_clips(mvbench: Path, tmp_path: Path, pictures: list[Image]) -> None:
+def test_mvbench_becomes_items_of_clips(
+    mvbench: Path, tmp_path: Path, pictures: list[Image]
+) -> None:
     done = visil("import", mvbench, "-o", tmp_path / "i.jsonl")
     assert (done.exit_code, done.stdout) == (0, "2 videos, 3 questions\n"), done.exception
     rows = read_lines(tmp_path / "i.jsonl")
     assert rows[0] == {
-        "id": "episodic_reasoning/show_s01e01_seg01_clip_00 1 3", "start": 1.0, "end": 3.0, "fps": 3,
+        "id": "episodic_reasoning/show_s01e01_seg01_clip_00 1 3",
+        "start": 1.0,
+        "end": 3.0,
+        "fps": 3,
         "video": "MVBench/video/tvqa/frames_fps3_hq/show_s01e01_seg01_clip_00",
         "questions": [
             {"question": "What happens after he speaks?", "options": CANDIDATES, "answer": "B"},
             {"question": "And then?", "options": CANDIDATES, "answer": "A"},
         ],
-    }  # fmt: skip
+    }
     first, second = read_items(tmp_path / "i.jsonl")
-    # Seconds 1 to 3 of 3 frames a second are the frames 3 to 8, and the end of the other is past its last frame.
+    # Seconds 1 to 3 of 3 frames a second are the frames 3 to 8, and the end of the other is past
+    # its last frame.
     assert (first.sampled(3), second.sampled(16)) == ([4, 6, 8], list(range(12)))
     assert list(first.video(3).frames) == [pictures[i % 4] for i in (4, 6, 8)]
     assert first.keyframe("00:00:01:02") == pictures[5 % 4]
@@ -76,37 +100,64 @@ def test_longvideobench_becomes_items_with_subtitles(tmp_path: Path) -> None:
     (folder / "videos").mkdir(parents=True)
     write_video(folder / "videos" / "made_up.mp4", Fraction(25), 50)
     entry = {
-        "video_id": "made_up", "question": "Which scene comes first?", "question_wo_referring_query": "Which?",
-        "candidates": CANDIDATES, "correct_choice": 2, "position": [10, 20], "topic_category": "KH-Knowledge-History",
-        "question_category": "SSS", "level": "L2-Relation", "id": "made_up_0", "video_path": "made_up.mp4",
-        "subtitle_path": "made_up_en.json", "duration_group": 15, "starting_timestamp_for_subtitles": 100,
-        "duration": 2.0, "view_count": 1,
-    }  # fmt: skip
+        "video_id": "made_up",
+        "question": "Which scene comes first?",
+        "question_wo_referring_query": "Which?",
+        "candidates": CANDIDATES,
+        "correct_choice": 2,
+        "position": [10, 20],
+        "topic_category": "KH-Knowledge-History",
+        "question_category": "SSS",
+        "level": "L2-Relation",
+        "id": "made_up_0",
+        "video_path": "made_up.mp4",
+        "subtitle_path": "made_up_en.json",
+        "duration_group": 15,
+        "starting_timestamp_for_subtitles": 100,
+        "duration": 2.0,
+        "view_count": 1,
+    }
     entries = [
-        {**entry, "question_category": "S2E"}, entry, {**entry, "id": "made_up_1", "correct_choice": 0},
-    ]  # fmt: skip
+        {**entry, "question_category": "S2E"},
+        entry,
+        {**entry, "id": "made_up_1", "correct_choice": 0},
+    ]
     path = write(folder / "lvb_val.json", entries)
-    write(folder / "subtitles" / "made_up_en.json", [
-        {"start": "00:01:38.000", "end": "00:01:39.500", "line": "Before."},
-        {"start": "00:01:39.500", "end": "00:01:40.750", "line": "Good evening."},
-        {"start": "00:01:41.000", "end": "00:01:45.000", "line": "It rains."},
-    ])  # fmt: skip
+    write(
+        folder / "subtitles" / "made_up_en.json",
+        [
+            {"start": "00:01:38.000", "end": "00:01:39.500", "line": "Before."},
+            {"start": "00:01:39.500", "end": "00:01:40.750", "line": "Good evening."},
+            {"start": "00:01:41.000", "end": "00:01:45.000", "line": "It rains."},
+        ],
+    )
     done = visil("import", path, "-o", folder / "i.jsonl", "--task", "SSS")
     assert (done.exit_code, done.stdout) == (0, "1 videos, 2 questions\n"), done.exception
     [row] = read_lines(folder / "i.jsonl")
     assert (row["id"], row["video"]) == ("made_up", "videos/made_up.mp4")
     assert row["questions"][0] == {
-        "question": "Which scene comes first?", "options": CANDIDATES, "answer": "C", "id": "made_up_0", "category": "SSS"
-    }  # fmt: skip
+        "question": "Which scene comes first?",
+        "options": CANDIDATES,
+        "answer": "C",
+        "id": "made_up_0",
+        "category": "SSS",
+    }
     spoken = [
         {"start": 0.0, "end": 0.75, "text": "Good evening."},
         {"start": 1.0, "end": 2.0, "text": "It rains."},
     ]
     assert row["subtitles"] == spoken
-    write(folder / "subtitles" / "made_up_en.json", [
-        {"timestamp": [99.5, 100.75], "text": "Good evening."}, {"timestamp": [101, None], "text": "It rains."}
-    ])  # fmt: skip
-    assert visil("import", path, "-o", folder / "i.jsonl", "--overwrite").stdout == "1 videos, 3 questions\n"
+    write(
+        folder / "subtitles" / "made_up_en.json",
+        [
+            {"timestamp": [99.5, 100.75], "text": "Good evening."},
+            {"timestamp": [101, None], "text": "It rains."},
+        ],
+    )
+    assert (
+        visil("import", path, "-o", folder / "i.jsonl", "--overwrite").stdout
+        == "1 videos, 3 questions\n"
+    )
     assert read_lines(folder / "i.jsonl")[0]["subtitles"] == spoken
     [item] = read_items(folder / "i.jsonl")
     assert len(item.video(4).frames) == 4
@@ -138,10 +189,12 @@ def test_videos_that_are_not_there_are_named_or_left_out(mvbench: Path, tmp_path
     ("change", "says"),
     [
         ({"answer": "He flies."}, "entry 2: 'answer' is none of the candidates: 'He flies.'"),
-        ({"candidates": ["one"]}, "entry 2: 'candidates' must be a list"), ({"video": None}, "entry 2: 'video' must be a text"),
-        ({"question": 3}, "entry 2: 'question' must be a text"), ({"start": "soon"}, "entry 2: 'soon' is not a time"),
+        ({"candidates": ["one"]}, "entry 2: 'candidates' must be a list"),
+        ({"video": None}, "entry 2: 'video' must be a text"),
+        ({"question": 3}, "entry 2: 'question' must be a text"),
+        ({"start": "soon"}, "entry 2: 'soon' is not a time"),
     ],
-)  # fmt: skip
+)
 def test_entries_that_are_none_are_named(
     mvbench: Path, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
@@ -163,10 +216,12 @@ def test_clips_and_folders_that_cannot_be_used_are_named(mvbench: Path, tmp_path
     assert visil("import", mvbench, "-o", tmp_path / "i.jsonl").exit_code == 0
     rows = read_lines(tmp_path / "i.jsonl")
     for change, says in (
-        ({"start": 9}, "no frame between 'start' and 'end'"), ({"end": -1}, "'end' must be a number"),
-        ({"fps": None}, "'fps' must be a number"), ({"fps": 0}, "fps must be at least 1"),
+        ({"start": 9}, "no frame between 'start' and 'end'"),
+        ({"end": -1}, "'end' must be a number"),
+        ({"fps": None}, "'fps' must be a number"),
+        ({"fps": 0}, "fps must be at least 1"),
         ({"video": "MVBench/json"}, "holds no PNG or JPEG files"),
-    ):  # fmt: skip
+    ):
         write(tmp_path / "c.jsonl", {**rows[0], **change})
         [item] = read_items(tmp_path / "c.jsonl")
         with pytest.raises(InputError, match=says):

@@ -22,7 +22,9 @@ def test_from_an_item_to_a_selection(vision_model: Path, tmp_path: Path) -> None
     page = Page(tmp_path)
     shutil.copytree(vision_model, tmp_path / "model")
     write_video(tmp_path / "ride.mp4", Fraction(25), 50)
-    write_pairs(tmp_path / "items.jsonl", [json.loads(titled("docs/guide/visil.md", "items.jsonl").body)])
+    write_pairs(
+        tmp_path / "items.jsonl", [json.loads(titled("docs/guide/visil.md", "items.jsonl").body)]
+    )
     for title in ("Check the model", "Score and select"):
         page.run(titled(PAGE, title))
 
@@ -34,7 +36,7 @@ def test_python(
     for path, picture in zip(paths, pictures, strict=False):
         path.write_bytes(picture.data)
     names = {"caption": "A man drives down the street.", "keywords": ["man", "street"]}
-    result = run_snippet("docs/guide/visil.md", "From Python", paths=paths, folder=vision_model, **names)[
-        "result"
-    ]
+    result = run_snippet(
+        "docs/guide/visil.md", "From Python", paths=paths, folder=vision_model, **names
+    )["result"]
     assert capsys.readouterr().out == f"{result.visil} {result.per_keyword} {result.signature}\n"

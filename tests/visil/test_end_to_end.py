@@ -1,4 +1,5 @@
-"""A synthetic video from its file to selection and correlation, on the CPU and without a network."""
+"""A synthetic video from its file to selection and correlation, on the CPU and without a
+network."""
 
 from __future__ import annotations
 
@@ -51,12 +52,27 @@ def items(folder: Path, name: str, **changes: Any) -> Path:
     for i, video in enumerate("ab"):
         summaries: list[dict[str, Any]] = [
             {"name": "text", "text": "A man drives."},
-            {"name": "1-image", "text": "A man drives to [KEYFRAME1].", "keyframes": ["00:00:01:03"]},
-            {"name": "3-image", "text": "[KEYFRAME1] [KEYFRAME2] [KEYFRAME3]",
-             "keyframes": ["00:00:00:05", "00:00:00:15", "00:00:01:10"]},
-        ]  # fmt: skip
-        rows.append({"id": i, "video": f"{video}.mp4", "caption": CAPTION, "keywords": KEYWORDS,
-                     "summaries": summaries, **changes})  # fmt: skip
+            {
+                "name": "1-image",
+                "text": "A man drives to [KEYFRAME1].",
+                "keyframes": ["00:00:01:03"],
+            },
+            {
+                "name": "3-image",
+                "text": "[KEYFRAME1] [KEYFRAME2] [KEYFRAME3]",
+                "keyframes": ["00:00:00:05", "00:00:00:15", "00:00:01:10"],
+            },
+        ]
+        rows.append(
+            {
+                "id": i,
+                "video": f"{video}.mp4",
+                "caption": CAPTION,
+                "keywords": KEYWORDS,
+                "summaries": summaries,
+                **changes,
+            }
+        )
     write_pairs(folder / name, rows)
     return folder / name
 
@@ -64,7 +80,9 @@ def items(folder: Path, name: str, **changes: Any) -> Path:
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_frames_are_those_of_their_numbers(folder: Path, name: str) -> None:
     file = VideoFile(folder / f"{name}.mp4")
-    assert (file.fps, file.frames) == ((Fraction(25), 50) if name == "a" else (Fraction(30000, 1001), 45))
+    assert (file.fps, file.frames) == (
+        (Fraction(25), 50) if name == "a" else (Fraction(30000, 1001), 45)
+    )
     for numbers in (range(file.frames), [44, 0, 9, 10, 11, 31, 31]):
         assert [number_of(image) for image in file.read(list(numbers))] == list(numbers)
     with pytest.raises(InputError, match=f"no frame {file.frames}"):
@@ -84,7 +102,9 @@ def test_large_frames_are_scaled_down_and_what_is_no_video_is_refused(tmp_path: 
         stream = container.add_stream("mpeg4", rate=10)
         stream.width, stream.height, stream.pix_fmt = 1600, 400, "yuv420p"
         container.mux(
-            stream.encode(av.VideoFrame.from_ndarray(np.zeros((400, 1600, 3), np.uint8), format="rgb24"))
+            stream.encode(
+                av.VideoFrame.from_ndarray(np.zeros((400, 1600, 3), np.uint8), format="rgb24")
+            )
         )
         container.mux(stream.encode())
     [image] = VideoFile(tmp_path / "large.mp4").read([0])
@@ -116,12 +136,22 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert tokens[0] + 256 < tokens[1] < tokens[1] + 512 < tokens[2]
 
     again = score(
-        source, folder / "replayed.jsonl", "--model", f"recorded:{folder}/answers.jsonl", "--frames", "4"
+        source,
+        folder / "replayed.jsonl",
+        "--model",
+        f"recorded:{folder}/answers.jsonl",
+        "--frames",
+        "4",
     )
     assert again.exit_code == 0, again.output
     assert (folder / "replayed.jsonl").read_bytes() == (folder / "scores.jsonl").read_bytes()
     other = score(
-        source, folder / "other.jsonl", "--model", f"recorded:{folder}/answers.jsonl", "--frames", "5"
+        source,
+        folder / "other.jsonl",
+        "--model",
+        f"recorded:{folder}/answers.jsonl",
+        "--frames",
+        "5",
     )
     assert isinstance(other.exception, ModelError)
 
@@ -132,10 +162,16 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert json.loads(line)["chosen"] == {"0": best["name"], "1000": "text"}
 
     values = sorted((s["visil"], r["id"], s["name"]) for r in scores for s in r["summaries"])
-    write_pairs(folder / "made.jsonl", [
-        {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))} for i, (_, id_, name) in enumerate(values)
-    ])  # fmt: skip
-    found = visil("correlate", folder / "scores.jsonl", "--answers", folder / "made.jsonl", "--json")
+    write_pairs(
+        folder / "made.jsonl",
+        [
+            {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))}
+            for i, (_, id_, name) in enumerate(values)
+        ],
+    )
+    found = visil(
+        "correlate", folder / "scores.jsonl", "--answers", folder / "made.jsonl", "--json"
+    )
     assert found.exit_code == 0, found.output
     numbers = json.loads(found.stdout)
     x, y = [value for value, _, _ in values], [int(i not in (1, 4, 5)) for i in range(6)]
@@ -145,7 +181,10 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
 
 
 def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_model: Path) -> None:
-    source, model = items(folder, "again.jsonl"), ("--model", f"genai:{vision_model}", "--frames", "2")
+    source, model = (
+        items(folder, "again.jsonl"),
+        ("--model", f"genai:{vision_model}", "--frames", "2"),
+    )
     assert score(source, folder / "whole.jsonl", *model).exit_code == 0
     whole = (folder / "whole.jsonl").read_bytes()
     first = whole.index(b"\n") + 1
@@ -155,9 +194,17 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     assert "1 of them before" in done.stdout
     assert (folder / "part.jsonl").read_bytes() == whole
     refused = score(source, folder / "part.jsonl", *model, "--resume", "--method", "sequential")
-    assert "its signature has method:forced, and this run's has method:sequential" in str(refused.exception)
+    assert "its signature has method:forced, and this run's has method:sequential" in str(
+        refused.exception
+    )
     refused = score(
-        source, folder / "part.jsonl", "--model", f"genai:{vision_model}", "--frames", "3", "--resume"
+        source,
+        folder / "part.jsonl",
+        "--model",
+        f"genai:{vision_model}",
+        "--frames",
+        "3",
+        "--resume",
     )
     assert "its signature has frames:2, and this run's has frames:3" in str(refused.exception)
     rows = read_lines(source)
@@ -166,7 +213,9 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     assert "line 1: id 0, where the input has 1" in str(refused.exception)
     write_pairs(source, [rows[0], rows[1] | {"caption": CAPTION + " It rains."}])
     refused = score(source, folder / "part.jsonl", *model, "--resume")
-    assert "line 2: the texts of id 1 have changed since this line was written" in str(refused.exception)
+    assert "line 2: the texts of id 1 have changed since this line was written" in str(
+        refused.exception
+    )
     assert (folder / "part.jsonl").read_bytes() == whole
 
 
@@ -184,23 +233,35 @@ def test_an_output_that_the_job_reads_is_refused(
         assert output.read_bytes() == before
 
 
-def test_what_cannot_be_scored_is_named_and_the_others_go_on(folder: Path, vision_model: Path) -> None:
+def test_what_cannot_be_scored_is_named_and_the_others_go_on(
+    folder: Path, vision_model: Path
+) -> None:
     good = read_lines(items(folder, "bad.jsonl"))[0]
     rows = [
-        {**good, "id": "missing", "keywords": ["man", "zebra"]}, {**good, "id": "late", "summaries": [
-            {"name": "x", "keyframes": ["00:00:09:00"]}]},
-        {**good, "id": "none", "summaries": [{"name": "x"}]}, {**good, "id": "bare", "keywords": None},
-        {**good, "id": "file", "frames": ["nowhere.png"]}, {**good, "id": "good"},
-    ]  # fmt: skip
+        {**good, "id": "missing", "keywords": ["man", "zebra"]},
+        {**good, "id": "late", "summaries": [{"name": "x", "keyframes": ["00:00:09:00"]}]},
+        {**good, "id": "none", "summaries": [{"name": "x"}]},
+        {**good, "id": "bare", "keywords": None},
+        {**good, "id": "file", "frames": ["nowhere.png"]},
+        {**good, "id": "good"},
+    ]
     write_pairs(folder / "bad.jsonl", rows)
     model = ("--model", f"genai:{vision_model}", "--frames", "2")
     done = score(folder / "bad.jsonl", folder / "bad-scores.jsonl", *model)
     assert done.exit_code == 1
     errors = [record.get("error", "") for record in read_lines(folder / "bad-scores.jsonl")]
     for error, says in zip(
-        errors, ["'zebra' is no word", "past the end of 50", "neither text nor", "'keywords' must be", "nowhere.png", ""],
+        errors,
+        [
+            "'zebra' is no word",
+            "past the end of 50",
+            "neither text nor",
+            "'keywords' must be",
+            "nowhere.png",
+            "",
+        ],
         strict=True,
-    ):  # fmt: skip
+    ):
         assert says in error
     assert not errors[-1]
     assert "bad.jsonl line 1: keywords: 'zebra'" in done.stderr
@@ -219,7 +280,9 @@ def test_nothing_is_written_where_the_model_fails(
 ) -> None:
     source = items(folder, "f.jsonl")
     with fake.serve(fake.VLLMHandler, fault()) as (url, _):
-        done = score(source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--record", tmp_path / "r")
+        done = score(
+            source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--record", tmp_path / "r"
+        )
         probed = visil("probe", "--model", f"vllm:{url}")
     assert isinstance(done.exception, ModelError)
     assert says in str(done.exception)
@@ -237,7 +300,9 @@ class BreaksLater(fake.Fault):
         return 200 if self.calls < 40 else 500
 
 
-def test_a_server_that_breaks_later_costs_only_what_is_in_flight(folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_breaks_later_costs_only_what_is_in_flight(
+    folder: Path, tmp_path: Path
+) -> None:
     source = items(folder, "later.jsonl")
     good = read_lines(source)[0]
     write_pairs(source, [{**good, "id": i} for i in range(12)])
@@ -249,7 +314,9 @@ def test_a_server_that_breaks_later_costs_only_what_is_in_flight(folder: Path, t
     assert kept.endswith(b"\n")
     assert 0 < kept.count(b"\n") < 12
     with fake.serve(fake.VLLMHandler) as (url, _):
-        done = score(source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--frames", "2", "--resume")
+        done = score(
+            source, tmp_path / "out.jsonl", "--model", f"vllm:{url}", "--frames", "2", "--resume"
+        )
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out.jsonl").read_bytes().startswith(kept)
     assert "12 scored" in done.stdout
@@ -259,7 +326,10 @@ def test_a_model_is_named_by_kind_and_place(folder: Path, tmp_path: Path) -> Non
     source = items(folder, "n.jsonl")
     for model, says in (
         ((), "--model must be one of genai:DIR, vllm:URL, "),
-        (("--model", "made-up"), "recorded:FILE, not 'made-up' (--model-name names a server's model)"),
+        (
+            ("--model", "made-up"),
+            "recorded:FILE, not 'made-up' (--model-name names a server's model)",
+        ),
         (("--model", "vllm:"), "not 'vllm:'"),
         (("--model", "vllm:x:1"), "url must be like"),
         (("--model", "sglang:http://x:1"), "--model sglang:URL needs --template"),
@@ -270,15 +340,26 @@ def test_a_model_is_named_by_kind_and_place(folder: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_models_record_is_refused(text_model: Path, vision_model: Path, tmp_path: Path) -> None:
+def test_another_models_record_is_refused(
+    text_model: Path, vision_model: Path, tmp_path: Path
+) -> None:
     Recorder(GenAI(text_model), tmp_path / "r.jsonl").close()
-    with pytest.raises(InputError, match=r"it is the record of genai:text@\w+, not of genai:vision@"):
+    with pytest.raises(
+        InputError, match=r"it is the record of genai:text@\w+, not of genai:vision@"
+    ):
         Recorder(GenAI(vision_model), tmp_path / "r.jsonl")
 
 
 def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
     done = visil(
-        "frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:01:03", "--at", "00:00:00:07"
+        "frames",
+        folder / "a.mp4",
+        "-o",
+        tmp_path / "f",
+        "--at",
+        "00:00:01:03",
+        "--at",
+        "00:00:00:07",
     )
     assert done.exit_code == 0, done.output
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
@@ -287,7 +368,9 @@ def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
     assert "past the end of 50 frames" in str(late.exception)
 
 
-def test_neither_pytorch_nor_a_socket_is_needed(folder: Path, vision_model: Path, tmp_path: Path) -> None:
+def test_neither_pytorch_nor_a_socket_is_needed(
+    folder: Path, vision_model: Path, tmp_path: Path
+) -> None:
     script = """
 import sys
 for name in ("torch", "transformers", "optimum", "vcs_export"): sys.modules[name] = None
@@ -298,9 +381,24 @@ from vcs_runtime.cli import main
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, "visil", "score", items(folder, "i.jsonl"), "-o", tmp_path / "o.jsonl",
-         "--model", f"genai:{vision_model}", "--frames", "2"], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            script,
+            "visil",
+            "score",
+            items(folder, "i.jsonl"),
+            "-o",
+            tmp_path / "o.jsonl",
+            "--model",
+            f"genai:{vision_model}",
+            "--frames",
+            "2",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -316,14 +414,38 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
         {"id": "c", "error": "e", "signature": "z"},
     ]
     for rows, says in (
-        (good, None), ([*good, {**line, "id": "d", "signature": "visil|def:1|model:n|frames:2"}], "cannot be compared"),
-        ([*good, line], "line 4: id a is there twice"), (good[2:], "holds no scores"), ([{"id": 1}], "line 1: no line of"),
-        ([{**line, "summaries": [{"name": "x"}]}], "line 1: it holds no scores of summaries"), ([3], "line 1: no line of"),
+        (good, None),
+        (
+            [*good, {**line, "id": "d", "signature": "visil|def:1|model:n|frames:2"}],
+            "cannot be compared",
+        ),
+        ([*good, line], "line 4: id a is there twice"),
+        (good[2:], "holds no scores"),
+        ([{"id": 1}], "line 1: no line of"),
+        ([{**line, "summaries": [{"name": "x"}]}], "line 1: it holds no scores of summaries"),
+        ([3], "line 1: no line of"),
         ([{**line, "summaries": line["summaries"] * 2}], "line 1: the summary 'x' is there twice"),
-        ([{"id": "a", "signature": "vcs|chunk:1", "vcs": 0.5}], "line 1: it holds no scores of summaries"),
-        *(([{**line, "summaries": [{**line["summaries"][0], **wrong}]}], "line 1: it holds no scores") for wrong in
-          ({"visil": True}, {"visil": "1"}, {"visil": 10**400}, {"visil": 1e300}, {"tokens": -1}, {"tokens": "3"}, {"name": 3}, {"name": []})),
-    ):  # fmt: skip
+        (
+            [{"id": "a", "signature": "vcs|chunk:1", "vcs": 0.5}],
+            "line 1: it holds no scores of summaries",
+        ),
+        *(
+            (
+                [{**line, "summaries": [{**line["summaries"][0], **wrong}]}],
+                "line 1: it holds no scores",
+            )
+            for wrong in (
+                {"visil": True},
+                {"visil": "1"},
+                {"visil": 10**400},
+                {"visil": 1e300},
+                {"tokens": -1},
+                {"tokens": "3"},
+                {"name": 3},
+                {"name": []},
+            )
+        ),
+    ):
         write_pairs(tmp_path / "s.jsonl", rows)
         if says is None:
             assert read_scores(tmp_path / "s.jsonl").keys() == {"a", "b"}
@@ -335,19 +457,29 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
 def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) -> None:
     scores, answers = tmp_path / "s.jsonl", tmp_path / "a.jsonl"
     signature = "visil|def:1|model:m|frames:2"
-    summaries = [{"name": name, "visil": value, "tokens": 3} for name, value in (("x", 1.0), ("y", -2.0))]
+    summaries = [
+        {"name": name, "visil": value, "tokens": 3} for name, value in (("x", 1.0), ("y", -2.0))
+    ]
     write_pairs(scores, [{"id": 7, "summaries": summaries, "signature": signature}])
     good = [
-        {"id": 7, "name": "y", "correct": 1}, {"id": 8, "error": "e"}, {"id": 7, "name": "x", "correct": 0},
-    ]  # fmt: skip
+        {"id": 7, "name": "y", "correct": 1},
+        {"id": 8, "error": "e"},
+        {"id": 7, "name": "x", "correct": 0},
+    ]
     write_pairs(answers, good)
     read = read_answers(answers, scores)
-    assert (read.scores, read.correct, read.videos, read.skipped) == ([-2.0, 1.0], [1, 0], ["7", "7"], 1)
+    assert (read.scores, read.correct, read.videos, read.skipped) == (
+        [-2.0, 1.0],
+        [1, 0],
+        ["7", "7"],
+        1,
+    )
     for row, says in (
-        ({"id": 7, "name": "x"}, "line 4: an object with"), (3, "line 4: an object with"),
+        ({"id": 7, "name": "x"}, "line 4: an object with"),
+        (3, "line 4: an object with"),
         ({"id": 7, "name": "x", "correct": 2}, "line 4: 'correct' must be 0 or 1, not 2"),
         ({"id": 7, "name": "z", "correct": 1}, "line 4: .* has no score of summary 'z' of '7'"),
-    ):  # fmt: skip
+    ):
         write_pairs(answers, [*good, row])
         with pytest.raises(InputError, match=says):
             read_answers(answers, scores)

@@ -32,7 +32,8 @@ def run(folder: Path, name: str, **inputs: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def expected(folder: Path, parts: Sequence[Part], answer: str) -> tuple[list[float], int]:
-    """The answer's log-probabilities from one pass over prompt and answer; and the prompt's length."""
+    """The answer's log-probabilities from one pass over prompt and answer; and the prompt's
+    length."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     soft = "\n\n<start_of_image>" + "<image_soft_token>" * IMAGE_TOKENS + "<end_of_image>\n\n"
     prompt = "<user>" + "".join(part if isinstance(part, str) else soft for part in parts) + "<end>"
@@ -49,7 +50,9 @@ def expected(folder: Path, parts: Sequence[Part], answer: str) -> tuple[list[flo
         inputs = {"inputs_embeds": run(folder, "embedding", input_ids=ids, image_features=features)}
     empty = np.zeros((1, HEADS, 0, HIDDEN // HEADS), np.float32)
     cache = {f"past_key_values.0.{kind}": empty for kind in ("key", "value")}
-    logits = run(folder, "decoder", attention_mask=np.ones_like(ids), **inputs, **cache)[0].astype(np.float64)
+    logits = run(folder, "decoder", attention_mask=np.ones_like(ids), **inputs, **cache)[0].astype(
+        np.float64
+    )
     logs = (
         logits
         - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
@@ -60,7 +63,8 @@ def expected(folder: Path, parts: Sequence[Part], answer: str) -> tuple[list[flo
 
 
 def pixels(image: Image) -> NDArray[np.float32]:
-    """The pixels of one of `pictures`, which are as large as the model's input: (3, 8, 8), 0 to 1."""
+    """The pixels of one of `pictures`, which are as large as the model's input: (3, 8, 8), 0 to
+    1."""
     import zlib
 
     data = zlib.decompress(
@@ -93,7 +97,8 @@ def test_the_likeliest_token_is_that_of_the_logits(text_model: Path) -> None:
     [of_token], _ = expected(text_model, ["Name the river."], token)
     assert value == pytest.approx(of_token, abs=1e-5)
     assert all(
-        model.force(["Name the river."], other).logprobs[0] <= value for other in ("man", "sedan", "the", "a")
+        model.force(["Name the river."], other).logprobs[0] <= value
+        for other in ("man", "sedan", "the", "a")
     )
 
 
@@ -103,7 +108,10 @@ def test_tiny_models_pass_the_probe(text_model: Path, vision_model: Path) -> Non
 
 
 def test_no_answer_depends_on_the_ones_before(text_model: Path) -> None:
-    prompts, answers = ["Write a word.", "Name the street."], ["man drives", "sedan", "river seven water"]
+    prompts, answers = (
+        ["Write a word.", "Name the street."],
+        ["man drives", "sedan", "river seven water"],
+    )
     alone = {(p, a): GenAI(text_model).force([p], a) for p in prompts for a in answers}
     model = GenAI(text_model)
     for p, a in [*alone, *reversed(alone), *alone]:
@@ -111,7 +119,8 @@ def test_no_answer_depends_on_the_ones_before(text_model: Path) -> None:
 
 
 def test_a_generator_that_is_rewound_gives_stale_logits(text_model: Path) -> None:
-    """Why every answer has its own generator: rewinding one to the end of the prompt looks like a shortcut."""
+    """Why every answer has its own generator: rewinding one to the end of the prompt looks like a
+    shortcut."""
     import onnxruntime_genai as og
 
     model = og.Model(str(text_model))
@@ -134,16 +143,19 @@ def test_the_score_of_a_summary_with_images(vision_model: Path, pictures: list[I
     caption, keywords = "A man drives a black sedan down the street.", ["man", "sedan", "street"]
     video = Video(pictures)
     summaries = [
-        Summary("A car.", name="text"), Summary("A car.", pictures[:1], "one"),
-        Summary("[KEYFRAME1] then [KEYFRAME2].", pictures[:3], "three"), Video(pictures, "itself"),
-    ]  # fmt: skip
+        Summary("A car.", name="text"),
+        Summary("A car.", pictures[:1], "one"),
+        Summary("[KEYFRAME1] then [KEYFRAME2].", pictures[:3], "three"),
+        Video(pictures, "itself"),
+    ]
     model = GenAI(vision_model)
     results = {result.name: result for result in visil(video, caption, keywords, summaries, model)}
     prompt: list[Part] = [
-        "Some words of a text that describes a video are hidden. Find them.\n\nWhat is given: a short summary of "
-        "the video: A car.\n\nThe description, with [MASK] for each hidden word: A [MASK] drives a black [MASK] "
-        "down the [MASK].\n\nWrite the hidden words in the order of the masks, one word a mask, with one space "
-        "between words. Write nothing else: no explanation, no commas, no quotes."
+        "Some words of a text that describes a video are hidden. Find them.\n\nWhat is given: a"
+        " short summary of the video: A car.\n\nThe description, with [MASK] for each hidden word:"
+        " A [MASK] drives a black [MASK] down the [MASK].\n\nWrite the hidden words in the order of"
+        " the masks, one word a mask, with one space between words. Write nothing else: no"
+        " explanation, no commas, no quotes."
     ]
     values, _ = expected(vision_model, prompt, "man sedan street")
     assert results["text"].summary.log_p == pytest.approx(sum(values), abs=1e-4)
@@ -177,7 +189,9 @@ def test_an_image_that_is_none_is_refused(vision_model: Path) -> None:
         GenAI(vision_model).force([broken, "Which?"], "man")
 
 
-def test_the_fingerprint_is_of_every_byte(text_model: Path, vision_model: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_every_byte(
+    text_model: Path, vision_model: Path, tmp_path: Path
+) -> None:
     first, second = GenAI(text_model).fingerprint, GenAI(vision_model).fingerprint
     assert first.startswith("genai:text@")
     assert first == GenAI(text_model).fingerprint
@@ -189,39 +203,59 @@ def test_the_fingerprint_is_of_every_byte(text_model: Path, vision_model: Path, 
     assert GenAI(tmp_path / "text").fingerprint != first
 
 
-def test_an_answer_whose_first_letters_join_the_prompt_is_refused(text_model: Path, tmp_path: Path) -> None:
-    """Where a template ends in bare text, the border between prompt and answer may fall into a token."""
+def test_an_answer_whose_first_letters_join_the_prompt_is_refused(
+    text_model: Path, tmp_path: Path
+) -> None:
+    """Where a template ends in bare text, the border between prompt and answer may fall into a
+    token."""
     shutil.copytree(text_model, tmp_path / "bare")
     (tmp_path / "bare" / "chat_template.jinja").write_text("{{ messages[0].content }}")
     model = GenAI(tmp_path / "bare")
     assert model.force(["A window("], "seven").prompt_tokens
-    with pytest.raises(ModelError, match="the end of the prompt and the beginning of 'ndow' are one token"):
+    with pytest.raises(
+        ModelError, match="the end of the prompt and the beginning of 'ndow' are one token"
+    ):
         model.force(["A wi"], "ndow")
 
 
 @pytest.mark.slow
 @pytest.mark.toolchain
 def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> None:
-    """Neither ONNX Runtime nor onnxruntime-genai asks for an address: both would report home, after 8 s."""
+    """Neither ONNX Runtime nor onnxruntime-genai asks for an address: both would report home, after
+    8 s."""
     source, library = tmp_path / "spy.c", tmp_path / "spy.so"
     source.write_text(
-        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <netdb.h>\n"
-        "int getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r) {\n"
-        '  fprintf(stderr, "LOOKED UP %s\\n", n ? n : ""); return EAI_FAIL; }\n'
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <netdb.h>\nint"
+        " getaddrinfo(const char *n, const char *s, const struct addrinfo *h, struct addrinfo **r)"
+        ' {\n  fprintf(stderr, "LOOKED UP %s\\n", n ? n : ""); return EAI_FAIL; }\n'
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     scripts = (
-        "from vcs_visil.models.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'], 'man')",
-        "from vcs_runtime.inference.device import import_onnxruntime as get; get().InferenceSession(sys.argv[1] + '/decoder.onnx')",
+        (
+            "from vcs_visil.models.genai import GenAI; GenAI(Path(sys.argv[1])).force(['Write.'],"
+            " 'man')"
+        ),
+        (
+            "from vcs_runtime.inference.device import import_onnxruntime as get;"
+            " get().InferenceSession(sys.argv[1] + '/decoder.onnx')"
+        ),
     )
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     environment.pop("ORT_DISABLE_TELEMETRY", None)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", f"import sys, time; from pathlib import Path; {script}; time.sleep(12)", str(text_model)],
-            env=environment, stderr=subprocess.PIPE, text=True,
-        ) for script in scripts
-    ]  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                f"import sys, time; from pathlib import Path; {script}; time.sleep(12)",
+                str(text_model),
+            ],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for script in scripts
+    ]
     for process in processes:
         _, said = process.communicate()
         assert process.returncode == 0, said

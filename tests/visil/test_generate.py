@@ -1,4 +1,5 @@
-"""Scores from generated answers: tokens of answers in the shapes of OpenAI and Gemini, and of a tiny real model."""
+"""Scores from generated answers: tokens of answers in the shapes of OpenAI and Gemini, and of a
+tiny real model."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from support import visil_commands as command
 from support.generating_server import GeneratingHandler, Listening
 from support.stories import read_lines, write_pairs
 from vcs_runtime.errors import ModelError, TextError
-from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil  # fmt: skip
+from vcs_visil import Generated, Image, Summary, Video, VisilOptions, mask_caption, visil
 from vcs_visil.jobs.scores import unknown_words
 from vcs_visil.models.genai import GenAI
 from vcs_visil.models.logprobs import check_forced
@@ -38,7 +39,8 @@ def body_of(kind: str) -> dict[str, Any]:
 
 
 class Fixed(Listening):
-    """Answers every question with one recorded answer; `headers_seen` and the log have what was sent."""
+    """Answers every question with one recorded answer; `headers_seen` and the log have what was
+    sent."""
 
     body: dict[str, Any]
 
@@ -50,7 +52,10 @@ def fixed(body: dict[str, Any]) -> type[Fixed]:
     return type("FixedBody", (Fixed,), {"body": body, "headers_seen": []})
 
 
-OPEN: dict[str, Callable[[str], Any]] = {"openai": OpenAI, "gemini": lambda url: Gemini(url, "made-up")}
+OPEN: dict[str, Callable[[str], Any]] = {
+    "openai": OpenAI,
+    "gemini": lambda url: Gemini(url, "made-up"),
+}
 
 
 class Table:
@@ -75,12 +80,18 @@ def generated(*tokens: tuple[str, float, dict[str, float]]) -> Generated:
 
 
 def by_word(answer: Generated, words: Sequence[str], **options: Any) -> list[tuple[float, str]]:
-    """The numbers of the words of a caption of these words, given a summary that the model answers with `answer`."""
+    """The numbers of the words of a caption of these words, given a summary that the model answers
+    with `answer`."""
     other = generated(*((f" {word}", -1.0, {"y": -2.0, "z": -3.0, "w": -4.0}) for word in words))
     [result] = visil(
-        Video([Image(b"\xff\xd8\xff")]), " then ".join(words), list(words), [Summary("It.")], Table(other, answer),
-        method="generate", **{"top": 2, **options},
-    )  # fmt: skip
+        Video([Image(b"\xff\xd8\xff")]),
+        " then ".join(words),
+        list(words),
+        [Summary("It.")],
+        Table(other, answer),
+        method="generate",
+        **{"top": 2, **options},
+    )
     assert result.approximate
     return [(k["log_p_summary"], k["known_summary"]) for k in result.to_dict()["keywords"]]
 
@@ -102,7 +113,7 @@ def by_word(answer: Generated, words: Sequence[str], **options: Any) -> list[tup
         ([(" ", -0.125, {"x": -3.0}), ("man", -0.5, {"x": -3.0})], "man", -0.625, "generated"),
         ([("man", -0.0, {"x": -3.0}), ("\n", -1.0, {"x": -3.0})], "man", 0.0, "generated"),
     ],
-)  # fmt: skip
+)
 def test_the_number_of_a_word(
     tokens: list[tuple[str, float, dict[str, float]]], word: str, number: float, known: str
 ) -> None:
@@ -111,30 +122,67 @@ def test_the_number_of_a_word(
 
 def test_words_stand_at_the_place_of_their_mask() -> None:
     answer = generated(("man", -0.5, {"a": -3.0}), (" dog", -0.25, {" car": -1.0}))
-    assert by_word(answer, ["man", "car", "tree"]) == [(-0.5, "generated"), (-1.0, "top"), (-10.0, "none")]
+    assert by_word(answer, ["man", "car", "tree"]) == [
+        (-0.5, "generated"),
+        (-1.0, "top"),
+        (-10.0, "none"),
+    ]
     assert by_word(answer, ["dog", "man"], floor=-4.5) == [(-4.5, "none"), (-4.5, "none")]
 
 
-def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(pictures: list[Image]) -> None:
+def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(
+    pictures: list[Image],
+) -> None:
     table = Table(generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"man": -1.0})))
-    [result] = visil(Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, method="generate", top=2, samples=3)  # fmt: skip
-    assert (result.visil, result.video.known, result.summary.known) == (0.5, ("generated",), ("top",))
+    [result] = visil(
+        Video(pictures),
+        "A man.",
+        ["man"],
+        [Summary("It.", tokens=3)],
+        table,
+        method="generate",
+        top=2,
+        samples=3,
+    )
+    assert (result.visil, result.video.known, result.summary.known) == (
+        0.5,
+        ("generated",),
+        ("top",),
+    )
     assert table.runs == [0, 1, 2] * 2
-    assert "|samples:3|method:generate|top:2|floor:-10|approximate:yes|count:first|" in result.signature
+    assert (
+        "|samples:3|method:generate|top:2|floor:-10|approximate:yes|count:first|"
+        in result.signature
+    )
     near = VisilOptions(method="generate", floor=-9.9999999)
     assert "|floor:-9.9999999|" in near.signature("", 1)
     assert result.to_dict()["approximate"] is True
-    [itself] = visil(Video(pictures), "A man.", ["man"], [Video(pictures)], table, method="generate", top=2)
+    [itself] = visil(
+        Video(pictures), "A man.", ["man"], [Video(pictures)], table, method="generate", top=2
+    )
     assert itself.visil == 0
 
 
 def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) -> None:
     class Changing(Table):
-        def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
+        def generate(
+            self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0
+        ) -> Generated:
             return [self.video, self.summary, self.video][run]
 
-    table = Changing(generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"cat": -1.0})))
-    [result] = visil(Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, method="generate", top=2, samples=3)  # fmt: skip
+    table = Changing(
+        generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"cat": -1.0}))
+    )
+    [result] = visil(
+        Video(pictures),
+        "A man.",
+        ["man"],
+        [Summary("It.", tokens=3)],
+        table,
+        method="generate",
+        top=2,
+        samples=3,
+    )
     assert result.video.known == ("none",)
     assert result.video.by_word == (pytest.approx((-0.5 - 10 - 0.5) / 3),)
 
@@ -142,7 +190,13 @@ def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) 
 def test_without_a_known_word_of_the_video_there_is_no_score(pictures: list[Image]) -> None:
     silent = generated(("It", -0.5, {"a": -3.0}), (" is", -0.25, {"b": -1.0}))
     ask = partial(
-        visil, Video(pictures), "A man parks.", ["man", "parks"], [Summary("It.")], method="generate", top=2
+        visil,
+        Video(pictures),
+        "A man parks.",
+        ["man", "parks"],
+        [Summary("It.")],
+        method="generate",
+        top=2,
     )
     with pytest.raises(TextError, match="none of the 2 keywords in the video itself"):
         ask(Table(silent, silent))
@@ -170,16 +224,22 @@ class OtherWords(GeneratingHandler):
         return codecs.encode(value, "rot13") if isinstance(value, str) else value
 
 
-def test_a_server_that_answers_with_other_words_gives_no_score(tmp_path: Path, pictures: list[Image]) -> None:
+def test_a_server_that_answers_with_other_words_gives_no_score(
+    tmp_path: Path, pictures: list[Image]
+) -> None:
     source, out = items(tmp_path, pictures[0]), tmp_path / "out.jsonl"
     with fake.serve(OtherWords) as (url, _):
-        done = command.visil("score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate")
+        done = command.visil(
+            "score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate"
+        )
     assert done.exit_code == 1
     assert "0 scored, 1 failed" in done.stdout
     assert "the model finds none of the 4 keywords in the video itself" in done.stderr
 
 
-@pytest.mark.parametrize("options", [{"top": 0}, {"top": True}, {"floor": 0.0}, {"floor": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"top": 0}, {"top": True}, {"floor": 0.0}, {"floor": float("nan")}]
+)
 def test_options_that_are_none_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="top must be|floor must be"):
         VisilOptions(method="generate", **options)
@@ -188,12 +248,21 @@ def test_options_that_are_none_are_refused(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("kind", "tokens", "values", "length"),
     [
-        ("openai", ("Man", " drives", " car", " caf", "é"), (-0.25, -0.5, -0.125, -1.0, -0.09375), 57),
+        (
+            "openai",
+            ("Man", " drives", " car", " caf", "é"),
+            (-0.25, -0.5, -0.125, -1.0, -0.09375),
+            57,
+        ),
         ("gemini", ("man", " drives", " car", " lake", "\n"), (-0.25, -0.5, -0.125, -1.0, 0.0), 61),
     ],
 )
 def test_answers_in_the_true_shapes_are_read(
-    kind: str, tokens: tuple[str, ...], values: tuple[float, ...], length: int, pictures: list[Image]
+    kind: str,
+    tokens: tuple[str, ...],
+    values: tuple[float, ...],
+    length: int,
+    pictures: list[Image],
 ) -> None:
     handler = fixed(body_of(kind))
     with fake.serve(handler) as (url, log):
@@ -204,7 +273,9 @@ def test_answers_in_the_true_shapes_are_read(
     if kind == "openai":
         assert path == "/v1/chat/completions"
         assert sent["messages"][0]["content"][0] == {"type": "text", "text": "Which? "}
-        asked = {name: sent[name] for name in ("temperature", "max_tokens", "logprobs", "top_logprobs")}
+        asked = {
+            name: sent[name] for name in ("temperature", "max_tokens", "logprobs", "top_logprobs")
+        }
         assert asked == {"temperature": 0, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
     else:
         assert path == "/v1beta/models/made-up:generateContent"
@@ -212,20 +283,33 @@ def test_answers_in_the_true_shapes_are_read(
         assert (content["role"], content["parts"][0]) == ("user", {"text": "Which? "})
         assert content["parts"][1]["inlineData"]["mimeType"] == "image/png"
         assert sent["generationConfig"] == {
-            "temperature": 0, "candidateCount": 1, "maxOutputTokens": 40, "responseLogprobs": True, "logprobs": 3
-        }  # fmt: skip
+            "temperature": 0,
+            "candidateCount": 1,
+            "maxOutputTokens": 40,
+            "responseLogprobs": True,
+            "logprobs": 3,
+        }
 
 
 @pytest.mark.parametrize("kind", OPEN)
 def test_words_are_found_in_them(kind: str, pictures: list[Image]) -> None:
     with fake.serve(fixed(body_of(kind))) as (url, _):
         [result] = visil(
-            Video(pictures[:1]), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), method="generate", top=3
-        )  # fmt: skip
+            Video(pictures[:1]),
+            CAPTION,
+            KEYWORDS,
+            [Summary("A man.")],
+            OPEN[kind](url),
+            method="generate",
+            top=3,
+        )
     keywords = result.to_dict()["keywords"]
     assert [(k["log_p_summary"], k["known_summary"]) for k in keywords] == [
-        (-0.25, "generated"), (-1.75, "top"), (-2.5, "part"), (-10.0, "none")
-    ]  # fmt: skip
+        (-0.25, "generated"),
+        (-1.75, "top"),
+        (-2.5, "part"),
+        (-10.0, "none"),
+    ]
     assert result.tokens == 0  # every question has the same answer, so the same length
 
 
@@ -282,33 +366,70 @@ def other_tokens(kind: str) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (no_numbers, "returns no log-probabilities"), (fewer, r"returns 2 likeliest tokens, not 3 .*\(--top 2\)"),
-        (none_at_all, "returns 0 likeliest tokens, not 3"), (other_tokens, "do not spell the answer 'man drives bus'"),
+        (no_numbers, "returns no log-probabilities"),
+        (fewer, r"returns 2 likeliest tokens, not 3 .*\(--top 2\)"),
+        (none_at_all, "returns 0 likeliest tokens, not 3"),
+        (other_tokens, "do not spell the answer 'man drives bus'"),
     ],
-)  # fmt: skip
+)
 def test_what_a_server_does_not_return_is_named(
-    kind: str, change: Callable[[str], Callable[[dict[str, Any]], None]], says: str, pictures: list[Image]
+    kind: str,
+    change: Callable[[str], Callable[[dict[str, Any]], None]],
+    says: str,
+    pictures: list[Image],
 ) -> None:
-    with fake.serve(fixed(changed(kind, change(kind)))) as (url, _), pytest.raises(ModelError, match=says):
+    with (
+        fake.serve(fixed(changed(kind, change(kind)))) as (url, _),
+        pytest.raises(ModelError, match=says),
+    ):
         visil(
-            Video(pictures), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), method="generate", top=3
+            Video(pictures),
+            CAPTION,
+            KEYWORDS,
+            [Summary("A man.")],
+            OPEN[kind](url),
+            method="generate",
+            top=3,
         )
 
 
 @pytest.mark.parametrize(
     ("kind", "body", "says"),
     [
-        ("gemini", {"promptFeedback": {"blockReason": "SAFETY"}}, r"does not answer this question \(SAFETY\)"),
-        ("gemini", {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"role": "model"}}]}, r"empty \(MAX_TOKENS\)"),
-        ("openai", {"choices": [{"message": {"content": None, "refusal": "No."}}]}, "the model refuses: No"),
-        ("openai", {"choices": [{"message": {"content": " "}, "logprobs": {"content": []}}]}, "answer is empty"),
+        (
+            "gemini",
+            {"promptFeedback": {"blockReason": "SAFETY"}},
+            r"does not answer this question \(SAFETY\)",
+        ),
+        (
+            "gemini",
+            {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"role": "model"}}]},
+            r"empty \(MAX_TOKENS\)",
+        ),
+        (
+            "openai",
+            {"choices": [{"message": {"content": None, "refusal": "No."}}]},
+            "the model refuses: No",
+        ),
+        (
+            "openai",
+            {"choices": [{"message": {"content": " "}, "logprobs": {"content": []}}]},
+            "answer is empty",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_question_without_an_answer_costs_its_video_only(
     kind: str, body: dict[str, Any], says: str, pictures: list[Image]
 ) -> None:
     with fake.serve(fixed(body)) as (url, _), pytest.raises(TextError, match=says):
-        visil(Video(pictures), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), method="generate")
+        visil(
+            Video(pictures),
+            CAPTION,
+            KEYWORDS,
+            [Summary("A man.")],
+            OPEN[kind](url),
+            method="generate",
+        )
 
 
 class Newer(Fixed):
@@ -318,7 +439,9 @@ class Newer(Fixed):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.log.append((self.path, body))
         if "max_tokens" in body:
-            self._send(400, {"error": {"message": "Unsupported parameter: use 'max_completion_tokens'."}})
+            self._send(
+                400, {"error": {"message": "Unsupported parameter: use 'max_completion_tokens'."}}
+            )
         else:
             self._send(200, body_of("openai"))
 
@@ -328,20 +451,27 @@ def test_newer_models_are_asked_with_the_newer_name() -> None:
         model = OpenAI(url)
         for _ in range(2):
             assert model.generate(["Which?"], 40, 3).tokens[0] == "Man"
-    assert [name in body for _, body in log for name in ("max_tokens", "max_completion_tokens")] == [
-        True, False, False, True, False, True
-    ]  # fmt: skip
+    assert [
+        name in body for _, body in log for name in ("max_tokens", "max_completion_tokens")
+    ] == [True, False, False, True, False, True]
 
 
 def items(folder: Path, picture: Image) -> Path:
     (folder / "f.png").write_bytes(picture.data)
-    row = {"id": "a", "frames": ["f.png"], "caption": CAPTION, "keywords": KEYWORDS,
-           "summaries": [{"name": "text", "text": "A man drives."}]}  # fmt: skip
+    row = {
+        "id": "a",
+        "frames": ["f.png"],
+        "caption": CAPTION,
+        "keywords": KEYWORDS,
+        "summaries": [{"name": "text", "text": "A man drives."}],
+    }
     write_pairs(folder / "items.jsonl", [row])
     return folder / "items.jsonl"
 
 
-@pytest.mark.parametrize(("kind", "header"), [("openai", "Authorization"), ("gemini", "x-goog-api-key")])
+@pytest.mark.parametrize(
+    ("kind", "header"), [("openai", "Authorization"), ("gemini", "x-goog-api-key")]
+)
 def test_the_command_scores_with_a_key_that_is_written_nowhere(
     kind: str, header: str, tmp_path: Path, pictures: list[Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,12 +486,27 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
         assert done.exit_code == 0, (done.output, done.exception)
         asked = len(log)
         again = command.visil(
-            "score", source, "-o", tmp_path / "again.jsonl", "--model", f"recorded:{record}", *options
+            "score",
+            source,
+            "-o",
+            tmp_path / "again.jsonl",
+            "--model",
+            f"recorded:{record}",
+            *options,
         )
         assert again.exit_code == 0, (again.output, again.exception)
         assert len(log) == asked
         other = command.visil(
-            "score", source, "-o", out, "--model", f"{kind}:{url}", *options, "--floor", "-8", "--resume"
+            "score",
+            source,
+            "-o",
+            out,
+            "--model",
+            f"{kind}:{url}",
+            *options,
+            "--floor",
+            "-8",
+            "--resume",
         )
     assert out.read_bytes() == (tmp_path / "again.jsonl").read_bytes()
     assert {seen[header] for seen in handler.headers_seen} == {
@@ -374,7 +519,10 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
     assert "|method:generate|top:20|floor:-10|approximate:yes|" in row["signature"]
     assert row["summaries"][0]["approximate"] is True
     for arguments in (("select", out, "--alpha", "0"), ("report", out, "--json")):
-        assert "out.jsonl: the scores are approximate (--method generate)" in command.visil(*arguments).stderr
+        assert (
+            "out.jsonl: the scores are approximate (--method generate)"
+            in command.visil(*arguments).stderr
+        )
     assert "its signature has floor:" in str(other.exception)
 
 
@@ -398,7 +546,10 @@ def test_another_method_does_not_continue_a_file(
     there = str(refused.exception).partition("its signature has ")[2]
     assert all(f"{name}:" in there for name in ("method", "top", "floor", "approximate"))
     assert out.read_bytes() == before
-    for options in (("--model", "openai:http://x:1"), ("--model", "vllm:http://x:1", "--method", "generate")):
+    for options in (
+        ("--model", "openai:http://x:1"),
+        ("--model", "vllm:http://x:1", "--method", "generate"),
+    ):
         refused = command.visil("score", source, "-o", out, *options)
         assert refused.exit_code == 2
         assert "--method generate" in refused.stderr
@@ -419,15 +570,27 @@ def test_a_real_model_generates_what_it_would_be_forced_to(
     for i, listed in enumerate(answer.top):
         token, value = model.next(parts, "".join(answer.tokens[:i]))
         assert listed[0] == (token, pytest.approx(value, abs=1e-5))
-        assert [value for _, value in listed] == sorted((value for _, value in listed), reverse=True)
+        assert [value for _, value in listed] == sorted(
+            (value for _, value in listed), reverse=True
+        )
 
 
 def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list[Image]) -> None:
     from support.tiny_genai import write_model
 
-    folder = write_model(tmp_path / "model", vision=True, seed=10)  # it does not end its answers at once
+    # It does not end its answers at once.
+    folder = write_model(tmp_path / "model", vision=True, seed=10)
     source = items(tmp_path, pictures[0])
-    options = ("--model", f"genai:{folder}", "--method", "generate", "--top", "10000", "--floor", "-30")
+    options = (
+        "--model",
+        f"genai:{folder}",
+        "--method",
+        "generate",
+        "--top",
+        "10000",
+        "--floor",
+        "-30",
+    )
     refused = command.visil("score", source, "-o", tmp_path / "out.jsonl", *options)
     most = re.search(r"returns (\d+) likeliest tokens, not 10000", str(refused.exception))
     assert most  # the whole vocabulary
@@ -437,12 +600,16 @@ def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list
     [row] = read_lines(tmp_path / "out.jsonl")
     [summary] = row["summaries"]
     prompt = builtin().fill(
-        "score", given=builtin().given(Summary("A man drives.")),
+        "score",
+        given=builtin().given(Summary("A man drives.")),
         masked_caption=mask_caption(CAPTION, KEYWORDS).text,
-    )  # fmt: skip
+    )
     # Nothing stands before the first word: its number is that of a forced answer.
     [forced] = GenAI(folder).force(prompt, "man").logprobs
     keyword = summary["keywords"][0]
-    assert (keyword["known_summary"], keyword["log_p_summary"]) == ("top", pytest.approx(forced, abs=1e-5))
+    assert (keyword["known_summary"], keyword["log_p_summary"]) == (
+        "top",
+        pytest.approx(forced, abs=1e-5),
+    )
     assert summary["approximate"] is True
     assert summary["tokens"] > 0

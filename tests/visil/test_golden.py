@@ -30,7 +30,8 @@ PROBABILITIES = {"video": (0.8, 0.5, 0.9, 0.6), "summary": (0.8, 0.1, 0.9, 0.05)
 
 
 class Table:
-    """A model whose word "sedan" has two tokens, and that knows the sides by whether there are images."""
+    """A model whose word "sedan" has two tokens, and that knows the sides by whether there are
+    images."""
 
     fingerprint = "table"
 
@@ -39,7 +40,9 @@ class Table:
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
         assert answer == "man sedan street"
-        side = PROBABILITIES["video" if any(isinstance(part, Image) for part in parts) else "summary"]
+        side = PROBABILITIES[
+            "video" if any(isinstance(part, Image) for part in parts) else "summary"
+        ]
         values = (
             side
             if len(self.streets) == 1 or side is PROBABILITIES["video"]
@@ -77,17 +80,21 @@ def test_the_selection() -> None:
     assert chosen == ["three images", "three images", "one image", "text", "text"]
     steps = frontier(candidates)
     assert [step.name for step in steps] == ["three images", "one image", "text"]
-    assert [step.alpha for step in steps] == pytest.approx([0, 0.0012950013, 0.0041153803], abs=5e-11)
+    assert [step.alpha for step in steps] == pytest.approx(
+        [0, 0.0012950013, 0.0041153803], abs=5e-11
+    )
 
 
 def test_the_masked_caption() -> None:
     masked = mask_caption(
-        "A man drives a black sedan. The man parks the sedan near a sedan-chair; a salesman and Man's dog watch.",
+        "A man drives a black sedan. The man parks the sedan near a sedan-chair; a salesman and"
+        " Man's dog watch.",
         ["man", "drives", "sedan"],
     )
-    assert masked.text == (
-        "A [MASK] [MASK] a black [MASK]. The [MASK] parks the [MASK] near a sedan-chair; a salesman and "
-        "[MASK]'s dog watch."
+    assert (
+        masked.text
+        == "A [MASK] [MASK] a black [MASK]. The [MASK] parks the [MASK] near a sedan-chair; a"
+        " salesman and [MASK]'s dog watch."
     )
     assert masked.answer == "man drives sedan man sedan man"
     assert masked.scored == (0, 1, 2)
@@ -110,7 +117,14 @@ def test_the_timecodes(text: str, fps: Fraction | float, frame: int, seconds: fl
 def test_the_correlation() -> None:
     found = correlate(range(8), [1, 1, 1, 0, 1, 0, 1, 0])
     assert found.logit is not None
-    logit = (found.logit.b0, found.logit.b1, found.logit.se0, found.logit.se1, found.logit.p0, found.logit.p1)
+    logit = (
+        found.logit.b0,
+        found.logit.b1,
+        found.logit.se0,
+        found.logit.se1,
+        found.logit.p0,
+        found.logit.p1,
+    )
     assert logit == pytest.approx(
         (2.66710173, -0.56126795, 1.99078386, 0.43526638, 0.18033496, 0.19723074), abs=5e-9
     )

@@ -1,4 +1,5 @@
-"""Masking, timecodes, selection, correlation, keywords, prompts, checks: what the golden numbers do not show."""
+"""Masking, timecodes, selection, correlation, keywords, prompts, checks: what the golden numbers do
+not show."""
 
 from __future__ import annotations
 
@@ -37,20 +38,39 @@ from vcs_visil.summaries import Part
 @pytest.mark.parametrize(
     ("caption", "keywords", "text", "answer"),
     [
-        ("'Sedan' (sedan), SEDAN's sedans.", ["sedan"], "'[MASK]' ([MASK]), [MASK]'s sedans.", "sedan sedan sedan"),
+        (
+            "'Sedan' (sedan), SEDAN's sedans.",
+            ["sedan"],
+            "'[MASK]' ([MASK]), [MASK]'s sedans.",
+            "sedan sedan sedan",
+        ),
         ("The dogs’ dog’s ball.", ["dogs", "dog"], "The [MASK]’ [MASK]’s ball.", "dogs dog"),
         ("It don't stop; a don.", ["don"], "It don't stop; a [MASK].", "don"),
         ("It's man's man.", ["man's", "man"], "It's [MASK] [MASK].", "man's man"),
-        ("A sedan-chair, a sedan.", ["sedan-chair", "sedan"], "A [MASK], a [MASK].", "sedan-chair sedan"),
+        (
+            "A sedan-chair, a sedan.",
+            ["sedan-chair", "sedan"],
+            "A [MASK], a [MASK].",
+            "sedan-chair sedan",
+        ),
         ("Ein Straßenhund, zwei Straßen.", ["straßen"], "Ein Straßenhund, zwei [MASK].", "straßen"),
         ("Le cafe\u0301 et le cafe.", ["cafe"], "Le cafe\u0301 et le [MASK].", "cafe"),
         ("हिन्दी में हिन", ["हिन"], "हिन्दी में [MASK]", "हिन"),
-        ("Well--dog; man-made, x-ray X-Ray's dog–cat.", ["dog", "x-ray"],
-         "Well--[MASK]; man-made, [MASK] [MASK]'s [MASK]–cat.", "dog x-ray x-ray dog"),
-        ("İSTANBUL'S DOG'S dog.", ["i̇stanbul", "dog"], "[MASK]'S [MASK]'S [MASK].", "i̇stanbul dog dog"),
+        (
+            "Well--dog; man-made, x-ray X-Ray's dog–cat.",
+            ["dog", "x-ray"],
+            "Well--[MASK]; man-made, [MASK] [MASK]'s [MASK]–cat.",
+            "dog x-ray x-ray dog",
+        ),
+        (
+            "İSTANBUL'S DOG'S dog.",
+            ["i̇stanbul", "dog"],
+            "[MASK]'S [MASK]'S [MASK].",
+            "i̇stanbul dog dog",
+        ),
         ("7 cats and 17", ["7"], "[MASK] cats and 17", "7"),
     ],
-)  # fmt: skip
+)
 def test_whole_words_are_masked(caption: str, keywords: list[str], text: str, answer: str) -> None:
     masked = mask_caption(caption, keywords)
     assert (masked.text, masked.answer) == (text, answer)
@@ -67,11 +87,19 @@ def test_all_occurrences_may_count_and_missing_words_may_be_dropped() -> None:
 @pytest.mark.parametrize(
     ("keywords", "says"),
     [
-        ([], "there are none"), (["Man"], "'Man' is not in lower case"), (["man", "man"], "'man' is there twice"),
-        (["cat"], "'cat' is no word"), (["ma"], "'ma' is no word"), (["dog", "man"], "out of order: 'dog'"),
-        (["a man"], "'a man' is not a single word"), (["man\n"], "not a single word"), (["man."], "'man.' is no word"), ([" "], "empty"), ([3], "must be a string"),
+        ([], "there are none"),
+        (["Man"], "'Man' is not in lower case"),
+        (["man", "man"], "'man' is there twice"),
+        (["cat"], "'cat' is no word"),
+        (["ma"], "'ma' is no word"),
+        (["dog", "man"], "out of order: 'dog'"),
+        (["a man"], "'a man' is not a single word"),
+        (["man\n"], "not a single word"),
+        (["man."], "'man.' is no word"),
+        ([" "], "empty"),
+        ([3], "must be a string"),
     ],
-)  # fmt: skip
+)
 def test_bad_keywords_are_named(keywords: list[str], says: str) -> None:
     with pytest.raises(TextError, match=says):
         mask_caption("A man sees a dog.", keywords)
@@ -91,13 +119,21 @@ def test_a_caption_that_is_masked_already_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "fps", "says"),
     [
-        ("00:00:11:25", 25, "no frame 25"), ("00:00:11:30", 30000 / 1001, "no frame 30"),
-        ("00:01:00;00", 30000 / 1001, "leaves this number out"), ("00:01:00;01", 29.97, "leaves this number out"),
-        ("00:00:00;01", 25, "drops frames"), ("00:00:00;01", 30, "drops frames"), ("00:60:00:00", 25, "59"),
-        ("00:00:61:00", 25, "59"), ("0:00:11:15", 25, "form"), ("00:00:11.15", 25, "form"),
-        ("00:00:11:1٥", 25, "form"), ("", 25, "form"), (None, 25, "form"),
+        ("00:00:11:25", 25, "no frame 25"),
+        ("00:00:11:30", 30000 / 1001, "no frame 30"),
+        ("00:01:00;00", 30000 / 1001, "leaves this number out"),
+        ("00:01:00;01", 29.97, "leaves this number out"),
+        ("00:00:00;01", 25, "drops frames"),
+        ("00:00:00;01", 30, "drops frames"),
+        ("00:60:00:00", 25, "59"),
+        ("00:00:61:00", 25, "59"),
+        ("0:00:11:15", 25, "form"),
+        ("00:00:11.15", 25, "form"),
+        ("00:00:11:1٥", 25, "form"),
+        ("", 25, "form"),
+        (None, 25, "form"),
     ],
-)  # fmt: skip
+)
 def test_timecodes_that_are_none_are_refused(text: str, fps: float, says: str) -> None:
     with pytest.raises(TextError, match=says):
         parse_timecode(text, fps)
@@ -146,7 +182,8 @@ def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
     for _ in range(200):
         count = int(draw.integers(1, 8))
         candidates = [
-            (f"n{i}", float(draw.integers(-6, 7)) / 2, int(draw.integers(0, 6))) for i in range(count)
+            (f"n{i}", float(draw.integers(-6, 7)) / 2, int(draw.integers(0, 6)))
+            for i in range(count)
         ]
         steps = frontier(candidates)
         bounds = [*(step.alpha for step in steps), steps[-1].alpha + 2]
@@ -158,11 +195,16 @@ def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
 @pytest.mark.parametrize(
     ("candidates", "alpha", "says"),
     [
-        ([], 0, "none"), ([("a", 1.0, 1)], -1, "alpha"), ([("a", 1.0, 1)], math.nan, "alpha"),
-        ([("a", math.nan, 1)], 0, "score of 'a'"), ([("a", 1.0, -1)], 0, "tokens of 'a'"),
-        ([("a", math.inf, 1)], 0, "score of 'a'"), ([("a", 1.0, 1), ("a", 2.0, 1)], 0, "twice"), ([("a", 1.0, None)], 0, "tokens"),
+        ([], 0, "none"),
+        ([("a", 1.0, 1)], -1, "alpha"),
+        ([("a", 1.0, 1)], math.nan, "alpha"),
+        ([("a", math.nan, 1)], 0, "score of 'a'"),
+        ([("a", 1.0, -1)], 0, "tokens of 'a'"),
+        ([("a", math.inf, 1)], 0, "score of 'a'"),
+        ([("a", 1.0, 1), ("a", 2.0, 1)], 0, "twice"),
+        ([("a", 1.0, None)], 0, "tokens"),
     ],
-)  # fmt: skip
+)
 def test_bad_candidates_are_named(
     candidates: list[tuple[str, float, float]], alpha: float, says: str
 ) -> None:
@@ -171,11 +213,14 @@ def test_bad_candidates_are_named(
 
 
 @pytest.mark.parametrize(
-    "correct", [[1, 0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 1, 0, 0, 0]]
+    "correct",
+    [[1, 0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 1, 0, 0, 0]],
 )
 def test_the_exact_p_value_is_that_of_all_ways_to_deal_out_the_answers(correct: list[int]) -> None:
     x, y = np.array([1.0, 2.5, 2.5, 0.5, 3.0, 4.0, 1.5]), np.array(correct)
-    means = np.array([x[list(chosen)].mean() for chosen in itertools.combinations(range(7), sum(correct))])
+    means = np.array(
+        [x[list(chosen)].mean() for chosen in itertools.combinations(range(7), sum(correct))]
+    )
     mine = x[y == 1].mean()
     expected = 2 * min((means <= mine + 1e-12).mean(), (means >= mine - 1e-12).mean())
     assert correlate(x.tolist(), y.tolist()).p == pytest.approx(min(1, expected))
@@ -202,12 +247,19 @@ def test_trimming_leaves_out_one_of_each_end() -> None:
 @pytest.mark.parametrize(
     ("x", "y", "says"),
     [
-        ([1, 2], [0, 1], "too few"), ([1, 1, 1], [0, 1, 0], "scores: all"), ([1, 2, 3], [1, 1, 1], "correct: all"),
-        ([1, 2, math.nan], [0, 1, 0], "not a number"), ([1, 2, 3], [0, 1, 2], "neither 0 nor 1"), ([1, 2, 3], [0], "1 and"),
-        ([1, 2, -1e10], [0, 1, 0], "at most 1e.09"), ([0, 1, 2, 3, -1e9], [0, 1, 0, 1, 0], "so far from the others"),
+        ([1, 2], [0, 1], "too few"),
+        ([1, 1, 1], [0, 1, 0], "scores: all"),
+        ([1, 2, 3], [1, 1, 1], "correct: all"),
+        ([1, 2, math.nan], [0, 1, 0], "not a number"),
+        ([1, 2, 3], [0, 1, 2], "neither 0 nor 1"),
+        ([1, 2, 3], [0], "1 and"),
+        ([1, 2, -1e10], [0, 1, 0], "at most 1e.09"),
+        ([0, 1, 2, 3, -1e9], [0, 1, 0, 1, 0], "so far from the others"),
     ],
-)  # fmt: skip
-def test_values_that_cannot_be_correlated_are_refused(x: list[float], y: list[int], says: str) -> None:
+)
+def test_values_that_cannot_be_correlated_are_refused(
+    x: list[float], y: list[int], says: str
+) -> None:
     with pytest.raises(TextError, match=says):
         correlate(x, y)
 
@@ -220,8 +272,13 @@ def test_tokens_belong_to_the_word_of_their_first_character() -> None:
         ("man ", "dri", "ves ", "sedan"),
     ):
         assert by_word(Forced(tokens, (-1.0, -2.0, -4.0, -8.0)), answer) == [-1, -6, -8]
-    assert by_word(Forced(("man", " ", "drives", " sedan"), (-1.0, -2.0, -4.0, -8.0)), answer) == [-1, -6, -8]
-    # A token of two words' characters counts to the first; a character's first bytes have no text yet.
+    assert by_word(Forced(("man", " ", "drives", " sedan"), (-1.0, -2.0, -4.0, -8.0)), answer) == [
+        -1,
+        -6,
+        -8,
+    ]
+    # A token of two words' characters counts to the first; a character's first bytes have no text
+    # yet.
     assert by_word(Forced(("man", " drives s", "edan"), (-1.0, -2.0, -4.0)), answer) == [-1, -2, -4]
     assert by_word(Forced(("man", "", " é"), (-1.0, -2.0, -4.0)), "man é") == [-1, -6]
 
@@ -236,18 +293,24 @@ def test_the_answers_tokens_are_found_from_the_end() -> None:
 @pytest.mark.parametrize(
     "forced",
     [
-        Forced(("man",), (-1.0, -2.0)), Forced(("men",), (-1.0,)), Forced(("man",), (math.nan,)),
-        Forced(("man",), (0.5,)), Forced(("man",), (-math.inf,)), Forced(("man",), (-9999.0,)),
+        Forced(("man",), (-1.0, -2.0)),
+        Forced(("men",), (-1.0,)),
+        Forced(("man",), (math.nan,)),
+        Forced(("man",), (0.5,)),
+        Forced(("man",), (-math.inf,)),
+        Forced(("man",), (-9999.0,)),
         Forced(("m", "a", "n"), (0.0, 0.0, 0.0)),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_are_no_log_probabilities_are_refused(forced: Forced) -> None:
     with pytest.raises(ModelError):
         check_forced(forced, "man")
 
 
 def test_builtin_keywords_are_words_of_the_caption_spread_over_it() -> None:
-    caption = " ".join(f"The gardener{c} waters tulip{c} near the gate." for c in "abcdefghijklmnopqrst")
+    caption = " ".join(
+        f"The gardener{c} waters tulip{c} near the gate." for c in "abcdefghijklmnopqrst"
+    )
     found = builtin_keywords(caption)
     assert len(found) == 20
     places = [caption.index(word) for word in found]
@@ -255,7 +318,12 @@ def test_builtin_keywords_are_words_of_the_caption_spread_over_it() -> None:
     assert places[0] < len(caption) / 10
     assert places[-1] > len(caption) * 0.9
     assert mask_caption(caption, found).keywords == tuple(found)
-    assert builtin_keywords("The video shows Man's dog; the dog barks.") == ["shows", "man", "dog", "barks"]
+    assert builtin_keywords("The video shows Man's dog; the dog barks.") == [
+        "shows",
+        "man",
+        "dog",
+        "barks",
+    ]
     assert builtin_keywords("A dog barks at a cat.", 1) == ["barks"]
     with pytest.raises(TextError, match="can be a keyword"):
         builtin_keywords("It is the video.")
@@ -273,33 +341,47 @@ class Counting:
         self.asked.append((list(parts), answer, run))
         words = answer.split(" ")
         return Forced(
-            (words[0], *(f" {word}" for word in words[1:])), (math.log(0.5),) * len(words), 10 * len(parts)
+            (words[0], *(f" {word}" for word in words[1:])),
+            (math.log(0.5),) * len(words),
+            10 * len(parts),
         )
 
     def next(self, parts: Sequence[Part], said: str = "") -> tuple[str, float]:
         return "man", math.log(0.5)
 
 
-def test_the_video_is_asked_once_for_all_summaries_and_equal_summaries_once(pictures: list[Image]) -> None:
+def test_the_video_is_asked_once_for_all_summaries_and_equal_summaries_once(
+    pictures: list[Image],
+) -> None:
     model = Counting()
     summaries = [
         Summary("A.", name="a", tokens=1),
         Summary("B.", name="b", tokens=1),
         Summary("A.", name="c", tokens=1),
     ]
-    results = visil(Video(pictures), "A man and a dog.", ["man", "dog"], summaries, model, samples=2)
+    results = visil(
+        Video(pictures), "A man and a dog.", ["man", "dog"], summaries, model, samples=2
+    )
     assert [result.visil for result in results] == [0, 0, 0]
     assert len(model.asked) == 2 * 3
     assert sum(any(isinstance(part, Image) for part in parts) for parts, _, _ in model.asked) == 2
 
 
-def test_sequential_asks_for_a_mask_at_a_time_with_the_true_words_put_back(pictures: list[Image]) -> None:
+def test_sequential_asks_for_a_mask_at_a_time_with_the_true_words_put_back(
+    pictures: list[Image],
+) -> None:
     model = Counting()
     visil(
-        Video(pictures), "A man, a dog, a man.", ["man", "dog"], [Summary("A.", tokens=1)], model,
+        Video(pictures),
+        "A man, a dog, a man.",
+        ["man", "dog"],
+        [Summary("A.", tokens=1)],
+        model,
         method="sequential",
-    )  # fmt: skip
-    texts = ["".join(part for part in parts if isinstance(part, str)) for parts, _, _ in model.asked[:2]]
+    )
+    texts = [
+        "".join(part for part in parts if isinstance(part, str)) for parts, _, _ in model.asked[:2]
+    ]
     assert "A [MASK], a [MASK], a [MASK]." in texts[0]
     assert "A man, a [MASK], a [MASK]." in texts[1]
     assert [answer for _, answer, _ in model.asked] == ["man", "dog"] * 2
@@ -307,17 +389,21 @@ def test_sequential_asks_for_a_mask_at_a_time_with_the_true_words_put_back(pictu
 
 def test_summaries_that_are_none_are_named(pictures: list[Image]) -> None:
     for make, says in (
-        (lambda: Summary(name="x"), "'x': neither"), (lambda: Summary("a", pictures, "x"), "4 keyframes"),
-        (lambda: Summary("[MASK]", name="x"), "contains"), (lambda: Summary("a", name="x", tokens=-1), "tokens"),
+        (lambda: Summary(name="x"), "'x': neither"),
+        (lambda: Summary("a", pictures, "x"), "4 keyframes"),
+        (lambda: Summary("[MASK]", name="x"), "contains"),
+        (lambda: Summary("a", name="x", tokens=-1), "tokens"),
         (lambda: Video([]), "frames must be"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(TextError, match=says):
             make()
     with pytest.raises(TextError, match="same name"):
         visil(Video(pictures), "A man.", ["man"], [Summary("a"), Summary("b")], Counting())
 
 
-def test_images_keep_their_places_and_texts_are_never_filled_in_twice(pictures: list[Image]) -> None:
+def test_images_keep_their_places_and_texts_are_never_filled_in_twice(
+    pictures: list[Image],
+) -> None:
     prompts = builtin()
     given = prompts.given(Summary("{masked_caption} [KEYFRAME2]", pictures[:2]))
     parts = prompts.fill("score", given=given, masked_caption="A [MASK] {given}.")
@@ -349,8 +435,12 @@ def test_a_record_is_bound_to_every_byte_and_run_and_survives_a_cut_line(
     table = Recorded(path)
     assert table.force([pictures[0], "x"], "man", 1) == first
     assert table.next(["x"], "man") == ("man", math.log(0.5))
-    for parts, answer, run in (([pictures[1], "x"], "man", 1), ([pictures[0], "y"], "man", 1),
-                               ([pictures[0], "x"], "men", 1), ([pictures[0], "x"], "man", 0)):  # fmt: skip
+    for parts, answer, run in (
+        ([pictures[1], "x"], "man", 1),
+        ([pictures[0], "y"], "man", 1),
+        ([pictures[0], "x"], "men", 1),
+        ([pictures[0], "x"], "man", 0),
+    ):
         with pytest.raises(ModelError, match="no answer to this question is recorded"):
             table.force(parts, answer, run)
     path.write_bytes(whole.replace(b'"key"', b'"kex"'))
@@ -371,10 +461,17 @@ def test_no_score_is_made_of_numbers_that_are_none(pictures: list[Image], method
 
 @pytest.mark.parametrize(
     "content",
-    [b"file without a newline", b'{"id": 1, "caption": "A man."}', b'{"id": 1}\n', b"[1]",
-     b'{"visil": "answers", "model": "another"}\n{"key'],
-)  # fmt: skip
-def test_a_file_of_something_else_is_no_record_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    [
+        b"file without a newline",
+        b'{"id": 1, "caption": "A man."}',
+        b'{"id": 1}\n',
+        b"[1]",
+        b'{"visil": "answers", "model": "another"}\n{"key',
+    ],
+)
+def test_a_file_of_something_else_is_no_record_and_stays_as_it_is(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"r\.jsonl"):
@@ -404,10 +501,15 @@ def test_an_answer_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_key_tells_where_a_text_ends_and_what_it_is(pictures: list[Image]) -> None:
     keys = [
-        question_key("m", ["ab", "c"], "d", "0"), question_key("m", ["a", "bc"], "d", "0"), question_key("m", ["abc"], "d", "0"),
-        question_key("m", ["ab"], "cd", "0"), question_key("ma", ["b", "c"], "d", "0"), question_key("m", ["ab", "c"], "d", "next"),
-        question_key("m", ["ab", "c", pictures[0]], "d", "0"), question_key("m", [pictures[0], "ab", "c"], "d", "0"),
-    ]  # fmt: skip
+        question_key("m", ["ab", "c"], "d", "0"),
+        question_key("m", ["a", "bc"], "d", "0"),
+        question_key("m", ["abc"], "d", "0"),
+        question_key("m", ["ab"], "cd", "0"),
+        question_key("ma", ["b", "c"], "d", "0"),
+        question_key("m", ["ab", "c"], "d", "next"),
+        question_key("m", ["ab", "c", pictures[0]], "d", "0"),
+        question_key("m", [pictures[0], "ab", "c"], "d", "0"),
+    ]
     assert len(set(keys)) == len(keys)
 
 

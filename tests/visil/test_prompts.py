@@ -31,7 +31,9 @@ def test_prompts_of_ones_own_are_named_by_their_hash(tmp_path: Path) -> None:
     assert len({own.version, other, Prompts.read(tmp_path).version}) == 3
 
 
-def test_an_answer_may_have_another_text_of_what_is_given(tmp_path: Path, pictures: list[Image]) -> None:
+def test_an_answer_may_have_another_text_of_what_is_given(
+    tmp_path: Path, pictures: list[Image]
+) -> None:
     folder = own_prompts(tmp_path)
     (folder / "answer-given-text.txt").write_text("Only this: {summary}", "utf-8")
     own, text, images = Prompts.read(folder), Summary("A man."), Summary("A man.", pictures[:1])
@@ -44,14 +46,26 @@ def test_an_answer_may_have_another_text_of_what_is_given(tmp_path: Path, pictur
     ("name", "text", "says"),
     [
         ("score.txt", "One.\n{given} Guess.", r"score\.txt: the field {masked_caption} is missing"),
-        ("score.txt", "\n{given}\n{masked.caption}", r"score\.txt line 3: {masked\.caption} is no field of this prompt; it has {given}"),
-        ("score.txt", "{given} {masked_caption}\n{given}", r"score\.txt line 2: the field {given} is there twice"),
-        ("answer-given-text.txt", "Text.", r"answer-given-text\.txt: the field {summary} is missing"),
+        (
+            "score.txt",
+            "\n{given}\n{masked.caption}",
+            r"score\.txt line 3: {masked\.caption} is no field of this prompt; it has {given}",
+        ),
+        (
+            "score.txt",
+            "{given} {masked_caption}\n{given}",
+            r"score\.txt line 2: the field {given} is there twice",
+        ),
+        (
+            "answer-given-text.txt",
+            "Text.",
+            r"answer-given-text\.txt: the field {summary} is missing",
+        ),
         ("F6.txt", "{given}", r"F6\.txt: no prompt has this name; the names are .*score\.txt"),
         ("score.md", "{given}", r"score\.md: no prompt has this name"),
         ("caption.txt", None, r"caption\.txt: No such file"),
     ],
-)  # fmt: skip
+)
 def test_prompts_that_are_wrong_are_named_with_their_line(
     tmp_path: Path, name: str, text: str | None, says: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""Servers on loopback, in the documented shapes and faulty: each fault is found by the check meant for it."""
+"""Servers on loopback, in the documented shapes and faulty: each fault is found by the check meant
+for it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ KINDS: dict[str, tuple[type[fake.Handler], Open]] = {
 
 
 def as_sent(parts: Sequence[Part], kind: str) -> list[str | bytes]:
-    """The parts as the fake model sees them: text side by side is one text, and an image its encoded bytes."""
+    """The parts as the fake model sees them: text side by side is one text, and an image its
+    encoded bytes."""
     sent: list[str | bytes] = []
     for part in parts:
         if isinstance(part, Image):
@@ -67,7 +69,8 @@ def generating(base: type[GeneratingHandler] = GeneratingHandler) -> type[fake.H
     return type("Generating", (base,), {"headers_seen": []})
 
 
-# Servers that give log-probabilities of generated answers have a probe of their own, without a chain.
+# Servers that give log-probabilities of generated answers have a probe of their own, without a
+# chain.
 GENERATING: dict[str, Callable[[str], Any]] = {
     "openai": OpenAI,
     "gemini": lambda url: Gemini(url, fake.MODEL),
@@ -85,7 +88,14 @@ def probed(kind: str, *fault: fake.Fault) -> list[ProbeCheck]:
 def test_sound_servers_pass_the_probe(kind: str) -> None:
     found = probed(kind)
     chain = [] if kind in GENERATING else ["chain"]
-    assert [check.name for check in found] == ["numbers", "same", "text", "greedy", *chain, "images"]
+    assert [check.name for check in found] == [
+        "numbers",
+        "same",
+        "text",
+        "greedy",
+        *chain,
+        "images",
+    ]
     assert all(check.passed for check in found), found
 
 
@@ -99,10 +109,17 @@ def test_the_command_probes_generated_answers(kind: str) -> None:
 
 
 FAULTS: list[tuple[type[fake.Fault], str]] = [
-    (fake.OffByOne, "greedy"), (fake.LooksAhead, "chain"), (fake.AllZero, "numbers"), (fake.LastZero, "numbers"), (fake.NotANumber, "numbers"),
-    (fake.ImagesDropped, "images"), (fake.OnlyTheFirstImage, "images"), (fake.ImagesAsText, "images"), (fake.Deaf, "text"),
+    (fake.OffByOne, "greedy"),
+    (fake.LooksAhead, "chain"),
+    (fake.AllZero, "numbers"),
+    (fake.LastZero, "numbers"),
+    (fake.NotANumber, "numbers"),
+    (fake.ImagesDropped, "images"),
+    (fake.OnlyTheFirstImage, "images"),
+    (fake.ImagesAsText, "images"),
+    (fake.Deaf, "text"),
     (fake.Drifting, "same"),
-]  # fmt: skip
+]
 
 
 # A server that returns one position at a time has none to be off by, nor one behind it.
@@ -150,7 +167,9 @@ class Forgetful(fake.VLLMHandler):
     """Generates as if the assistant had not begun."""
 
     def turn(self, body: dict[str, Any]) -> list[str]:
-        return super().turn(body if "prompt_logprobs" in body else {**body, "messages": body["messages"][:1]})
+        return super().turn(
+            body if "prompt_logprobs" in body else {**body, "messages": body["messages"][:1]}
+        )
 
 
 class CutsAlone(fake.VLLMHandler):
@@ -166,7 +185,9 @@ class CutsAlone(fake.VLLMHandler):
     ("handler", "check", "says"),
     [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "alone has other tokens")],
 )
-def test_answers_that_are_begun_are_looked_at_too(handler: type[fake.Handler], check: str, says: str) -> None:
+def test_answers_that_are_begun_are_looked_at_too(
+    handler: type[fake.Handler], check: str, says: str
+) -> None:
     with fake.serve(handler) as (url, _):
         last = probe(VLLM(url))[-1]
     assert (last.name, last.passed) == (check, False)
@@ -217,7 +238,9 @@ def test_a_model_that_cannot_say_the_probes_words_fails_it() -> None:
     ("fault", "timeout", "says"),
     [(fake.Broken, HANGS_AFTER_S, "HTTP 500"), (fake.Slow, 0.25, r"no answer within 0\.25 s")],
 )
-def test_servers_that_fail_are_named(kind: str, fault: type[fake.Fault], timeout: float, says: str) -> None:
+def test_servers_that_fail_are_named(
+    kind: str, fault: type[fake.Fault], timeout: float, says: str
+) -> None:
     handler, open_ = KINDS[kind]
     with fake.serve(handler, fault()) as (url, _), pytest.raises(ModelError, match=says) as caught:
         probe(open_(url, timeout))
@@ -232,7 +255,8 @@ def test_a_server_that_begins_a_new_turn_is_refused() -> None:
 
 
 class Spaced(fake.SteppingHandler):
-    """Writes an answer's first word with a space, as tokenizers do that begin every text with one."""
+    """Writes an answer's first word with a space, as tokenizers do that begin every text with
+    one."""
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         answer = super().answer(body)
@@ -283,13 +307,18 @@ class Ending(fake.SteppingHandler):
 
 class Unscored(fake.VLLMHandler):
     def answer(self, body: dict[str, object]) -> dict[str, object]:
-        return super().answer({key: value for key, value in body.items() if key != "prompt_logprobs"})
+        return super().answer(
+            {key: value for key, value in body.items() if key != "prompt_logprobs"}
+        )
 
 
 def test_what_a_server_does_not_tell_is_named() -> None:
     with fake.serve(Ending) as (url, _), pytest.raises(TextError, match="after '' is the end"):
         Stepping(url).force(["Which?"], ANSWER)
-    with fake.serve(Unscored) as (url, _), pytest.raises(ModelError, match="does not score prompts"):
+    with (
+        fake.serve(Unscored) as (url, _),
+        pytest.raises(ModelError, match="does not score prompts"),
+    ):
         VLLM(url).force(["Which?"], ANSWER)
 
 
@@ -350,7 +379,10 @@ def test_no_other_server_is_asked_and_other_answers_are_named() -> None:
         VLLM(url)
     with fake.serve(Odd) as (url, _), pytest.raises(ModelError, match=r"no choices\.0"):
         VLLM(url).force(["Which?"], ANSWER)
-    with fake.serve(MoreIds) as (url, _), pytest.raises(ModelError, match=r"14 tokens, 13 log-prob"):
+    with (
+        fake.serve(MoreIds) as (url, _),
+        pytest.raises(ModelError, match=r"14 tokens, 13 log-prob"),
+    ):
         VLLM(url).force(["Which?"], ANSWER)
 
 
@@ -376,7 +408,9 @@ class Keyed(fake.VLLMHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(400, {"error": "no multimodal model"} if b"image_url" in body else {"error": "too long"})
+        self._send(
+            400, {"error": "no multimodal model"} if b"image_url" in body else {"error": "too long"}
+        )
 
 
 def test_a_key_is_sent_proxies_are_not_asked_and_one_refused_question_is_no_broken_server(

@@ -35,16 +35,23 @@ MOMENTS = [{"timestamp": f"00:00:0{i}:00", "description": "A car."} for i in (1,
 def test_what_can_be_used_is_taken(pictures: list[Image]) -> None:
     frames = [("00:00:00:00", pictures[0]), ("00:00:03:00", pictures[1])]
     assert writing.write_caption(Scripted(" A man. \n"), PROMPTS, pictures) == "A man."
-    assert writing.choose_keywords(Scripted('```json\n["man", "sedan"]\n```'), PROMPTS, CAPTION) == [
+    assert writing.choose_keywords(
+        Scripted('```json\n["man", "sedan"]\n```'), PROMPTS, CAPTION
+    ) == [
         "man",
         "sedan",
     ]
-    assert writing.choose_keyframes(Scripted(json.dumps(MOMENTS)), PROMPTS, frames, 25, 100) == MOMENTS
+    assert (
+        writing.choose_keyframes(Scripted(json.dumps(MOMENTS)), PROMPTS, frames, 25, 100) == MOMENTS
+    )
     assert writing.write_summary(Scripted("A man."), PROMPTS, pictures) == "A man."
     text = "It begins, [KEYFRAME1], and ends in [KEYFRAME2]."
     assert writing.write_summary(Scripted(text), PROMPTS, pictures, pictures[:2]) == text
     assert (
-        writing.answer_question(Scripted(" b. "), PROMPTS, Summary("A man."), "Who?", ["dog", "man"]) == "B"
+        writing.answer_question(
+            Scripted(" b. "), PROMPTS, Summary("A man."), "Who?", ["dog", "man"]
+        )
+        == "B"
     )
 
 
@@ -60,7 +67,11 @@ def test_a_text_is_rewarded_for_the_questions_that_it_answers() -> None:
     for text, asked, says in (
         ("", questions, "text: the text is empty"),
         ("A", [], "questions: there is none"),
-        ("A", [("Who?", ["dog", "man"], "b")], r"questions\[0\]: 'b' is no letter of its 2 options"),
+        (
+            "A",
+            [("Who?", ["dog", "man"], "b")],
+            r"questions\[0\]: 'b' is no letter of its 2 options",
+        ),
     ):
         with pytest.raises(TextError, match=says):
             answered(writer, text, asked)
@@ -80,35 +91,78 @@ FRAMES = [("00:00:00:00", Image.from_pixels(np.zeros((8, 8, 3), np.uint8)))]
 PICTURES = [image for _, image in FRAMES] * 2
 SUMMARIES = [Summary("A man."), Summary("A dog.")]
 
-#: Step -> how it asks, and what cannot be used: an answer, or what it is the JSON of, with what is said of it.
+#: Step -> how it asks, and what cannot be used: an answer, or what it is the JSON of, with what is
+#: said of it.
 REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] = {
-    "keywords": (lambda writer: writing.choose_keywords(writer, PROMPTS, CAPTION), [
-        ("man, sedan", "not JSON"), ('{"a": 1}', "array of strings"), ("[1]", "array of strings"),
-        ('["sedan", "man"]', "out of order"), ('["Man"]', "lower case"), ('["video"]', "'video' is none"),
-        ([f"w{i}" for i in range(21)], "21 words"), ("[]", "none"),
-    ]),
-    "keyframes": (lambda writer: writing.choose_keyframes(writer, PROMPTS, FRAMES, 25, 100), [
-        (MOMENTS[:2], "2 objects"), ([*MOMENTS[:2], {"timestamp": "00:00:03:00"}], "needs a"), (MOMENTS[::-1], "order of time"),
-        ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:03:25"}], "no frame 25"),
-        ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:04:00"}], "past the end"), (["a"], "array of objects"),
-    ]),
-    "summaries": (lambda writer: writing.write_summary(writer, PROMPTS, PICTURES, PICTURES), [
-        (text, "") for text in ("A man.", "[KEYFRAME2] [KEYFRAME1]", "[KEYFRAME1]", "[KEYFRAME1] [KEYFRAME2] [KEYFRAME2]", "")
-    ]),
-    "answers": (lambda writer: writing.answer_question(writer, PROMPTS, SUMMARIES[0], "Who?", ["dog", "man"]), [
-        (text, "none of A, B") for text in ("", "C", "The man", "AB")
-    ]),
-    "judgements": (lambda writer: writing.judge_summaries(writer, PROMPTS, [], SUMMARIES), [
-        (JUDGED[:1], "1 objects for 2"), ([*JUDGED, JUDGED[0]], "3 objects for 2"), (["yes", "no"], "array of objects"),
-        *(([JUDGED[0], {**JUDGED[1], **change}], "each object needs")
-          for change in ({"corresponds": "no"}, {"corresponds": 1}, {"confidence": 0}, {"confidence": 6}, {"confidence": True},
-                         {"confidence": 2.5}, {"confidence": None})),
-    ]),
-}  # fmt: skip
+    "keywords": (
+        lambda writer: writing.choose_keywords(writer, PROMPTS, CAPTION),
+        [
+            ("man, sedan", "not JSON"),
+            ('{"a": 1}', "array of strings"),
+            ("[1]", "array of strings"),
+            ('["sedan", "man"]', "out of order"),
+            ('["Man"]', "lower case"),
+            ('["video"]', "'video' is none"),
+            ([f"w{i}" for i in range(21)], "21 words"),
+            ("[]", "none"),
+        ],
+    ),
+    "keyframes": (
+        lambda writer: writing.choose_keyframes(writer, PROMPTS, FRAMES, 25, 100),
+        [
+            (MOMENTS[:2], "2 objects"),
+            ([*MOMENTS[:2], {"timestamp": "00:00:03:00"}], "needs a"),
+            (MOMENTS[::-1], "order of time"),
+            ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:03:25"}], "no frame 25"),
+            ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:04:00"}], "past the end"),
+            (["a"], "array of objects"),
+        ],
+    ),
+    "summaries": (
+        lambda writer: writing.write_summary(writer, PROMPTS, PICTURES, PICTURES),
+        [
+            (text, "")
+            for text in (
+                "A man.",
+                "[KEYFRAME2] [KEYFRAME1]",
+                "[KEYFRAME1]",
+                "[KEYFRAME1] [KEYFRAME2] [KEYFRAME2]",
+                "",
+            )
+        ],
+    ),
+    "answers": (
+        lambda writer: writing.answer_question(
+            writer, PROMPTS, SUMMARIES[0], "Who?", ["dog", "man"]
+        ),
+        [(text, "none of A, B") for text in ("", "C", "The man", "AB")],
+    ),
+    "judgements": (
+        lambda writer: writing.judge_summaries(writer, PROMPTS, [], SUMMARIES),
+        [
+            (JUDGED[:1], "1 objects for 2"),
+            ([*JUDGED, JUDGED[0]], "3 objects for 2"),
+            (["yes", "no"], "array of objects"),
+            *(
+                ([JUDGED[0], {**JUDGED[1], **change}], "each object needs")
+                for change in (
+                    {"corresponds": "no"},
+                    {"corresponds": 1},
+                    {"confidence": 0},
+                    {"confidence": 6},
+                    {"confidence": True},
+                    {"confidence": 2.5},
+                    {"confidence": None},
+                )
+            ),
+        ],
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("step", "wrong", "says"), [(step, *case) for step, (_, cases) in REFUSED.items() for case in cases]
+    ("step", "wrong", "says"),
+    [(step, *case) for step, (_, cases) in REFUSED.items() for case in cases],
 )
 def test_answers_that_cannot_be_used_are_refused(step: str, wrong: Any, says: str) -> None:
     text = wrong if isinstance(wrong, str) else json.dumps(wrong)
@@ -116,8 +170,13 @@ def test_answers_that_cannot_be_used_are_refused(step: str, wrong: Any, says: st
         REFUSED[step][0](Scripted(text, text))
 
 
-def test_summaries_are_judged_by_number_all_at_once_with_their_images(pictures: list[Image]) -> None:
-    summaries = [Summary("A man.", name="true"), Summary("[KEYFRAME1], a dog.", pictures[1:2], "confused")]
+def test_summaries_are_judged_by_number_all_at_once_with_their_images(
+    pictures: list[Image],
+) -> None:
+    summaries = [
+        Summary("A man.", name="true"),
+        Summary("[KEYFRAME1], a dog.", pictures[1:2], "confused"),
+    ]
     writer = Scripted(json.dumps(JUDGED))
     judged = writing.judge_summaries(writer, PROMPTS, pictures[:1], summaries)
     assert [(j.corresponds, j.confidence) for j in judged] == [(True, 5), (False, 1)]
@@ -138,12 +197,19 @@ class Writing(fake.VLLMHandler):
         text = "".join(part.get("text", "") for part in parts)
         images = sum(part["type"] == "image_url" for part in parts)
         for says, written in (
-            ("Describe the video", CAPTION), ("Pick up to 20 keywords", '["man", "drives", "sedan"]'),
-            ("SMPTE", json.dumps([{**moment, "timestamp": f"00:00:00:0{i}"} for i, moment in enumerate(MOMENTS)])),
+            ("Describe the video", CAPTION),
+            ("Pick up to 20 keywords", '["man", "drives", "sedan"]'),
+            (
+                "SMPTE",
+                json.dumps(
+                    [{**moment, "timestamp": f"00:00:00:0{i}"} for i, moment in enumerate(MOMENTS)]
+                ),
+            ),
             ("by its placeholder", " ".join(f"[KEYFRAME{i + 1}]" for i in range(images - 2))),
-            ("Sum the video up", "A man drives."), ("Answer the question", "B"),
+            ("Sum the video up", "A man drives."),
+            ("Answer the question", "B"),
             ("whether it corresponds", json.dumps([JUDGED[0]] * 2 + [JUDGED[1]])),
-        ):  # fmt: skip
+        ):
             if says in text:
                 return {"choices": [{"message": {"content": written}}]}
         raise AssertionError(text)
@@ -159,14 +225,21 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
         for i, name in enumerate(("caption", "keywords", "keyframes", "summarize", "answer")):
             some = [] if name in ("keywords", "answer") else ["--frames", "2"]
             done = write(
-                name, tmp_path / f"{i}.jsonl", tmp_path / f"{i + 1}.jsonl", "--model", f"vllm:{url}", *some
+                name,
+                tmp_path / f"{i}.jsonl",
+                tmp_path / f"{i + 1}.jsonl",
+                "--model",
+                f"vllm:{url}",
+                *some,
             )
             assert done.exit_code == 0, (name, done.output, done.exception)
         [made] = read_lines(tmp_path / "4.jsonl")
         for summary, truth in zip(made["summaries"], (True, False, False), strict=True):
             summary["corresponds"] = truth
         write_pairs(tmp_path / "t.jsonl", [made])
-        done = write("correspond", tmp_path / "t.jsonl", tmp_path / "j.jsonl", "--model", f"vllm:{url}")
+        done = write(
+            "correspond", tmp_path / "t.jsonl", tmp_path / "j.jsonl", "--model", f"vllm:{url}"
+        )
         assert done.exit_code == 0, (done.output, done.exception)
     assert made["caption"] == CAPTION
     assert made["keywords"] == ["man", "drives", "sedan"]
@@ -176,11 +249,17 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
     assert made["made"]["caption"] == f"visil|step:caption|{by}"
     assert made["made"].keys() == {"caption", "keywords", "keyframes", "summaries"}
     answers = read_lines(tmp_path / "5.jsonl")
-    assert [(a["name"], a["correct"]) for a in answers] == [("text", 1), ("1-image", 1), ("3-image", 1)]
+    assert [(a["name"], a["correct"]) for a in answers] == [
+        ("text", 1),
+        ("1-image", 1),
+        ("3-image", 1),
+    ]
     judged = read_lines(tmp_path / "j.jsonl")
     assert [(j["name"], j["corresponds"], j["confidence"], j["correct"]) for j in judged] == [
-        ("text", True, 5, 1), ("1-image", True, 5, 0), ("3-image", False, 1, 1)
-    ]  # fmt: skip
+        ("text", True, 5, 1),
+        ("1-image", True, 5, 0),
+        ("3-image", False, 1, 1),
+    ]
     offline = write("keywords", tmp_path / "1.jsonl", tmp_path / "k.jsonl", "--builtin")
     assert offline.exit_code == 0
     [row] = read_lines(tmp_path / "k.jsonl")
@@ -191,14 +270,25 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "option", "says"),
     [
-        ("keywords", ("--seed", 1), "--seed is an option of confuse, not of keywords"), ("answer", ("--builtin",), "--builtin is"),
-        ("confuse", ("--frames", 2), "--frames is an option of answer, caption, correspond, keyframes, summarize, not of confuse"),
-        ("caption", ("--keyframes", 1), "--keyframes is"), ("caption", ("--kind", "text"), "--kind is"), ("caption", ("--video",), "--video is"),
+        ("keywords", ("--seed", 1), "--seed is an option of confuse, not of keywords"),
+        ("answer", ("--builtin",), "--builtin is"),
+        (
+            "confuse",
+            ("--frames", 2),
+            (
+                "--frames is an option of answer, caption, correspond, keyframes, summarize, not of"
+                " confuse"
+            ),
+        ),
+        ("caption", ("--keyframes", 1), "--keyframes is"),
+        ("caption", ("--kind", "text"), "--kind is"),
+        ("caption", ("--video",), "--video is"),
         ("keywords", ("--builtin", "--model", "vllm:http://x:1"), "--builtin needs no --model"),
-        ("caption", ("--model", "recorded:r.jsonl"), "gemini:URL, not 'recorded:r.jsonl'"), ("caption", (), "--model must be one of"),
+        ("caption", ("--model", "recorded:r.jsonl"), "gemini:URL, not 'recorded:r.jsonl'"),
+        ("caption", (), "--model must be one of"),
         ("zebra", (), "'zebra' is not one of"),
     ],
-)  # fmt: skip
+)
 def test_options_of_another_step_are_refused(
     tmp_path: Path, what: str, option: tuple[object, ...], says: str
 ) -> None:
@@ -220,9 +310,16 @@ class BreaksAfterThree(Writing):
 
 def a_job(folder: Path) -> Path:
     (folder / "f.png").write_bytes(Image.from_pixels(np.zeros((8, 8, 3), np.uint8)).data)
-    rows = [{"id": i, "frames": ["f.png"], "caption": CAPTION, "questions": QUESTIONS,
-             "summaries": [{"name": "text", "text": "A man."}, {"name": "other", "text": "A car."}]}
-            for i in range(5)]  # fmt: skip
+    rows = [
+        {
+            "id": i,
+            "frames": ["f.png"],
+            "caption": CAPTION,
+            "questions": QUESTIONS,
+            "summaries": [{"name": "text", "text": "A man."}, {"name": "other", "text": "A car."}],
+        }
+        for i in range(5)
+    ]
     rows[1]["caption"] = rows[1]["summaries"] = None  # type: ignore[assignment]
     write_pairs(folder / "job.jsonl", rows)
     return folder / "job.jsonl"
@@ -248,7 +345,9 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert write(name, source, part, "--model", f"vllm:{url}", "--resume").exit_code == 1
         assert len(log) == asked
         other = write(name, source, part, "--model", f"stepping:{url}", "--resume")
-    assert "signature has model:vllm:made/up, and this run's has model:openai:made/up" in str(other.exception)
+    assert "signature has model:vllm:made/up, and this run's has model:openai:made/up" in str(
+        other.exception
+    )
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     with fake.serve(Writing) as (url, log):
@@ -258,7 +357,9 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         write_pairs(source, [*rows[: number - 1], rows[number - 1] | changed, *rows[number:]])
         with fake.serve(Writing) as (url, log):
             other = write(name, source, part, "--model", f"vllm:{url}", "--resume")
-        assert f": the texts of id {number - 1} have changed since this line" in str(other.exception)
+        assert f": the texts of id {number - 1} have changed since this line" in str(
+            other.exception
+        )
         assert not log
     assert part.read_bytes() == whole.read_bytes()
 
@@ -272,7 +373,9 @@ def test_a_step_refuses_to_write_into_what_it_reads(tmp_path: Path, option: str)
     assert f"{source}: it is the input" in str(refused.exception)
     assert source.read_bytes() == before
     with fake.serve(Writing) as (url, _):
-        refused = write("caption", source, template, "--model", f"vllm:{url}", "--template", template, option)
+        refused = write(
+            "caption", source, template, "--model", f"vllm:{url}", "--template", template, option
+        )
     assert f"{template}: it is the input" in str(refused.exception)
     assert template.read_text() == "{prompt}"
 
@@ -309,17 +412,30 @@ def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
         "'summaries' must be a list, and not empty, not nothing"
     ]
     assert "job.jsonl line 2: 'caption' must be a text" in fields.stderr
-    assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [True, False, True, True, True]
+    assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        "Who?", {"question": "Who?"}, {**QUESTIONS[0], "options": ["man"]}, {**QUESTIONS[0], "options": ["man", 3]},
-        {**QUESTIONS[0], "options": ["man"] * 27}, {**QUESTIONS[0], "answer": "C"}, {**QUESTIONS[0], "answer": "b"},
-        {**QUESTIONS[0], "answer": 1}, {**QUESTIONS[0], "question": None}, {**QUESTIONS[0], "answer": "AB"},
+        "Who?",
+        {"question": "Who?"},
+        {**QUESTIONS[0], "options": ["man"]},
+        {**QUESTIONS[0], "options": ["man", 3]},
+        {**QUESTIONS[0], "options": ["man"] * 27},
+        {**QUESTIONS[0], "answer": "C"},
+        {**QUESTIONS[0], "answer": "b"},
+        {**QUESTIONS[0], "answer": 1},
+        {**QUESTIONS[0], "question": None},
+        {**QUESTIONS[0], "answer": "AB"},
     ],
-)  # fmt: skip
+)
 def test_questions_that_are_none_are_named(tmp_path: Path, question: object) -> None:
     item = Item("q.jsonl line 1", tmp_path, {"id": 0, "questions": [question]})
     with pytest.raises(InputError, match="line 1: .*'answer'"):
@@ -331,7 +447,8 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
         return Item("k.jsonl line 1", tmp_path, {"id": 0, **row})
 
     assert (
-        item(keyframes=["00:00:01:00", {"timestamp": "00:00:02:00"}]).chosen_keyframes(2)[1] == "00:00:02:00"
+        item(keyframes=["00:00:01:00", {"timestamp": "00:00:02:00"}]).chosen_keyframes(2)[1]
+        == "00:00:02:00"
     )
     for keyframes, says in (
         (["a.png"], "1 keyframes, but 2"),
@@ -354,12 +471,22 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
         done = write("caption", source, tmp_path / "c.jsonl", "--model", f"vllm:{url}")
         assert done.exit_code == 0, done.output
     told: list[str] = []
-    for handler, model in ((fake.VLLMHandler, VLLM), (fake.SteppingHandler, partial(Stepping, top=200))):
+    for handler, model in (
+        (fake.VLLMHandler, VLLM),
+        (fake.SteppingHandler, partial(Stepping, top=200)),
+    ):
         with fake.serve(handler) as (url, _):
-            score_videos(model(url), tmp_path / "c.jsonl", tmp_path / f"{handler.__name__}.jsonl", VisilOptions(), frames=1,
-                report=told.append)  # fmt: skip
+            score_videos(
+                model(url),
+                tmp_path / "c.jsonl",
+                tmp_path / f"{handler.__name__}.jsonl",
+                VisilOptions(),
+                frames=1,
+                report=told.append,
+            )
     assert [line for line in told if "made by" in line] == [
-        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
+        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take"
+        " another (docs/guide/visil.md)"
     ]
 
 

@@ -12,9 +12,11 @@ from vcs_runtime.words.english import stem
 from vcs_runtime.words.reading import CLASSES, TextWords, read_words
 
 CHUNKS = [
-    "A man opens the red door slowly", "He doesn’t walk to Sam's café 42 metres away", "",
+    "A man opens the red door slowly",
+    "He doesn’t walk to Sam's café 42 metres away",
+    "",
     "Then Sam says hello with a knife",
-]  # fmt: skip
+]
 
 
 def shown(words: TextWords, chunks: list[str]) -> list[str]:
@@ -51,19 +53,45 @@ def test_function_words_are_no_content_words_however_they_are_written() -> None:
 @pytest.mark.parametrize(
     "forms",
     [
-        "open opens opened opening", "walk walks walked walking", "stop stops stopped stopping",
-        "carry carries carried carrying", "watch watches watched", "see sees saw seen", "die dies died dying",
-        "lie lies lay lain lying", "use uses used using", "run ran running", "leave leaves left leaving",
-        "man men", "knife knives", "box boxes", "city cities", "slow slowly", "happy happily",
-        "travel travelled travels", "make made making makes", "flee fled flees", "tie tied ties", "bus buses",
+        "open opens opened opening",
+        "walk walks walked walking",
+        "stop stops stopped stopping",
+        "carry carries carried carrying",
+        "watch watches watched",
+        "see sees saw seen",
+        "die dies died dying",
+        "lie lies lay lain lying",
+        "use uses used using",
+        "run ran running",
+        "leave leaves left leaving",
+        "man men",
+        "knife knives",
+        "box boxes",
+        "city cities",
+        "slow slowly",
+        "happy happily",
+        "travel travelled travels",
+        "make made making makes",
+        "flee fled flees",
+        "tie tied ties",
+        "bus buses",
     ],
-)  # fmt: skip
+)
 def test_forms_of_a_word_have_one_stem(forms: str) -> None:
     assert len({stem(form) for form in forms.split()}) == 1
 
 
 @pytest.mark.parametrize(
-    "pair", ["walk talk", "early ear", "glass glad", "door floor", "sing single", "house horse", "ring run"]
+    "pair",
+    [
+        "walk talk",
+        "early ear",
+        "glass glad",
+        "door floor",
+        "sing single",
+        "house horse",
+        "ring run",
+    ],
 )
 def test_other_words_have_other_stems(pair: str) -> None:
     assert len({stem(word) for word in pair.split()}) == 2
@@ -83,7 +111,9 @@ def test_a_negator_reaches_the_first_content_word_within_three_words_of_its_chun
 
 
 def test_names_are_capital_inside_a_chunk_and_never_small() -> None:
-    words = read_words(["Sam opens Doors", "The doors hide Anna", "Anna's dog sees Sam", "Fast cars wait"])
+    words = read_words(
+        ["Sam opens Doors", "The doors hide Anna", "Anna's dog sees Sam", "Fast cars wait"]
+    )
     assert marked(words.is_name, words) == ["sam", "anna", "anna", "sam"]
 
 
@@ -95,10 +125,18 @@ def test_texts_in_one_case_have_no_names(chunk: str) -> None:
 
 def test_classes_follow_the_word_and_its_place() -> None:
     assert classes("A tall woman quickly closes the wooden door") == {
-        "tall": "quality", "woman": "thing", "quickly": "quality", "closes": "action",
-        "wooden": "quality", "door": "thing",
-    }  # fmt: skip
-    assert classes("He grabs the rope and climbs") == {"grabs": "action", "rope": "thing", "climbs": "action"}
+        "tall": "quality",
+        "woman": "thing",
+        "quickly": "quality",
+        "closes": "action",
+        "wooden": "quality",
+        "door": "thing",
+    }
+    assert classes("He grabs the rope and climbs") == {
+        "grabs": "action",
+        "rope": "thing",
+        "climbs": "action",
+    }
     # The neighbours decide about words with several classes, and about words that nobody knows.
     assert classes("They walk in the hall")["walk"] == "action"
     assert classes("The walk ends")["walk"] == "thing"
@@ -114,7 +152,15 @@ def test_class_scores_are_exact_sums_that_no_block_of_words_changes() -> None:
 
 @pytest.mark.parametrize(
     "chunk",
-    ["他打开了门。", "Он открывает дверь", "彼はドアを開ける", "", "…!?", "\ud800\udfff \ud83d", "×÷"],
+    [
+        "他打开了门。",
+        "Он открывает дверь",
+        "彼はドアを開ける",
+        "",
+        "…!?",
+        "\ud800\udfff \ud83d",
+        "×÷",
+    ],
 )
 def test_texts_without_latin_letters_have_no_words(chunk: str) -> None:
     words = read_words([chunk, chunk])
@@ -160,8 +206,9 @@ def test_a_text_of_sixty_thousand_sentences_is_read() -> None:
 def test_every_process_reads_alike() -> None:
     """Python's own hashes differ from process to process."""
     program = (
-        "import sys, hashlib; from vcs_runtime.words.reading import read_words as r; "
-        "w = r(sys.argv[1:]); print(hashlib.sha256(w.class_scores.tobytes() + w.features.tobytes()).hexdigest())"
+        "import sys, hashlib; from vcs_runtime.words.reading import read_words as r; w ="
+        " r(sys.argv[1:]); print(hashlib.sha256(w.class_scores.tobytes() +"
+        " w.features.tobytes()).hexdigest())"
     )
     outputs = {
         subprocess.run(

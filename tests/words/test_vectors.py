@@ -29,7 +29,8 @@ Change = Callable[[ir.Model], object]
 
 
 def table_of(bundle: Path) -> np.ndarray:
-    """The rows as another library reads them: from a copy, for it refuses files that other tests linked."""
+    """The rows as another library reads them: from a copy, for it refuses files that other tests
+    linked."""
     with TemporaryDirectory() as folder:
         copy = shutil.copytree(bundle / "embedder", Path(folder, "copy"))
         return np.array(ir.load(copy / "model.onnx").graph.initializers[TABLE].const_value.numpy())
@@ -119,14 +120,17 @@ def test_every_input_layout_shows_its_table(tmp_path: Path, layout: str) -> None
 
 def test_the_table_is_not_copied_into_memory(tiny_bundle: Path, tmp_path: Path) -> None:
     table = np.random.default_rng(0).standard_normal((200_000, 32), np.float32)
-    bundle = open_bundle(changed(tiny_bundle, tmp_path / "large", stored_as(table, ir.DataType.FLOAT)))
+    bundle = open_bundle(
+        changed(tiny_bundle, tmp_path / "large", stored_as(table, ir.DataType.FLOAT))
+    )
     tracemalloc.start()
     vectors = WordVectors(bundle)
     found = vectors.of(["zxqy"])[0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < table.nbytes / 3
-    np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)  # of many blocks
+    # Of many blocks.
+    np.testing.assert_allclose(found, expected(table, pieces("zxqy")), rtol=0, atol=1e-7)
 
 
 def rename_the_input(model: ir.Model) -> None:
@@ -139,14 +143,20 @@ def rotate(model: ir.Model) -> None:
             node.attributes["axis"] = ir.AttrInt64("axis", 1)
 
 
-def test_a_graph_that_does_not_show_its_table_is_refused_by_name(tiny_bundle: Path, tmp_path: Path) -> None:
+def test_a_graph_that_does_not_show_its_table_is_refused_by_name(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
     levels = np.ones(table_of(tiny_bundle).shape, np.int8)
     rows = np.zeros((3, 32), np.float32)
     holes = np.full(table_of(tiny_bundle).shape, np.nan, np.float32)
     cases: list[tuple[str, Change, str]] = [
         ("renamed", rename_the_input, "in 0 tables"),
         ("rotated", rotate, "in 0 tables"),
-        ("levels", stored_as(levels, ir.DataType.INT8), "of ONNX's type 3, and only fp32, fp16 and bf16"),
+        (
+            "levels",
+            stored_as(levels, ir.DataType.INT8),
+            "of ONNX's type 3, and only fp32, fp16 and bf16",
+        ),
         ("short", stored_as(rows, ir.DataType.FLOAT), "and the embedder vectors of 3"),
         ("nan", stored_as(holes, ir.DataType.FLOAT), "NaN or infinity"),
         ("flat", stored_as(rows.ravel(), ir.DataType.FLOAT), r"of the shape \(96,\), not of rows"),
@@ -177,7 +187,9 @@ def excluding(word: str, other: str) -> bool:
 
 
 def test_words_of_all_texts_have_one_numbering(tiny_bundle: Path) -> None:
-    (reference, generated), numbering = numbered(["A man opened the door"], ["Men", "open red doors"])
+    (reference, generated), numbering = numbered(
+        ["A man opened the door"], ["Men", "open red doors"]
+    )
     man, opened, door = reference.stem
     assert generated.stem.tolist() == [man, opened, 3, door]
     assert generated.chunk.tolist() == [0, 1, 1, 1]
@@ -190,16 +202,37 @@ def test_words_of_all_texts_have_one_numbering(tiny_bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["red blue", "seven nine", "7 8", "left right", "Monday friday", "opens closed", "fast slowly",
-              "entered leaves", "dark bright", "opens shut", "12 100"],
-)  # fmt: skip
+    "words",
+    [
+        "red blue",
+        "seven nine",
+        "7 8",
+        "left right",
+        "Monday friday",
+        "opens closed",
+        "fast slowly",
+        "entered leaves",
+        "dark bright",
+        "opens shut",
+        "12 100",
+    ],
+)
 def test_listed_words_exclude_each_other_in_all_forms(words: str) -> None:
     assert excluding(*words.split())
 
 
 @pytest.mark.parametrize(
     "words",
-    ["gray grey", "closes shut", "7 7", "red north", "door window", "big large", "seven 7", "open opened"],
+    [
+        "gray grey",
+        "closes shut",
+        "7 7",
+        "red north",
+        "door window",
+        "big large",
+        "seven 7",
+        "open opened",
+    ],
 )
 def test_other_words_and_spellings_do_not(words: str) -> None:
     assert not excluding(*words.split())

@@ -1,1 +1,1 @@
-"""How plain functions become kernels, where compiled kernels are kept, and the threads that run them."""
+"""Compilation of plain functions into kernels, their cache, and the threads that run them."""

@@ -1,12 +1,14 @@
 """The cache of compiled kernels: Numba's file cache, which differs in five points.
 
-- Numba checks only the source file of the kernel itself, so a change in a helper's file would leave stale
-  machine code in the cache. Here the stamp covers every source file of the package.
-- Numba ignores a folder that it cannot write to. Here a read-only folder (in a container image) is read.
+- Numba checks only the source file of the kernel itself, so a change in a helper's file would leave
+  stale machine code in the cache. Here the stamp covers every source file of the package.
+- Numba ignores a folder that it cannot write to. Here a read-only folder (in a container image) is
+  read.
 - Numba reads any folder. Here one that other users can write to or exchange is passed over.
 - Numba raises an error if no folder is writable. Here each process compiles the kernel for itself.
-- Numba first declares to itself all functions that it could compile. Here this waits until something is
-  compiled, because machine code needs only Numba's allocator. It saves most of the time of a first score.
+- Numba first declares to itself all functions that it could compile. Here this waits until
+  something is compiled, because machine code needs only Numba's allocator. It saves most of the
+  time of a first score.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from vcs_numba.jit.owners import is_own, make_folder
 
 @cache
 def source_stamp() -> bytes:
-    """Return a digest of every source file of the package, from which the cached machine code was made."""
+    """Return a digest of the package's source files, from which machine code was made."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(package.rglob("*.py")):
@@ -38,7 +40,7 @@ def source_stamp() -> bytes:
 
 
 class _Stamped:
-    """Mixin for Numba's locators: the stamp covers the whole package, the folder may be read-only."""
+    """Mixin for Numba's locators: the stamp covers the package, and folders may be read-only."""
 
     def get_source_stamp(self) -> bytes:
         """Return the stamp that a cache file must bear to be read."""
@@ -55,7 +57,7 @@ class _Stamped:
 
 
 class _Place:
-    """Mixin for Numba's file cache: what Numba could compile is not declared before machine code is read."""
+    """Mixin for Numba's file cache, which declares compilable types after machine code is read."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Read the machine code for a signature; None if the folder does not hold it."""
@@ -78,7 +80,7 @@ def _place(locator_name: str, function: Callable[..., Any]) -> Any:
 
 
 def _is_own(place: Any, source: str) -> bool:
-    """Return whether nobody but this user, root and the owner of the source file can write what is read.
+    """Return whether only this user, root and the source's owner can write what is read.
 
     A cached kernel is a pickle of machine code, which whoever writes it runs in this process.
     """
@@ -86,7 +88,9 @@ def _is_own(place: Any, source: str) -> bool:
     with contextlib.suppress(OSError):  # code may come without a file, as from a zip archive
         owners.append(os.stat(source).st_uid)
     folder = place.cache_path
-    return is_own(folder, *owners, parents=True) and all(is_own(file, *owners) for file in _files(place))
+    return is_own(folder, *owners, parents=True) and all(
+        is_own(file, *owners) for file in _files(place)
+    )
 
 
 def _files(place: Any) -> list[Path]:
@@ -95,11 +99,12 @@ def _files(place: Any) -> list[Path]:
 
 
 class KernelCache(caching.NullCache):
-    """A cache that reads from the first folder with the kernel and saves to the first writable folder.
+    """A cache that reads from any folder with the kernel and saves to a writable one.
 
     A folder to which other users can write is passed over.
 
-    The order is: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the user's cache.
+    The order is: the folder that NUMBA_CACHE_DIR names, `__pycache__` beside the sources, the
+    user's cache.
     """
 
     def __init__(self, function: Callable[..., Any], missing: Callable[[], None]) -> None:
@@ -117,9 +122,13 @@ class KernelCache(caching.NullCache):
         return path
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Read the machine code for a signature; None if no folder holds it, after a call of `missing`."""
+        """Read the machine code for a signature.
+
+        None, after a call of `missing`, if no folder holds it.
+        """
         for place in self._own_places():
-            # A file that is unreadable, truncated or foreign counts as missing: the kernel is compiled again.
+            # A file that is unreadable, truncated or foreign counts as missing: the kernel is
+            # compiled again.
             with contextlib.suppress(Exception):
                 overload = place.load_overload(sig, target_context)
                 if overload is not None:
@@ -131,7 +140,8 @@ class KernelCache(caching.NullCache):
         """Save the machine code for a signature in the first folder that can be written."""
         for place in self._own_places():
             with contextlib.suppress(OSError):
-                # Numba would let the user's group write to it where the umask does; then it is never read.
+                # Numba would let the user's group write to it where the umask does; then it is
+                # never read.
                 make_folder(Path(place.cache_path), 0o755)
                 place.save_overload(sig, data)
                 for file in _files(place):  # and they follow the umask

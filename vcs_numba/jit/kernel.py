@@ -1,12 +1,12 @@
 """Compilation: how a plain function becomes a kernel, and when it is compiled.
 
-Helpers are plain functions that are compiled into the kernels that call them. Kernels are what Python calls.
-A kernel has one explicit signature and is never compiled for other types. Its first call compiles it, or
-reads it from the cache (`jit.cache`). Kernels release the GIL. `fastmath` is off, so every result
-is bit-reproducible.
+Helpers are plain functions that are compiled into the kernels that call them. Kernels are what
+Python calls. A kernel has one explicit signature and is never compiled for other types. Its first
+call compiles it, or reads it from the cache (`jit.cache`). Kernels release the GIL. `fastmath` is
+off, so every result is bit-reproducible.
 
-Numba is imported when the first kernel is loaded, which takes longer than all other imports. Until then
-signatures are descriptions, and helpers stay plain functions until a kernel is compiled.
+Numba is imported when the first kernel is loaded, which takes longer than all other imports. Until
+then signatures are descriptions, and helpers stay plain functions until a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ numba_config: Final[Any] = _Config()
 
 _LOADING: Final = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A child could load nothing if another thread was loading when its parent forked: the locks here, in
-    # Numba and in LLVM would stay locked for ever. So a fork waits until nobody loads. It takes locks in the
-    # reverse order of their registration: modules that Numba imports, and that register theirs, come before.
+    # A child could load nothing if another thread was loading when its parent forked: the locks
+    # here, in Numba and in LLVM would stay locked for ever. So a fork waits until nobody loads. It
+    # takes locks in the reverse order of their registration: modules that Numba imports, and that
+    # register theirs, come before.
     os.register_at_fork(
         before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
     )
 
 
 class Type(NamedTuple):
-    """The type of an argument in a signature: a number (ndim 0), or a C-contiguous array of numbers."""
+    """The type of an argument: a number (ndim 0), or a C-contiguous array of numbers."""
 
     name: str
     ndim: int = 0
@@ -90,12 +91,14 @@ def rare(function: Function) -> Function:
 
 
 def _make_helpers() -> None:
-    """Put functions of Numba in the place of plain helpers, wherever kernels and helpers look for them."""
+    """Replace plain helpers by functions of Numba wherever kernels and helpers use them."""
     import numba
 
     functions: list[Any] = [*_HELPERS, *(kernel._function for kernel in KERNELS)]
     places = {id(function.__globals__): function.__globals__ for function in functions}
-    compiled = {plain: numba.njit(**_OPTIONS, **options)(plain) for plain, options in _HELPERS.items()}
+    compiled = {
+        plain: numba.njit(**_OPTIONS, **options)(plain) for plain, options in _HELPERS.items()
+    }
     for place in places.values():
         for name, value in list(place.items()):
             if isinstance(value, FunctionType) and value in compiled:
@@ -106,8 +109,8 @@ class Kernel:
     """A compiled entry point with one signature; `kernel.call(...)` calls it.
 
     The first call loads the compiled function, which then takes the place of `call`. Under
-    NUMBA_DISABLE_JIT=1 the plain function does. So a call costs one attribute look-up; a `__call__` method
-    would add about 0.2 microseconds.
+    NUMBA_DISABLE_JIT=1 the plain function does. So a call costs one attribute look-up; a `__call__`
+    method would add about 0.2 microseconds.
     """
 
     __slots__ = ("_function", "_signature", "call")
@@ -124,7 +127,9 @@ class Kernel:
         return self.call != self._load_and_call
 
     def load(self, missing: Callable[[], None] = _make_helpers) -> Callable[..., Any]:
-        """Compile the function or read it from the cache; return what `call` is from now on. Thread-safe.
+        """Compile the function or read it from the cache; return what `call` is from now on.
+
+        Thread-safe.
 
         Before anything is compiled `missing` is called, whose exception prevents it.
         """
@@ -138,17 +143,22 @@ class Kernel:
 
     def _compiled(self, missing: Callable[[], None]) -> Callable[..., Any]:
         import numba
-        import numpy.ma  # noqa: F401 Numba does at the first call, when no fork waits for it (see _LOADING)
+
+        # Numba imports it at the first call, when no fork waits for it (see _LOADING).
+        import numpy.ma  # noqa: F401
 
         dispatcher = numba.njit(**_OPTIONS)(self._function)
         try:
-            # The cache uses private classes of Numba: a release that moves them must cost time, not results.
+            # The cache uses private classes of Numba: a release that moves them must cost time, not
+            # results.
             from vcs_numba.jit.cache import KernelCache
 
             dispatcher._cache = KernelCache(self._function, missing)
         except Exception as error:
             missing()
-            warnings.warn(f"vcs_numba compiles without a cache: {error}", RuntimeWarning, stacklevel=5)
+            warnings.warn(
+                f"vcs_numba compiles without a cache: {error}", RuntimeWarning, stacklevel=5
+            )
         dispatcher.compile(tuple(each.resolve() for each in self._signature))
         dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]
@@ -161,7 +171,9 @@ def by_element(
     function: Callable[..., Any], signature: Callable[[Any], tuple[Any, ...]]
 ) -> dict[str, Kernel]:
     """Make one kernel for each element type of a similarity matrix, by NumPy's character code."""
-    return {code: Kernel(function, *signature(element)) for code, element in SIMILARITY_TYPES.items()}
+    return {
+        code: Kernel(function, *signature(element)) for code, element in SIMILARITY_TYPES.items()
+    }
 
 
 class _NotCachedError(Exception):
@@ -173,7 +185,7 @@ def _refuse() -> None:
 
 
 def load_in_background(kernels: Sequence[Kernel]) -> None:
-    """Import Numba and read kernels from the cache in another thread; what is not there is left alone."""
+    """Import Numba and read kernels from the cache in a thread, without compiling others."""
 
     def load() -> None:
         # Whatever goes wrong does so again at the first call, which says it.
@@ -182,17 +194,18 @@ def load_in_background(kernels: Sequence[Kernel]) -> None:
                 kernel.load(_refuse)
 
     if not all(kernel.is_loaded for kernel in kernels):
-        with contextlib.suppress(RuntimeError):  # no thread can start: the interpreter is shutting down
+        # No thread can start: the interpreter is shutting down.
+        with contextlib.suppress(RuntimeError):
             threading.Thread(target=load, name="vcs_numba-loading").start()
 
 
 def warm_up() -> None:
-    """Compile every kernel that the cache does not hold yet and save it there, which takes up to a minute.
+    """Compile every kernel that the cache lacks and save it, in up to a minute.
 
-    Afterwards a process on this machine needs a fraction of a second for its first score. The cache is the
-    first folder of these that can be written: the one that NUMBA_CACHE_DIR names, `__pycache__` beside these
-    sources, the user's cache folder. Its files are valid for one type of CPU, one version of Python and of
-    Numba, and these sources.
+    Afterwards a process on this machine needs a fraction of a second for its first score. The cache
+    is the first folder of these that can be written: the one that NUMBA_CACHE_DIR names,
+    `__pycache__` beside these sources, the user's cache folder. Its files are valid for one type of
+    CPU, one version of Python and of Numba, and these sources.
     """
     for kernel in KERNELS:
         kernel.load()

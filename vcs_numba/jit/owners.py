@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) -> bool:
-    """Return whether nobody but this user, root and the users `owners` can write to a file or folder.
+    """Return whether only this user, root and `owners` can write to a file or folder.
 
-    With `parents` they must not be able to exchange it either, which takes writing to a folder above it that
-    is not sticky, and the path must hold no links. What is missing is nobody's.
+    With `parents` they must not be able to exchange it either, which takes writing to a folder
+    above it that is not sticky, and the path must hold no links. What is missing is nobody's.
     """
     if not hasattr(os, "getuid"):  # Windows
         return True
@@ -32,7 +32,10 @@ def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) ->
 
 
 def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder and its missing parents with a mode, whatever more the umask allows. Raises OSError."""
+    """Make a folder and its missing parents with a mode, whatever more the umask allows.
+
+    Raises OSError.
+    """
     for path in [*reversed(folder.parents), folder]:
         if not path.exists():
             path.mkdir(mode, exist_ok=True)

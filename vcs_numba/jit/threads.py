@@ -1,7 +1,8 @@
 """Work on all cores: Python threads over kernels that release the GIL.
 
-Numba's own parallel layers are not used: two threads may not enter one of them at once, and another aborts in
-a forked child. A score in a worker of a data loader, after a score in its parent, must work.
+Numba's own parallel layers are not used: two threads may not enter one of them at once, and another
+aborts in a forked child. A score in a worker of a data loader, after a score in its parent, must
+work.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ _making = threading.Lock()
 
 
 def thread_count() -> int:
-    """Return how many threads a call may use: the cores of this process, or NUMBA_NUM_THREADS if set."""
+    """Return how many threads a call may use: this process's cores, or NUMBA_NUM_THREADS."""
     return int(numba_config.NUMBA_NUM_THREADS)
 
 
 def _forget_pool() -> None:
-    """Start afresh in a forked child: the pool's threads stayed in the parent, with a lock perhaps held."""
+    """Start afresh in a forked child.
+
+    The pool's threads stayed in the parent, perhaps with a held lock.
+    """
     global _pool, _making
     _pool = None
     _making = threading.Lock()
@@ -36,12 +40,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def _submit(work: Callable[[], None]) -> Future[None] | None:
-    """Hand `work` to the pool; None if no thread can start because the interpreter is shutting down."""
+    """Hand `work` to the pool.
+
+    None if no thread can start because the interpreter is shutting down.
+    """
     global _pool
     try:
         with _making:
             if _pool is None:
-                _pool = ThreadPoolExecutor(max(thread_count() - 1, 1), thread_name_prefix="vcs_numba")
+                _pool = ThreadPoolExecutor(
+                    max(thread_count() - 1, 1), thread_name_prefix="vcs_numba"
+                )
             pool = _pool
         return pool.submit(work)
     except RuntimeError:
@@ -49,10 +58,10 @@ def _submit(work: Callable[[], None]) -> Future[None] | None:
 
 
 def for_each(count: int, work: Callable[[int], Any]) -> None:
-    """Call `work(0)` to `work(count - 1)`, in any order, on several threads; the calling thread takes part.
+    """Call `work(0)` to `work(count - 1)`, in any order, on several threads and this one.
 
-    Every `work(i)` must write to places of its own, so that the result depends on neither order nor threads.
-    An exception in a call reaches the caller, and calls that have not begun are dropped.
+    Every `work(i)` must write to places of its own, so that the result depends on neither order nor
+    threads. An exception in a call reaches the caller, and calls that have not begun are dropped.
     """
     helpers = min(thread_count(), count) - 1
     if helpers <= 0:
@@ -75,7 +84,7 @@ def for_each(count: int, work: Callable[[int], Any]) -> None:
     finally:
         waiting.clear()
         for future in futures:
-            # A future that has not begun has nothing left to do. Cancelling it keeps calls from a pool
-            # thread, and many calls at once, from waiting for each other.
+            # A future that has not begun has nothing left to do. Cancelling it keeps calls from a
+            # pool thread, and many calls at once, from waiting for each other.
             if future is not None and not future.cancel():
                 future.result()

@@ -1,4 +1,4 @@
-"""From the parts of both orientations to the sixteen scores (docs/reference/vcs.md, sections 5 to 9)."""
+"""From the parts of both orientations to the sixteen scores (docs/reference/vcs.md, 5 to 9)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from vcs_numba.kernels.line import Scratch, distance_score, line_score
 from vcs_numba.kernels.matching import Floats, Sides
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import PRECISION, window_area
-from vcs_numba.params import LENGTH_REGULARIZER, NAS_BLEND_FACTOR, NAS_COVERAGE_CUTOFF, REFERENCE_SMALL_TEXT
+from vcs_numba.params import (
+    LENGTH_REGULARIZER,
+    NAS_BLEND_FACTOR,
+    NAS_COVERAGE_CUTOFF,
+    REFERENCE_SMALL_TEXT,
+)
 
 #: Positions of the scores in a kernel's output: the order of section 12.
 VCS, GAS, LAS, LAS_PRECISION, LAS_RECALL, SAS, NAS, NAS_F1 = range(8)
-NAS_D, NAS_D_PRECISION, NAS_D_RECALL, NAS_L, NAS_L_PRECISION, NAS_L_RECALL, REGULARIZER = range(8, 15)
+NAS_D, NAS_D_PRECISION, NAS_D_RECALL, NAS_L, NAS_L_PRECISION, NAS_L_RECALL, REGULARIZER = range(
+    8, 15
+)
 MARGIN = 15
 SCORE_COUNT = 16
 
@@ -35,7 +42,10 @@ def clip01(value: float) -> float:
 
 @helper
 def window_regularizer(coverage: float, least: float, params: Floats) -> float:
-    """Return R_w, the coverage of the grid by the windows, scaled: 0 the least possible, 1 half or more."""
+    """Return R_w, the windows' scaled coverage of the grid.
+
+    0 is the least possible, and 1 is half or more.
+    """
     if least >= 1.0:
         return 0.0
     span = 0.5 - least
@@ -111,7 +121,8 @@ def combine_global(out: Floats, gas: float) -> None:
     nas = out[NAS]
     low = min(sas, nas)
     high = max(sas, nas)
-    margin = low - (1.0 - high)  # as the reference rounds it, so that VCS > 0 exactly where margin > 0
+    # As the reference rounds it, so that VCS > 0 exactly where margin > 0.
+    margin = low - (1.0 - high)
     out[MARGIN] = margin
     out[VCS] = margin / high if margin > 0.0 and high != 0.0 else 0.0
 

@@ -1,7 +1,8 @@
-"""Which words of two texts have no counterpart near the matched chunks (docs/reference/vcs.md, section 15).
+"""Words of two texts without a counterpart near the matched chunks (section 15).
 
-A text's words come as `Words.packed`, int32 (6, n), with these rows. Memory is linear in the words, because
-similarities are computed in blocks of `BLOCK` words of the reference, and once more where words are paired.
+A text's words come as `Words.packed`, int32 (6, n), with these rows. Memory is linear in the words,
+because similarities are computed in blocks of `BLOCK` words of the reference, and once more where
+words are paired.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ CLASS_COUNT = 4
 #: Positions in `SubstitutionParams.packed`.
 LOW, HIGH, FOUND_REACH, PAIR_REACH, CONTEXT_WEIGHT, CONTEXT_CERTAINTY, LEAST_MASS = range(7)
 THING_WEIGHT, REWORDING = 7, 8
-#: Rows of each word's numbers: how much it lacks a counterpart, and the weight and similarity of its pair.
+#: Rows of each word's numbers: how much it lacks a counterpart, and the weight and similarity of
+#: its pair.
 LACK, WEIGHT, SIMILARITY = range(3)
 
-#: Words of the reference that are compared at a time, so that their vectors stay in the core's cache.
+#: Words of the reference that are compared at a time, so that their vectors stay in the core's
+#: cache.
 BLOCK: Final = 64
 #: Words on each side that the context of a word may need.
 HALO: Final = 2
@@ -84,7 +87,9 @@ def ramp(similarity: float, params: Floats) -> float:
 @helper
 def exclude_each_other(gen: Ids, i: int, ref: Ids, j: int, excluding: Bools) -> bool:
     """Return whether two words of different stems cannot both be true, as "left" and "right"."""
-    return bool(gen[STEM, i] != ref[STEM, j]) and bool(excluding[gen[EXCLUSION, i], ref[EXCLUSION, j]])
+    return bool(gen[STEM, i] != ref[STEM, j]) and bool(
+        excluding[gen[EXCLUSION, i], ref[EXCLUSION, j]]
+    )
 
 
 @rare
@@ -99,10 +104,11 @@ def gather_columns(ref: Ids, first: int, stop: int, shared: Shared) -> None:
 
 @rare
 def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, line: int) -> None:
-    """Write the similarities of the generated word i to the words first..stop to `shared.lines[line]`.
+    """Write similarities of generated word i to words first..stop to `shared.lines[line]`.
 
-    A product of vectors is summed in float64 from the first component to the last, so a similarity depends on
-    two words alone. Four components are added in one pass over the line, in the same order.
+    A product of vectors is summed in float64 from the first component to the last, so a similarity
+    depends on two words alone. Four components are added in one pass over the line, in the same
+    order.
     """
     vectors, columns, out = shared.vectors, shared.columns, shared.lines
     size = vectors.shape[1]
@@ -127,7 +133,9 @@ def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, l
             out[line, j] += a * columns[k, j]
     for j in range(count):
         other = first + j
-        if gen[NEGATED, i] != ref[NEGATED, other] or exclude_each_other(gen, i, ref, other, shared.excluding):
+        if gen[NEGATED, i] != ref[NEGATED, other] or exclude_each_other(
+            gen, i, ref, other, shared.excluding
+        ):
             out[line, j] = -1.0
         elif gen[STEM, i] == ref[STEM, other]:
             out[line, j] = 1.0
@@ -135,7 +143,10 @@ def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, l
 
 @helper
 def keep_lacks(numbers: Floats, params: Floats) -> float:
-    """Turn similarities into lacks; return the share of words that have only a similar counterpart."""
+    """Turn similarities into lacks.
+
+    Returns the share of words that have only a similar counterpart.
+    """
     similar = 0.0
     for i in range(numbers.shape[1]):
         if params[HIGH] <= numbers[LACK, i] < 1.0:
@@ -146,7 +157,10 @@ def keep_lacks(numbers: Floats, params: Floats) -> float:
 
 @helper
 def find_counterparts(gen: Side, ref: Side, shared: Shared) -> float:
-    """Write how much each word lacks a counterpart; return how much of both texts is in similar words."""
+    """Write how much each word lacks a counterpart.
+
+    Returns how much of both texts is in similar words.
+    """
     for i in range(gen.numbers.shape[1]):
         gen.numbers[LACK, i] = -1.0
     for j in range(ref.numbers.shape[1]):
@@ -168,8 +182,8 @@ def find_counterparts(gen: Side, ref: Side, shared: Shared) -> float:
                 for i in range(begin, end):
                     compare(gen.words, i, ref.words, first, stop, shared, 0)
                     for j in range(first, stop):
-                        # A word of a list must find its counterpart in a matched chunk itself: the same
-                        # number or colour of a neighbouring chunk is said of something else.
+                        # A word of a list must find its counterpart in a matched chunk itself: the
+                        # same number or colour of a neighbouring chunk is said of something else.
                         listed = gen.words[EXCLUSION, i] != 0 or ref.words[EXCLUSION, j] != 0
                         chunk = ref.words[CHUNK, j]
                         if listed and not within_reach(

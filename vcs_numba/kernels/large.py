@@ -1,4 +1,4 @@
-"""The steps of a score as separate kernels: for large matrices, in pieces on all cores, and for `align`."""
+"""The steps of a score as separate kernels, for large matrices in pieces and for `align`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from vcs_numba.kernels.matching import (
 )
 from vcs_numba.kernels.windows import PRECISION, RECALL, Ints, fill_time_windows, fill_windows
 
-#: Least number of values in a piece of work: some tens of microseconds, several times the cost of handing
-#: the piece to another thread.
+#: Least number of values in a piece of work: some tens of microseconds, several times the cost of
+#: handing the piece to another thread.
 _PIECE: Final = 1 << 16
 
 _INTS = array(types.int64, 2)
@@ -37,16 +37,28 @@ _FILL_TIMED: Final = Kernel(fill_time_windows, _FLOATS, _FLOATS, _INTS, _INTS)
 
 
 def _rows(
-    similarity: Similarities, first: int, stop: int, side: int, ints: Ints, floats: Floats, params: Floats,
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    ints: Ints,
+    floats: Floats,
+    params: Floats,
     column_tops: Similarities,
-) -> None:  # fmt: skip
+) -> None:
     match_rows(similarity, first, stop, side, sides_of(ints, floats), params, column_tops)
 
 
 def _columns(
-    similarity: Similarities, first: int, stop: int, side: int, ints: Ints, floats: Floats, params: Floats,
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    ints: Ints,
+    floats: Floats,
+    params: Floats,
     levels: Floats,
-) -> None:  # fmt: skip
+) -> None:
     match_columns(similarity, first, stop, side, sides_of(ints, floats), params, levels)
 
 
@@ -60,7 +72,10 @@ _COLUMNS: Final = by_element(_columns, lambda element: (*_lines_signature(elemen
 
 
 def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
-    """Merge the pieces' column maxima (pieces, 2, columns) into `tops[side]`; False if not all are finite."""
+    """Merge the pieces' column maxima (pieces, 2, columns) into `tops[side]`.
+
+    False if a maximum is not finite.
+    """
     total = 0.0
     for j in range(column_tops.shape[2]):
         top = np.float64(column_tops[0, 0, j])
@@ -81,12 +96,15 @@ _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int
 
 
 def match_matrix(
-    matrix: npt.NDArray[Any], transposed: bool, packed: Floats, times: tuple[Floats, Floats] | None = None
+    matrix: npt.NDArray[Any],
+    transposed: bool,
+    packed: Floats,
+    times: tuple[Floats, Floats] | None = None,
 ) -> tuple[Ints, Floats] | int:
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
-    Maxima are exact, and each match is found within one piece, so the number of threads changes nothing.
-    Returns the arrays of `sides_of`, or the status of a matrix that is refused.
+    Maxima are exact, and each match is found within one piece, so the number of threads changes
+    nothing. Returns the arrays of `sides_of`, or the status of a matrix that is refused.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
@@ -102,7 +120,9 @@ def match_matrix(
     column_tops = np.full((len(row_cuts) - 1, 2, columns), -np.inf, dtype=matrix.dtype)
 
     def rows_piece(k: int) -> None:
-        _ROWS[code].call(matrix, row_cuts[k], row_cuts[k + 1], by_row, ints, floats, packed, column_tops[k])
+        _ROWS[code].call(
+            matrix, row_cuts[k], row_cuts[k + 1], by_row, ints, floats, packed, column_tops[k]
+        )
 
     for_each(len(row_cuts) - 1, rows_piece)
     if not _MERGE[code].call(column_tops, 1 - by_row, floats[0]):
@@ -121,7 +141,7 @@ def match_matrix(
 
 
 def _cuts(lines: int, size: int) -> list[int]:
-    """Return where to cut `lines` lines of a matrix of `size` values: some pieces for each thread, or one."""
+    """Return where to cut `lines` lines of a matrix of `size` values, by threads."""
     threads = thread_count()
     pieces = 1 if threads == 1 else max(min(4 * threads, size // _PIECE, lines), 1)
     return [lines * k // pieces for k in range(pieces + 1)]
@@ -137,7 +157,9 @@ def _finish(
 _FINISH: Final = Kernel(_finish, types.int64, types.int64, *_STACK, types.float64, _PACKED, _PACKED)
 
 
-def score_large(matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats) -> int:
+def score_large(
+    matrix: npt.NDArray[Any], transposed: bool, gas: float, packed: Floats, out: Floats
+) -> int:
     """Write all scores of a matrix to `out` (16,), and return its status."""
     matched = match_matrix(matrix, transposed, packed)
     if isinstance(matched, int):

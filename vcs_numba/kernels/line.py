@@ -1,4 +1,4 @@
-"""NAS-D, and NAS-L: the line through the matches, against the ideal band (docs/reference/vcs.md, 6 and 7)."""
+"""NAS-D, and NAS-L: the line through the matches, against the ideal band (sections 6, 7)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def penalty(offset: int, tolerance: float, y: int, params: Floats) -> float:
 def distance_score(
     side: int, sides: Sides, x: int, y: int, params: Floats, penalties: Floats
 ) -> tuple[float, float, float]:
-    """Return (NAS-D, P_total, P_max) of x matches on a timeline of length y; writes `penalties` (2, L)."""
+    """Return (NAS-D, P_total, P_max) of x matches on a timeline of length y.
+
+    Writes `penalties` (2, L).
+    """
     tolerance = params[LCT] * tolerance_height(y, x)
     farthest = 0
     for i in range(x):
@@ -100,7 +103,14 @@ def step_length(dy: int) -> float:
 
 @rare
 def trace_path(
-    side: int, sides: Sides, count: int, came_from: Ints, line: int, last: int, written: int, path: Ints
+    side: int,
+    sides: Sides,
+    count: int,
+    came_from: Ints,
+    line: int,
+    last: int,
+    written: int,
+    path: Ints,
 ) -> None:
     """Follow the predecessors in `came_from[line]` back from row `last` of the last window.
 
@@ -117,13 +127,21 @@ def trace_path(
 
 @helper
 def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
-    side: int, sides: Sides, count: int, costs: Floats, came_from: Ints, keep_floor: bool, keep_ceiling: bool,
-    floor_path: Ints, ceiling_path: Ints,
-) -> tuple[float, float]:  # fmt: skip
-    """Return (L_min, L_max): the lengths of the shortest and longest line through the windows (section 7).
+    side: int,
+    sides: Sides,
+    count: int,
+    costs: Floats,
+    came_from: Ints,
+    keep_floor: bool,
+    keep_ceiling: bool,
+    floor_path: Ints,
+    ceiling_path: Ints,
+) -> tuple[float, float]:
+    """Return (L_min, L_max), the extreme lengths of a line through the windows (section 7).
 
-    Both are 0 for fewer than two windows. The paths are the rows that the lines pick in each window. Scratch:
-    `costs` (4, tallest window), and for paths that are kept `came_from` (2, sum of heights).
+    Both are 0 for fewer than two windows. The paths are the rows that the lines pick in each
+    window. Scratch: `costs` (4, tallest window), and for paths that are kept `came_from` (2, sum of
+    heights).
     """
     if count < 2:
         return 0.0, 0.0
@@ -213,10 +231,20 @@ def timed_segment_kind(dy: int, lct: float, side: int, sides: Sides, i: int) -> 
 
 @helper
 def actual_length(
-    side: int, sides: Sides, x: int, y: int, params: Floats, floor_path: Ints, lengths: Floats, kinds: Ints,
+    side: int,
+    sides: Sides,
+    x: int,
+    y: int,
+    params: Floats,
+    floor_path: Ints,
+    lengths: Floats,
+    kinds: Ints,
     keep_kinds: bool,
-) -> float:  # fmt: skip
-    """Return L_act, the length of the line through the matches; writes `lengths` and `kinds` (2, L)."""
+) -> float:
+    """Return L_act, the length of the line through the matches.
+
+    Writes `lengths` and `kinds` (2, L).
+    """
     matches, lct = sides.matches, params[LCT]
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
@@ -236,7 +264,7 @@ def actual_length(
 
 @helper
 def line_ratio(floor: float, ceiling: float, actual: float) -> float:
-    """Return NAS-L of one orientation: 1 inside the ideal band, else the ratio of the two lengths."""
+    """Return NAS-L of one orientation: 1 inside the ideal band, else a ratio of lengths."""
     if floor <= actual <= ceiling:
         return 1.0
     if actual < floor:

@@ -16,10 +16,12 @@ Floats = npt.NDArray[np.float64]
 #: A similarity matrix, or values of its type: float32 or float64.
 Similarities = npt.NDArray[Any]
 
-#: Values whose rows' maxima are taken before the rows are searched: few enough to stay in the core's first
-#: cache, and so many that mispredicted branches of one row's search do not delay the next row's maximum.
+#: Values whose rows' maxima are taken before the rows are searched: few enough to stay in the
+#: core's first cache, and so many that mispredicted branches of one row's search do not delay the
+#: next row's maximum.
 _BLOCK = 2048
-#: Distance from the window up to which a column is searched by itself, in a matrix above _CACHED values.
+#: Distance from the window up to which a column is searched by itself, in a matrix above _CACHED
+#: values.
 _NEAR = 48
 #: Values that fit the core's second cache, where walking down a column needs no memory access.
 _CACHED = 1 << 16
@@ -28,7 +30,7 @@ _STRETCH = 64
 
 
 class Sides(NamedTuple):
-    """Arrays of both orientations: rows PRECISION and RECALL, of at least max(n_ref, n_gen) columns."""
+    """Arrays of both orientations: rows PRECISION and RECALL, max(n_ref, n_gen) columns or more."""
 
     starts: Ints  # half-open windows
     ends: Ints
@@ -77,12 +79,19 @@ def larger(a: Any, b: Any) -> Any:
 
 @helper
 def nearest_candidate(
-    similarity: Similarities, by_row: bool, line: int, start: int, end: int, level: float, reach: int
+    similarity: Similarities,
+    by_row: bool,
+    line: int,
+    start: int,
+    end: int,
+    level: float,
+    reach: int,
 ) -> int:
     """Choose the best match of a row or column by the rule of section 4.
 
-    A candidate inside the window beats all outside. So the search goes outwards from the window and stops at
-    the first distance with a candidate. Returns -1 if there is none up to the distance `reach`.
+    A candidate inside the window beats all outside. So the search goes outwards from the window and
+    stops at the first distance with a candidate. Returns -1 if there is none up to the distance
+    `reach`.
     """
     chosen = -1
     largest = level
@@ -101,7 +110,8 @@ def nearest_candidate(
     for distance in range(1, both + 1):
         before = at(similarity, by_row, line, start - distance)
         after = at(similarity, by_row, line, last + distance)
-        # One test for both sides: the larger value is the match, or the smaller index of equal values.
+        # One test for both sides: the larger value is the match, or the smaller index of equal
+        # values.
         if larger(after, before) >= level:
             return last + distance if after > before else start - distance
     for distance in range(both + 1, reach_before + 1):
@@ -117,8 +127,8 @@ def nearest_candidate(
 def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
     """Return the largest value of row i; row 1 of `fold` is scratch.
 
-    Each step of a running maximum waits for the step before. So four maxima run in parallel, and long rows
-    are first folded eight to one.
+    Each step of a running maximum waits for the step before. So four maxima run in parallel, and
+    long rows are first folded eight to one.
     """
     count = similarity.shape[1]
     top = similarity[i, 0]
@@ -158,13 +168,19 @@ def row_top(similarity: Similarities, i: int, fold: Similarities) -> Any:
 
 @helper
 def match_rows(
-    similarity: Similarities, first: int, stop: int, side: int, sides: Sides, params: Floats,
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    sides: Sides,
+    params: Floats,
     column_tops: Similarities,
-) -> None:  # fmt: skip
+) -> None:
     """Match the rows first..stop of a matrix and update the running column maxima.
 
-    Each row is read from memory once; the search that follows finds it in the core's cache. Row 0 of
-    `column_tops` starts as -inf, and ends as NaN where a column holds NaN or infinity; row 1 is scratch.
+    Each row is read from memory once; the search that follows finds it in the core's cache. Row 0
+    of `column_tops` starts as -inf, and ends as NaN where a column holds NaN or infinity; row 1 is
+    scratch.
     """
     columns = similarity.shape[1]
     block = max(_BLOCK // columns, 1)
@@ -174,8 +190,9 @@ def match_rows(
         for i in range(done, until):
             for j in range(columns):
                 value = similarity[i, j]
-                # The difference is 0, or NaN for NaN and infinity, and a NaN stays NaN. It also keeps the
-                # compiler from a conditional store, which is several times slower than the selection.
+                # The difference is 0, or NaN for NaN and infinity, and a NaN stays NaN. It also
+                # keeps the compiler from a conditional store, which is several times slower than
+                # the selection.
                 column_tops[0, j] = larger(value, column_tops[0, j]) + (value - value)
             sides.tops[side, i] = row_top(similarity, i, column_tops)
         for i in range(done, until):
@@ -191,7 +208,10 @@ def match_rows(
 
 @helper
 def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: Floats) -> bool:
-    """Write the finished column maxima to `tops[side]`; False if the matrix holds NaN or infinity."""
+    """Write the finished column maxima to `tops[side]`.
+
+    False if the matrix holds NaN or infinity.
+    """
     total = 0.0
     for j in range(columns):
         top = np.float64(column_tops[0, j])
@@ -202,7 +222,7 @@ def keep_column_tops(column_tops: Similarities, columns: int, side: int, tops: F
 
 @helper
 def are_cosines(n_ref: int, n_gen: int, sides: Sides) -> bool:
-    """Return whether no largest similarity and no match lies outside [-1, 1] by more than rounding."""
+    """Return whether all maxima and matches lie within [-1, 1], but for rounding."""
     far = False
     for side, count in ((PRECISION, n_gen), (RECALL, n_ref)):
         for k in range(count):
@@ -217,13 +237,15 @@ def match_open_columns(
     """Match the columns whose level is finite, row by row.
 
     Candidates are rare, so a stretch of a row is tested at once. A column's best match so far is in
-    `sides.matches`, at first -1. Rows come in ascending order, so among equal candidates the first stays.
+    `sides.matches`, at first -1. Rows come in ascending order, so among equal candidates the first
+    stays.
     """
     for i in range(similarity.shape[0]):
         stretch = first
         while stretch < stop:
             until = min(stretch + _STRETCH, stop)
-            # Views that start at 0: in a range with another start each index would be tested for its sign.
+            # Views that start at 0: in a range with another start each index would be tested for
+            # its sign.
             stretch_values = similarity[i, stretch:until]
             stretch_levels = levels[side, stretch:until]
             hits = 0
@@ -250,13 +272,19 @@ def match_open_columns(
 
 @helper
 def match_columns(
-    similarity: Similarities, first: int, stop: int, side: int, sides: Sides, params: Floats, levels: Floats
+    similarity: Similarities,
+    first: int,
+    stop: int,
+    side: int,
+    sides: Sides,
+    params: Floats,
+    levels: Floats,
 ) -> None:
     """Match the columns first..stop of a finite matrix.
 
-    Most columns have a candidate near their window. The others are searched column by column if they are few,
-    else in one more pass over the rows: walking far down a column costs a cache line for each value. `levels`
-    is scratch of the form of `sides.tops`.
+    Most columns have a candidate near their window. The others are searched column by column if
+    they are few, else in one more pass over the rows: walking far down a column costs a cache line
+    for each value. `levels` is scratch of the form of `sides.tops`.
     """
     rows = similarity.shape[0]
     near = _NEAR if similarity.size > _CACHED else rows
@@ -279,7 +307,13 @@ def match_columns(
         for j in range(first, stop):
             if sides.matches[side, j] < 0:
                 chosen = nearest_candidate(
-                    similarity, False, j, sides.starts[side, j], sides.ends[side, j], levels[side, j], rows
+                    similarity,
+                    False,
+                    j,
+                    sides.starts[side, j],
+                    sides.ends[side, j],
+                    levels[side, j],
+                    rows,
                 )
                 sides.matches[side, j] = chosen
                 sides.values[side, j] = similarity[chosen, j]

@@ -41,15 +41,24 @@ from vcs_numba.kernels.windows import Ints
 
 @helper
 def agreement(
-    lines: Floats, i: int, begin: int, end: int, column: int, j: int, start: int, stop: int, step: int,
+    lines: Floats,
+    i: int,
+    begin: int,
+    end: int,
+    column: int,
+    j: int,
+    start: int,
+    stop: int,
+    step: int,
     lenient: bool,
-) -> float:  # fmt: skip
-    """Return the largest similarity of the neighbours of two words on one side, inside their chunks.
+) -> float:
+    """Return the largest similarity of two words' neighbours on a side, within their chunks.
 
-    `step` is -1 for the left side, 1 for the right. Word i is one of begin..end, and its row in `lines` is
-    i % ROWS. Word j is one of start..stop, and stands in the column `column`. Two words that are both the
-    outermost of their chunks agree. A word without neighbours beside one with neighbours does not. If
-    `lenient`, the next neighbour of one word may agree with the second next of the other.
+    `step` is -1 for the left side, 1 for the right. Word i is one of begin..end, and its row in
+    `lines` is i % ROWS. Word j is one of start..stop, and stands in the column `column`. Two words
+    that are both the outermost of their chunks agree. A word without neighbours beside one with
+    neighbours does not. If `lenient`, the next neighbour of one word may agree with the second next
+    of the other.
     """
     steps_i = end - 1 - i if step > 0 else i - begin
     steps_j = stop - 1 - j if step > 0 else j - start
@@ -88,9 +97,17 @@ def any_lack(numbers: Floats, first: int, stop: int) -> bool:
 
 @helper
 def pair_block(
-    gen: Side, ref: Side, begin: int, end: int, start: int, final: int, first: int, shared: Shared, rows: Ints
+    gen: Side,
+    ref: Side,
+    begin: int,
+    end: int,
+    start: int,
+    final: int,
+    first: int,
+    shared: Shared,
+    rows: Ints,
 ) -> None:
-    """Pair the generated words begin..end, a chunk, with a block of the words start..final, a chunk.
+    """Pair the generated words begin..end, a chunk, with the words start..final, a chunk.
 
     The block begins at the word `first`. `rows` is scratch: the word of each row of `shared.lines`.
     """
@@ -120,7 +137,8 @@ def pair_block(
             if not alike and (classes[0] == NAME or classes[1] == NAME):
                 continue
             column = j - left
-            # A word of another class must stand in the very same place: a neighbour may be replaced, too.
+            # A word of another class must stand in the very same place: a neighbour may be
+            # replaced, too.
             before = agreement(lines, i, begin, end, column, j, start, final, -1, alike)
             after = agreement(lines, i, begin, end, column, j, start, final, 1, alike)
             context = (ramp(before, params) + ramp(after, params)) / 2.0
@@ -153,7 +171,7 @@ def pair_words(gen: Side, ref: Side, shared: Shared) -> None:
 
 @helper
 def class_of_pair(words: Ids, logs: Floats, i: int, others: Ids, other_logs: Floats, j: int) -> int:
-    """Return the class of word i that was replaced by, or replaced, word j: the most probable one of both.
+    """Return the class of word i and its replacement j: the more probable of the two.
 
     A name stays a name.
     """
@@ -168,10 +186,17 @@ def class_of_pair(words: Ids, logs: Floats, i: int, others: Ids, other_logs: Flo
 
 @rare
 def add_by_class(
-    words: Ids, logs: Floats, others: Ids, other_logs: Floats, partners: Ids, numbers: Floats, classes: Ids,
-    sums: Floats, counts: Floats,
-) -> None:  # fmt: skip
-    """Write each word's class, and add replaced weights and words by class, in the order of the words."""
+    words: Ids,
+    logs: Floats,
+    others: Ids,
+    other_logs: Floats,
+    partners: Ids,
+    numbers: Floats,
+    classes: Ids,
+    sums: Floats,
+    counts: Floats,
+) -> None:
+    """Write each word's class, and add replaced weights and words by class, in word order."""
     for i in range(words.shape[1]):
         group = np.int64(words[CLASS, i])
         if partners[i] >= 0:
@@ -183,9 +208,14 @@ def add_by_class(
 
 @helper
 def combine_shares(
-    gen_sums: Floats, ref_sums: Floats, gen_counts: Floats, ref_counts: Floats, similar: float,
-    params: Floats, out: Floats,
-) -> None:  # fmt: skip
+    gen_sums: Floats,
+    ref_sums: Floats,
+    gen_counts: Floats,
+    ref_counts: Floats,
+    similar: float,
+    params: Floats,
+    out: Floats,
+) -> None:
     """Write substitution, then the share of each class, to `out` (5,)."""
     top = 0.0
     for k in range(CLASS_COUNT):
@@ -196,14 +226,25 @@ def combine_shares(
 
 
 def replace(
-    gen: Ids, ref: Ids, gen_logs: Floats, ref_logs: Floats, gen_match: Ints, ref_match: Ints,
-    vectors: Vectors, excluding: Bools, params: Floats, gen_numbers: Floats, ref_numbers: Floats,
-    gen_ids: Ids, ref_ids: Ids, out: Floats,
-) -> None:  # fmt: skip
+    gen: Ids,
+    ref: Ids,
+    gen_logs: Floats,
+    ref_logs: Floats,
+    gen_match: Ints,
+    ref_match: Ints,
+    vectors: Vectors,
+    excluding: Bools,
+    params: Floats,
+    gen_numbers: Floats,
+    ref_numbers: Floats,
+    gen_ids: Ids,
+    ref_ids: Ids,
+    out: Floats,
+) -> None:
     """Write the shares of replaced words to `out` (5,), and what became of each of n words.
 
-    `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32 (2, n): each
-    word's partner, at first -1, and its class.
+    `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32
+    (2, n): each word's partner, at first -1, and its class.
     """
     gen_starts = np.empty(len(gen_match) + 1, dtype=np.int64)
     ref_starts = np.empty(len(ref_match) + 1, dtype=np.int64)
@@ -218,6 +259,10 @@ def replace(
     similar = find_counterparts(gen_side, ref_side, shared)
     pair_words(gen_side, ref_side, shared)
     sums = np.zeros((4, CLASS_COUNT), dtype=np.float64)
-    add_by_class(gen, gen_logs, ref, ref_logs, gen_ids[0], gen_numbers, gen_ids[1], sums[0], sums[1])
-    add_by_class(ref, ref_logs, gen, gen_logs, ref_ids[0], ref_numbers, ref_ids[1], sums[2], sums[3])
+    add_by_class(
+        gen, gen_logs, ref, ref_logs, gen_ids[0], gen_numbers, gen_ids[1], sums[0], sums[1]
+    )
+    add_by_class(
+        ref, ref_logs, gen, gen_logs, ref_ids[0], ref_numbers, ref_ids[1], sums[2], sums[3]
+    )
     combine_shares(sums[0], sums[2], sums[1], sums[3], similar, params, out)

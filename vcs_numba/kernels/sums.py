@@ -10,7 +10,10 @@ from vcs_numba.kernels.matching import Floats
 
 @helper
 def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
-    """Sum up to 128 contiguous values as NumPy does: in eight running sums, in one below eight values."""
+    """Sum up to 128 contiguous values as NumPy does.
+
+    It keeps eight running sums, or one below eight values.
+    """
     total = 0.0
     rest = first
     if count >= 8:
@@ -36,7 +39,7 @@ def _block_sum(values: Floats, line: int, first: int, count: int) -> float:
 
 @rare
 def _halved_sum(values: Floats, line: int, count: int) -> float:
-    """Sum more than 128 values as NumPy does: halved, at a multiple of eight, down to blocks of 128.
+    """Sum more than 128 values as NumPy does, by halves down to blocks of 128.
 
     An explicit stack replaces the recursion, because Numba's cache cannot hold recursive functions.
     """
@@ -76,8 +79,8 @@ def _halved_sum(values: Floats, line: int, count: int) -> float:
 def pairwise_sum(values: Floats, line: int, count: int) -> float:
     """Return `numpy.sum(values[line, :count])` of NumPy 2.3 and later, bit for bit.
 
-    Earlier releases give the same up to 8192 values, and add more of them in blocks of 8192.
-    The order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a rounding
-    error, and LAS divides by it.
+    Earlier releases give the same up to 8192 values, and add more of them in blocks of 8192. The
+    order of additions matters: with similarities of both signs LAS_P + LAS_R may cancel to a
+    rounding error, and LAS divides by it.
     """
     return _block_sum(values, line, 0, count) if count <= 128 else _halved_sum(values, line, count)

@@ -1,4 +1,4 @@
-"""Mapping windows: where on the other timeline each chunk is expected (docs/reference/vcs.md, section 3)."""
+"""Mapping windows: where each chunk is expected on the other timeline (section 3)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ RECALL = 1
 
 @helper
 def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
-    """Write the half-open window of each position of the shorter text, in positions of the longer text."""
+    """Write the half-open window of each position of the shorter text.
+
+    Windows are in positions of the longer text.
+    """
     slope = n_long / n_short
     height = math.ceil(slope)
     for i in range(n_short):
-        # The float64 product decides, rounding errors included, because the reference computes it so.
+        # The float64 product decides, rounding errors included, because the reference computes it
+        # so.
         start = math.floor(i * slope)
         starts[side, i] = start
         ends[side, i] = min(start + height, n_long)
@@ -31,10 +35,11 @@ def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Int
 
 @helper
 def reverse_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Ints) -> None:
-    """Write the window of each position of the longer text: the short positions whose windows hold it.
+    """Write the window of each longer position: the short ones whose windows hold it.
 
-    The other row already holds the direct windows. They move monotonically, so the windows that hold a
-    position are neighbours: from the first window that ends after it to the last that starts at or before it.
+    The other row already holds the direct windows. They move monotonically, so the windows that
+    hold a position are neighbours: from the first window that ends after it to the last that starts
+    at or before it.
     """
     direct = 1 - side
     first = 0
@@ -67,10 +72,10 @@ def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
 
 @helper
 def time_windows(own: Floats, other: Floats, side: int, starts: Ints, ends: Ints) -> None:
-    """Write the window of each segment of `own` (n, 2): the segments of `other` (m, 2) that it overlaps.
+    """Write the window of each segment of `own` (n, 2): overlapping segments of `other` (m, 2).
 
-    It reaches from the first to the last of them. Where there is none, it is the segment nearest in time, of
-    equals the first.
+    It reaches from the first to the last of them. Where there is none, it is the segment nearest in
+    time, of equals the first.
     """
     for i in range(own.shape[0]):
         first, last, nearest = -1, -1, 0

@@ -1,4 +1,4 @@
-"""WordPiece: characters to token ids, by the longest matches in a trie, which is a hash table of edges."""
+"""WordPiece: characters to token ids, by the longest matches in a trie of hashed edges."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from vcs_numba.jit.kernel import Kernel, array, helper, types
 
 Ints = npt.NDArray[np.int64]
 Characters = npt.NDArray[np.int32]
-#: Bits of each part of an edge: node, character, next node, which is id + 1 for a token; 0 is no edge.
+#: Bits of each part of an edge: node, character, next node, which is id + 1 for a token; 0 is no
+#: edge.
 BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
 #: Words of one token that a call remembers, since most occur again: up to 9 letters of 7 bits.
 _WORDS: Final = 4093
-#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word alone.
+#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word
+#: alone.
 UNKNOWN, DROPPED, SPACE = -1, 0, 1
 
 
@@ -32,7 +34,10 @@ def _place(edges: Ints, node: int, character: int) -> int:
 
 
 def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
-    """Add strings, the shortest first; the id of one that is no token is -1. Return the last one's node."""
+    """Add strings, the shortest first; the id of one that is no token is -1.
+
+    Return the last one's node.
+    """
     free = max(ids) + 2
     begin = node = 0
     for k in range(len(ends)):
@@ -52,9 +57,17 @@ def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
 
 @helper
 def _add_word(
-    word: Ints, places: Ints, length: int, edges: Ints, inside: int, size: int, unknown: int, ids: Ints,
-    spans: Ints, at: int,
-) -> int:  # fmt: skip
+    word: Ints,
+    places: Ints,
+    length: int,
+    edges: Ints,
+    inside: int,
+    size: int,
+    unknown: int,
+    ids: Ints,
+    spans: Ints,
+    at: int,
+) -> int:
     """Write the tokens of a word, or the one for the unknown; return where they end."""
     first = at
     start = 0 if length < len(word) else length + 1
@@ -80,10 +93,24 @@ def _add_word(
 
 
 def _encode(
-    characters: Characters, ends: Ints, table: Ints, edges: Ints, inside: int, size: int, unknown: int,
-    longest: int, before: Ints, after: Ints, ids: Ints, spans: Ints, stops: Ints,
-) -> None:  # fmt: skip
-    """Write the ids of all texts, and where each ends; -1 for a text with a character that is not known."""
+    characters: Characters,
+    ends: Ints,
+    table: Ints,
+    edges: Ints,
+    inside: int,
+    size: int,
+    unknown: int,
+    longest: int,
+    before: Ints,
+    after: Ints,
+    ids: Ints,
+    spans: Ints,
+    stops: Ints,
+) -> None:
+    """Write the ids of all texts, and where each ends.
+
+    An end is -1 for a text with an unknown character.
+    """
     word = np.empty(longest + 1, np.int64)
     places = np.empty(longest + 1, np.int64)
     known = np.zeros((_WORDS, 2), np.int64)  # the letters of a word as one number, and its token
@@ -105,7 +132,9 @@ def _encode(
                     ids[at] = known[slot, 1]
                     at += 1
                 else:
-                    at = _add_word(word, places, length, edges, inside, size, unknown, ids, spans, at)
+                    at = _add_word(
+                        word, places, length, edges, inside, size, unknown, ids, spans, at
+                    )
                     if at == start + 1:
                         known[slot, 0], known[slot, 1] = code, ids[start]
                 length = code = 0
@@ -130,6 +159,15 @@ _INTS: Final = array(types.int64, 1)
 _CHARACTERS: Final = array(types.int32, 1, readonly=True)
 GROW: Final = Kernel(_grow, _CHARACTERS, _INTS, _INTS, _INTS)
 ENCODE: Final = Kernel(
-    _encode, _CHARACTERS, _INTS, _INTS, _INTS, *[types.int64] * 4, _INTS, _INTS, _INTS, array(types.int64, 2),
+    _encode,
+    _CHARACTERS,
     _INTS,
-)  # fmt: skip
+    _INTS,
+    _INTS,
+    *[types.int64] * 4,
+    _INTS,
+    _INTS,
+    _INTS,
+    array(types.int64, 2),
+    _INTS,
+)

@@ -23,8 +23,8 @@ _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 class Llama3Scaling:
     """Llama 3.1's change of the frequencies of rotation, with the names that `rope_scaling` uses.
 
-    Frequencies with more than `high_freq_factor` turns in the original window stay, those with fewer than
-    `low_freq_factor` are divided by `factor`, and between them is a straight line.
+    Frequencies with more than `high_freq_factor` turns in the original window stay, those with
+    fewer than `low_freq_factor` are divided by `factor`, and between them is a straight line.
     """
 
     factor: float
@@ -46,7 +46,8 @@ class LocalAttention:
     """The layers in which a token sees only near tokens."""
 
     layers: tuple[bool, ...]  # for each layer, whether it is one of them
-    reach: int  # the largest distance of a token that is seen: on both sides, or before it if causal
+    # The largest distance of a token that is seen: on both sides, or before it if causal.
+    reach: int
     rotation: Rotation
 
 
@@ -70,7 +71,8 @@ class DecoderConfig:
     qkv_bias: bool = False
     qk_norm: bool = False  # each head of queries and keys is normalised before rotation
     activation: Activation = "silu"  # of the gate
-    sandwich: bool = False  # norms after attention and after the feed-forward layer too, before the sum
+    # Norms after attention and after the feed-forward layer too, before the sum.
+    sandwich: bool = False
     norm_offset: float = 0.0  # added to the weights of all norms
     embedding_scale: float = 1.0
     attention_scale: float | None = None  # of scores; None: 1 / sqrt(head_dim)
@@ -94,7 +96,11 @@ def decoder_config(
         only(path, data, setting, supported, supported)
     counts: dict[str, Any] = positives(path, data, *SIZES, "num_key_value_heads")
     heads = counts["num_attention_heads"]
-    size = head_size(path, counts) if data.get("head_dim") is None else positive(path, data, "head_dim")
+    size = (
+        head_size(path, counts)
+        if data.get("head_dim") is None
+        else positive(path, data, "head_dim")
+    )
     if heads % counts["num_key_value_heads"]:
         raise CheckpointError(
             f"{path}: num_attention_heads {heads} is not a multiple of "
@@ -103,9 +109,14 @@ def decoder_config(
     if size % 2:
         raise CheckpointError(f"{path}: heads of size {size} cannot be rotated in halves")
     return DecoderConfig(
-        **counts, head_dim=size, rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
-        rope_theta=rotation.theta, rope_scaling=rotation.scaling, activation=activation, **family,
-    )  # fmt: skip
+        **counts,
+        head_dim=size,
+        rms_norm_eps=above_zero(path, data, "rms_norm_eps"),
+        rope_theta=rotation.theta,
+        rope_scaling=rotation.scaling,
+        activation=activation,
+        **family,
+    )
 
 
 def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, ...]]:
@@ -114,14 +125,21 @@ def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, .
     queries = config.num_attention_heads * head
     keys = config.num_key_value_heads * head
     layer: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (hidden,), "self_attn.q_proj.weight": (queries, hidden),
-        "self_attn.k_proj.weight": (keys, hidden), "self_attn.v_proj.weight": (keys, hidden),
-        "self_attn.o_proj.weight": (hidden, queries), "post_attention_layernorm.weight": (hidden,),
-        "mlp.gate_proj.weight": (inner, hidden), "mlp.up_proj.weight": (inner, hidden),
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
         "mlp.down_proj.weight": (hidden, inner),
-    }  # fmt: skip
+    }
     if config.qkv_bias:
-        layer |= {f"self_attn.{name}_proj.bias": layer[f"self_attn.{name}_proj.weight"][:1] for name in "qkv"}
+        layer |= {
+            f"self_attn.{name}_proj.bias": layer[f"self_attn.{name}_proj.weight"][:1]
+            for name in "qkv"
+        }
     if config.qk_norm:
         layer |= {f"self_attn.{name}_norm.weight": (head,) for name in "qk"}
     if config.sandwich:

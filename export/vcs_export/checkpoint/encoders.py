@@ -1,7 +1,8 @@
 """Families of encoders that are built without PyTorch: BERT, RoBERTa, MPNet, DistilBERT.
 
-They are one post-norm transformer under four sets of names. Beyond names they differ in how positions are
-counted, in whether there are token types, and in MPNet's bias for the distance between two tokens.
+They are one post-norm transformer under four sets of names. Beyond names they differ in how
+positions are counted, in whether there are token types, and in MPNet's bias for the distance
+between two tokens.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Family:
 
     prefix: str  # of the encoder's own names in checkpoints that had a task head
     settings: Mapping[str, str]  # its names of BERT's settings
-    tensors: Mapping[str, str]  # its names of parts of BERT's tensor names, replaced one after the other
+    # Its names of parts of BERT's tensor names, replaced one after the other.
+    tensors: Mapping[str, str]
     implied: Mapping[str, Any]  # settings that its `config.json` does not have
     from_pad: bool = False
     types: bool = True  # there are token types
@@ -116,7 +118,10 @@ def model_type(folder: Path) -> str:
 
 
 def open_encoder(folder: Path) -> EncoderCheckpoint:
-    """Open a checkpoint of one of `FAMILIES`. Tensors are found by BERT's names. Raises CheckpointError."""
+    """Open a checkpoint of one of `FAMILIES`.
+
+    Tensors are found by BERT's names. Raises CheckpointError.
+    """
     config = encoder_config(folder)
     family = FAMILIES[model_type(folder)]
 
@@ -147,6 +152,7 @@ def encoder_config(folder: Path) -> EncoderConfig:
         only(path, data, "relative_attention_num_buckets", BUCKETS, BUCKETS)
     if config.capacity < 3:
         raise CheckpointError(
-            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a token"
+            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a"
+            " token"
         )
     return config if family.types else replace(config, type_vocab_size=0)

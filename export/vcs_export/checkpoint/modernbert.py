@@ -1,7 +1,7 @@
 """Reading a ModernBERT checkpoint, every assumption checked.
 
-Most of its layers see only near tokens. Tokens are rotated by position, with one base of the frequencies in
-these layers and another one in those that see the whole text.
+Most of its layers see only near tokens. Tokens are rotated by position, with one base of the
+frequencies in these layers and another one in those that see the whole text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.settings import SIZES, above_zero, only, positive, positives, read_json
-from vcs_export.checkpoint.transformer import CONFIG, Checkpoint, TransformerConfig, head_size, open_tensors
+from vcs_export.checkpoint.transformer import (
+    CONFIG,
+    Checkpoint,
+    TransformerConfig,
+    head_size,
+    open_tensors,
+)
 from vcs_export.errors import CheckpointError
 
 KIND = "modernbert"
@@ -48,7 +54,10 @@ def open_modernbert(folder: Path) -> ModernBertCheckpoint:
 
 
 def modernbert_config(path: Path, data: Any) -> ModernBertConfig:
-    """Read the settings from the content `data` of the `config.json` at `path`. Raises CheckpointError."""
+    """Read the settings from the content `data` of the `config.json` at `path`.
+
+    Raises CheckpointError.
+    """
     only(path, data, "model_type", KIND, None)
     for key, supported in (
         ("hidden_activation", "gelu"),
@@ -100,9 +109,15 @@ def _local_layers(path: Path, data: Any, layers: int) -> tuple[bool, ...]:
         every = positive(path, data, "global_attn_every_n_layers")
         expected = [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]
         if kinds not in (None, expected):
-            raise CheckpointError(f"{path}: layer_types contradicts global_attn_every_n_layers {every}")
+            raise CheckpointError(
+                f"{path}: layer_types contradicts global_attn_every_n_layers {every}"
+            )
         kinds = expected
-    if not isinstance(kinds, list) or len(kinds) != layers or not set(map(str, kinds)) <= {_GLOBAL, _LOCAL}:
+    if (
+        not isinstance(kinds, list)
+        or len(kinds) != layers
+        or not set(map(str, kinds)) <= {_GLOBAL, _LOCAL}
+    ):
         raise CheckpointError(f"{path}: layer_types must be {layers} times {_GLOBAL} or {_LOCAL}")
     return tuple(kind == _LOCAL for kind in kinds)
 
@@ -116,7 +131,15 @@ def _rope_theta(path: Path, data: Any, layers: str, theta: str) -> float:
     if not isinstance(settings, dict):
         raise CheckpointError(f"{path}: rope_parameters has no object {layers}")
     place = f"rope_parameters.{layers}"
-    only(path, {f"{place}.rope_type": settings.get("rope_type")}, f"{place}.rope_type", "default", None)
+    only(
+        path,
+        {f"{place}.rope_type": settings.get("rope_type")},
+        f"{place}.rope_type",
+        "default",
+        None,
+    )
     if unknown := set(settings) - {"rope_type", "rope_theta"}:
         raise CheckpointError(f"{path}: {place}: {', '.join(sorted(unknown))} is not supported")
-    return above_zero(path, {f"{place}.rope_theta": settings.get("rope_theta")}, f"{place}.rope_theta")
+    return above_zero(
+        path, {f"{place}.rope_theta": settings.get("rope_theta")}, f"{place}.rope_theta"
+    )

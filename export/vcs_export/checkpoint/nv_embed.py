@@ -18,13 +18,19 @@ LATENT_PREFIX = "latent_attention_model."
 CROSS_PREFIX = f"{LATENT_PREFIX}cross_attend_blocks.0."
 GATED_PREFIX = f"{LATENT_PREFIX}cross_attend_blocks.1."
 GATED_WIDTH = 4
-"""Width of the gated layer in multiples of the hidden size. NV-Embed's code has no setting for it."""
+"""Width of the gated layer in multiples of the hidden size.
+
+NV-Embed's code has no setting for it.
+"""
 
 # Settings of the latent part where config.json has none, as the published one.
 _LATENT_DEFAULTS = {
-    "num_latents_value": 512, "num_cross_heads": 8, "cross_dim_head": 4096, "hidden_dim": 4096,
+    "num_latents_value": 512,
+    "num_cross_heads": 8,
+    "cross_dim_head": 4096,
+    "hidden_dim": 4096,
     "latent_dim": 4096,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -43,15 +49,20 @@ def latent_shapes(config: LatentConfig) -> dict[str, tuple[int, ...]]:
     wide = GATED_WIDTH * hidden
     return {
         f"{LATENT_PREFIX}latents": (config.num_latents_value, hidden),
-        f"{CROSS_PREFIX}norm.weight": (hidden,), f"{CROSS_PREFIX}norm.bias": (hidden,),
-        f"{CROSS_PREFIX}norm_context.weight": (hidden,), f"{CROSS_PREFIX}norm_context.bias": (hidden,),
+        f"{CROSS_PREFIX}norm.weight": (hidden,),
+        f"{CROSS_PREFIX}norm.bias": (hidden,),
+        f"{CROSS_PREFIX}norm_context.weight": (hidden,),
+        f"{CROSS_PREFIX}norm_context.bias": (hidden,),
         f"{CROSS_PREFIX}fn.to_q.weight": (joined, hidden),
         f"{CROSS_PREFIX}fn.to_kv.weight": (2 * joined, hidden),
-        f"{CROSS_PREFIX}fn.to_out.weight": (hidden, joined), f"{GATED_PREFIX}norm.weight": (hidden,),
-        f"{GATED_PREFIX}norm.bias": (hidden,), f"{GATED_PREFIX}fn.net.0.weight": (2 * wide, hidden),
-        f"{GATED_PREFIX}fn.net.0.bias": (2 * wide,), f"{GATED_PREFIX}fn.net.2.weight": (hidden, wide),
+        f"{CROSS_PREFIX}fn.to_out.weight": (hidden, joined),
+        f"{GATED_PREFIX}norm.weight": (hidden,),
+        f"{GATED_PREFIX}norm.bias": (hidden,),
+        f"{GATED_PREFIX}fn.net.0.weight": (2 * wide, hidden),
+        f"{GATED_PREFIX}fn.net.0.bias": (2 * wide,),
+        f"{GATED_PREFIX}fn.net.2.weight": (hidden, wide),
         f"{GATED_PREFIX}fn.net.2.bias": (hidden,),
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,10 @@ class NvEmbedCheckpoint:
 
 
 def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
-    """Open the checkpoint in `folder`. Only settings and headers are read. Raises CheckpointError."""
+    """Open the checkpoint in `folder`.
+
+    Only settings and headers are read. Raises CheckpointError.
+    """
     path = folder / CONFIG
     data = read_json(path)
     only(path, data, "model_type", "nvembed", None)
@@ -79,9 +93,12 @@ def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
         only(path, data, key, expected, expected)
     text = data.get("text_config")
     only(path, text, "model_type", "bidir_mistral", None)
-    # `sliding_window` is ignored: tokens that see each other in both directions have no window here.
+    # `sliding_window` is ignored: tokens that see each other in both directions have no window
+    # here.
     only(path, text, "rope_scaling", None, None)
-    decoder = decoder_config(path, text, Rotation(above_zero(path, text, "rope_theta")), causal=False)
+    decoder = decoder_config(
+        path, text, Rotation(above_zero(path, text, "rope_theta")), causal=False
+    )
     latent = _latent_config(path, data.get("latent_attention_config"), decoder.hidden_size)
     shapes = decoder_shapes(decoder, DECODER_PREFIX) | latent_shapes(latent)
     special = _token(path, text, "bos_token_id"), _token(path, text, "eos_token_id")
@@ -91,7 +108,10 @@ def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
 def _latent_config(path: Path, data: Any, hidden: int) -> LatentConfig:
     data = {} if data is None else data
     only(path, data, "output_normalize", True, True)
-    settings = {key: positive(path, {key: default, **data}, key) for key, default in _LATENT_DEFAULTS.items()}
+    settings = {
+        key: positive(path, {key: default, **data}, key)
+        for key, default in _LATENT_DEFAULTS.items()
+    }
     for key in ("hidden_dim", "latent_dim"):
         if settings[key] != hidden:
             raise CheckpointError(

@@ -1,6 +1,7 @@
 """Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`).
 
-The types below are the format of a recipe: a key that is missing, unknown, or of another type is refused.
+The types below are the format of a recipe: a key that is missing, unknown, or of another type is
+refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.util.reading import read_whole
 
 # The files of the default's checkpoint, by the paths that sentence-transformers writes.
-FILES = (WEIGHTS, TOKENIZER, CONFIG, "modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
+FILES = (
+    WEIGHTS,
+    TOKENIZER,
+    CONFIG,
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
 DEFAULT = "all-minilm-l6-v2"
 NV_EMBED = "nv-embed-v2"
 
@@ -66,7 +74,8 @@ class SegmenterRecipe(_Struct, frozen=True):
     max_tokens: int
     stride: int
     threshold: float
-    weights: Sha256 | None = None  # of its own file in a bundle with its embedder, where that is known
+    # Of its own file in a bundle with its embedder, where that is known.
+    weights: Sha256 | None = None
 
 
 class PublishedRecipe(_Struct, frozen=True, kw_only=True):
@@ -153,16 +162,22 @@ class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
 
     config: dict[str, bool | int | float | str]
     instruction: str = ""
-    dimensions: tuple[int, ...] | DimensionRange = ()  # lengths to which the publisher shortens vectors
+    # Lengths to which the publisher shortens vectors.
+    dimensions: tuple[int, ...] | DimensionRange = ()
 
     def check_config(self, path: Path, config: object) -> None:
         """Raise CheckpointError, which names `path`, unless `config` has the recipe's settings."""
         for key, expected in self.config.items():
             if (actual := getattr(config, key, None)) != expected:
-                raise CheckpointError(f"{path}: is not {self.source}: {key} is {actual}, not {expected}")
+                raise CheckpointError(
+                    f"{path}: is not {self.source}: {key} is {actual}, not {expected}"
+                )
 
     def check_dimension(self, dimension: int, full: int) -> None:
-        """Raise ExportError if the publisher does not shorten vectors of length `full` to `dimension`."""
+        """Raise ExportError unless the publisher supports vectors of length `dimension`.
+
+        The full length `full` is always allowed.
+        """
         if dimension != full and dimension not in self.dimensions:
             listed = self.dimensions
             allowed = ", ".join(map(str, listed)) if isinstance(listed, tuple) else str(listed)
@@ -198,14 +213,17 @@ R = TypeVar("R", EncoderRecipe, SatRecipe, NvEmbedRecipe, DecoderRecipe, Sentenc
 
 
 def recipes_folder() -> Path:
-    """Return the folder of the recipes: in the installed package, or in the checkout that it is run from."""
+    """Return the folder of recipes in the installed package, or else in the source checkout."""
     package = Path(__file__).parents[1]
     installed, checkout = package / "models", package.parents[1] / "models"
     return installed if installed.is_dir() else checkout
 
 
 def load_recipe(recipe: str | Path, kind: type[R]) -> R:
-    """Read a recipe of the project by its name, or from the path of a TOML file. Raises ExportError."""
+    """Read a recipe of the project by its name, or from the path of a TOML file.
+
+    Raises ExportError.
+    """
     named = isinstance(recipe, str) and not recipe.endswith(".toml")
     path = recipes_folder() / f"{recipe}.toml" if named else Path(recipe)
     if named and recipe not in (names := _names(kind)):
@@ -236,7 +254,9 @@ def _names(kind: type[R]) -> list[str]:
     """Return the names of the project's recipes of one type."""
     tag = kind.__struct_config__.tag
     paths = sorted(recipes_folder().glob("*.toml"))
-    return [path.stem for path in paths if tomllib.loads(path.read_text("utf-8")).get("kind") == tag]
+    return [
+        path.stem for path in paths if tomllib.loads(path.read_text("utf-8")).get("kind") == tag
+    ]
 
 
 def _settings(kind: Any) -> set[str]:

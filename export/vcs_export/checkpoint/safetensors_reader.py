@@ -1,7 +1,7 @@
 """Safetensors files larger than memory: headers are read and checked, tensors are read in parts.
 
-A checkpoint is one `model.safetensors`, or several files that `model.safetensors.index.json` names. The
-headers are checked before anything is written, and errors name the tensor.
+A checkpoint is one `model.safetensors`, or several files that `model.safetensors.index.json` names.
+The headers are checked before anything is written, and errors name the tensor.
 """
 
 from __future__ import annotations
@@ -77,11 +77,17 @@ class StoredTensor:
             yield self._rows(start, min(start + rows, self.shape[0]))
 
     def rows(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Return the rows from `start` to `stop` (default: all) in float32. Raises CheckpointError."""
-        return self._rows(start, self.shape[0] if stop is None else stop).astype(np.float32, copy=False)
+        """Return the rows from `start` to `stop` (default: all) in float32.
+
+        Raises CheckpointError.
+        """
+        return self._rows(start, self.shape[0] if stop is None else stop).astype(
+            np.float32, copy=False
+        )
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        # The rows are read, because mapped pages would count as this process's memory, all 16 GB of them.
+        # The rows are read, because mapped pages would count as this process's memory, all 16 GB of
+        # them.
         width = math.prod(self.shape[1:])
         size = self._item
         try:
@@ -114,8 +120,8 @@ def open_shards(
 ) -> dict[str, StoredTensor]:
     """Find the tensors of a checkpoint by their expected shapes. Only headers are read.
 
-    Raises CheckpointError for a tensor that is missing, has another shape or type, is in another file than
-    the index says, or has no place in the model and is not one of `unused`.
+    Raises CheckpointError for a tensor that is missing, has another shape or type, is in another
+    file than the index says, or has no place in the model and is not one of `unused`.
     """
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
@@ -139,45 +145,66 @@ def open_shards(
 def check_tensor(
     tensor: StoredTensor | None, place: object, name: str, shape: tuple[int, ...]
 ) -> StoredTensor:
-    """Return a tensor, unless it is missing or has another shape or type. Raises CheckpointError."""
+    """Return a tensor, unless it is missing or has another shape or type.
+
+    Raises CheckpointError.
+    """
     if tensor is None:
         raise CheckpointError(f"{place}: the tensor {name} is missing")
     if tensor.shape != shape:
         raise CheckpointError(
-            f"{tensor.file}: the tensor {name} has the shape {tensor.shape}, config.json implies {shape}"
+            f"{tensor.file}: the tensor {name} has the shape {tensor.shape}, config.json implies"
+            f" {shape}"
         )
     if tensor.kind not in TYPES:
         raise CheckpointError(
-            f"{tensor.file}: the tensor {name} is {tensor.kind}, only {', '.join(TYPES)} are supported"
+            f"{tensor.file}: the tensor {name} is {tensor.kind}, only {', '.join(TYPES)} are"
+            " supported"
         )
     return tensor
 
 
 def _files(folder: Path) -> tuple[dict[str, str], Path]:
-    """Return the file of each tensor, "" for all tensors of a single file, and the file that names them."""
+    """Return the file of each tensor, and the path of the file that lists the tensors.
+
+    The key "" stands for all tensors of a single file.
+    """
     single, index = folder / WEIGHTS, folder / INDEX
     if not index.exists():
         if not single.is_file():
             raise CheckpointError(f"{folder}: there is neither {INDEX} nor {WEIGHTS} in it")
         return {"": WEIGHTS}, single
     if single.exists():
-        raise CheckpointError(f"{folder}: there are both {INDEX} and {WEIGHTS}: which of them holds?")
+        raise CheckpointError(
+            f"{folder}: there are both {INDEX} and {WEIGHTS}: which of them holds?"
+        )
     data = read_json(index)
     places = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{index}: weight_map must name a file for each tensor")
     for name, file in places.items():
-        if not isinstance(file, str) or Path(file).name != file or "\\" in file or file.startswith("."):
-            raise CheckpointError(f"{index}: the tensor {name} is in {file!r}, not a plain file name")
+        if (
+            not isinstance(file, str)
+            or Path(file).name != file
+            or "\\" in file
+            or file.startswith(".")
+        ):
+            raise CheckpointError(
+                f"{index}: the tensor {name} is in {file!r}, not a plain file name"
+            )
         if not (folder / file).is_file():
             raise CheckpointError(f"{folder / file}: no such file, but {INDEX} puts {name} into it")
     return places, index
 
 
 def read_header(path: Path) -> Iterator[StoredTensor]:
-    """Yield a safetensors file's tensors, after the library has found it whole. Raises CheckpointError."""
+    """Yield a safetensors file's tensors, after the library has found it whole.
+
+    Raises CheckpointError.
+    """
     try:
-        # The library checks that the tensors fill the file without gaps, so it finds truncated downloads.
+        # The library checks that the tensors fill the file without gaps, so it finds truncated
+        # downloads.
         with safe_open(path, framework="numpy"), path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(length))

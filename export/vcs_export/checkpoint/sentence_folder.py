@@ -1,7 +1,7 @@
 """Settings that sentence-transformers stores beside a transformer: pooling, dense layers, prompts.
 
-All of them are read. A step that the graph does not implement is refused by name, so that none is skipped
-silently.
+All of them are read. A step that the graph does not implement is refused by name, so that none is
+skipped silently.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_sentence_folder(
 
 
 def other_heads(folder: Path) -> list[str]:
-    """Return the names of files with further heads, such as bge-m3's for words and for every token."""
+    """Return the names of files with further heads, such as bge-m3's sparse and ColBERT heads."""
     return sorted(path.name for path in folder.glob("*_linear.pt"))
 
 
@@ -118,15 +118,18 @@ def check_width(folder: Path, sentence: SentenceFolder, hidden: int) -> None:
     """Raise CheckpointError unless the pooling expects vectors of the transformer's length."""
     if sentence.width != hidden:
         raise CheckpointError(
-            f"{folder}: the pooling expects vectors of {sentence.width} numbers, {CONFIG} has {hidden}"
+            f"{folder}: the pooling expects vectors of {sentence.width} numbers, {CONFIG} has"
+            f" {hidden}"
         )
 
 
-def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) -> tuple[bytes, Tokenizer]:
+def sentence_tokenizer(
+    folder: Path, sentence: SentenceFolder, vocab_size: int
+) -> tuple[bytes, Tokenizer]:
     """Read a folder's tokenizer, and check its ids and its lower-casing. Raises CheckpointError.
 
-    Added tokens for which the model has no vector are left out, such as Gemma's for images. A text that
-    spells one is read as any other text, where the originals fail.
+    Added tokens for which the model has no vector are left out, such as Gemma's for images. A text
+    that spells one is read as any other text, where the originals fail.
     """
     path = folder / TOKENIZER
     content, tokenizer = loaded_tokenizer(path, vocab_size)
@@ -134,19 +137,24 @@ def sentence_tokenizer(folder: Path, sentence: SentenceFolder, vocab_size: int) 
     largest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
     if largest >= vocab_size:
         raise CheckpointError(
-            f"{path}: it has the token id {largest}, but the model {vocab_size} tokens (vocab_size): "
-            "this is another model's tokenizer"
+            f"{path}: it has the token id {largest}, but the model {vocab_size} tokens"
+            " (vocab_size): this is another model's tokenizer"
         )
     normalizer = tokenizer.normalizer
-    if sentence.lower_case and (normalizer is None or normalizer.normalize_str("AZÉ") not in ("azé", "aze")):
+    if sentence.lower_case and (
+        normalizer is None or normalizer.normalize_str("AZÉ") not in ("azé", "aze")
+    ):
         raise CheckpointError(
-            f"{folder / LENGTHS}: do_lower_case True is not supported: {TOKENIZER} does not lower-case"
+            f"{folder / LENGTHS}: do_lower_case True is not supported: {TOKENIZER} does not"
+            " lower-case"
         )
     return content, tokenizer
 
 
 def longest_input(folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-    """Return the longest input, special tokens included: the folder's limit, or the tokenizer's and model's.
+    """Return the longest input in tokens, special tokens included.
+
+    The folder's limit applies, or else the smaller of the tokenizer's and the model's limit.
 
     `capacity` is the number of positions, if it is known. Raises CheckpointError.
     """
@@ -175,7 +183,9 @@ def _inside(folder: Path, module: dict[str, Any]) -> Path:
     name = module.get("path")
     # The path must name a sub-folder, and not lead out of the checkpoint.
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name:
-        raise CheckpointError(f"{folder / MODULES}: the path {name!r} is not a folder of the checkpoint")
+        raise CheckpointError(
+            f"{folder / MODULES}: the path {name!r} is not a folder of the checkpoint"
+        )
     return folder / name
 
 
@@ -189,8 +199,11 @@ def _object(path: Path) -> dict[str, Any]:
 def _pooling(path: Path, instruction: str) -> tuple[str, int]:
     """Return the pooling and the length of a token vector."""
     data = _object(path)
-    width = positive(path, data, "embedding_dimension" if "embedding_dimension" in data
-                     else "word_embedding_dimension")  # fmt: skip
+    width = positive(
+        path,
+        data,
+        "embedding_dimension" if "embedding_dimension" in data else "word_embedding_dimension",
+    )
     pooling = _pooling_mode(path, data)
     if instruction and pooling != "lasttoken":
         # sentence-transformers counts the tokens of a prompt in another way than the runtime.
@@ -203,7 +216,8 @@ def _pooling_mode(path: Path, data: Any) -> str:
         chosen = value(path, data, "pooling_mode", str)
         if chosen not in POOLINGS:
             raise CheckpointError(
-                f"{path}: pooling_mode {chosen!r} is not supported, only one of {', '.join(POOLINGS)}"
+                f"{path}: pooling_mode {chosen!r} is not supported, only one of"
+                f" {', '.join(POOLINGS)}"
             )
         return chosen
     switches = [key for key in data if key.startswith("pooling_mode_") and data[key] is not False]

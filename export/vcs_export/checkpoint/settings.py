@@ -73,7 +73,10 @@ def above_zero(path: Path, data: Any, key: str) -> float:
 
 
 def only(path: Path, data: Any, key: str, supported: object, default: object) -> None:
-    """Raise CheckpointError unless a setting, or its default, is the one that the graph implements."""
+    """Raise CheckpointError unless a setting has the value that the graph implements.
+
+    A missing setting has the value `default`.
+    """
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key, default)

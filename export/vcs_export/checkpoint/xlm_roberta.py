@@ -64,18 +64,23 @@ def open_sat(folder: Path) -> SatCheckpoint:
 
 
 def sat_config(path: Path, data: Any) -> SatConfig:
-    """Read the settings from the content `data` of the `config.json` at `path`. Raises CheckpointError."""
+    """Read the settings from the content `data` of the `config.json` at `path`.
+
+    Raises CheckpointError.
+    """
     settings = transformer_settings(path, data, ["xlm-token", "xlm-roberta"])
     only(path, data, "pad_token_id", PAD, PAD)
     only(path, data, "lookahead_split_layers", None, None)
     config = SatConfig(**settings, lookahead=_lookahead(path, data), num_labels=_labels(path, data))
     if config.num_hidden_layers > _MAX_LAYERS:
         raise CheckpointError(
-            f"{path}: num_hidden_layers {config.num_hidden_layers} is not supported, only 1 to {_MAX_LAYERS}"
+            f"{path}: num_hidden_layers {config.num_hidden_layers} is not supported, only 1 to"
+            f" {_MAX_LAYERS}"
         )
     if config.max_tokens < 3:
         raise CheckpointError(
-            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a token"
+            f"{path}: max_position_embeddings {config.max_position_embeddings} leaves no room for a"
+            " token"
         )
     return config
 
@@ -90,10 +95,12 @@ def _lookahead(path: Path, data: Any) -> int | None:
 
 
 def _labels(path: Path, data: Any) -> int:
-    """Return the number of the classifier's labels, which `config.json` gives or implies by naming them."""
+    """Return the number of classifier labels, from `num_labels` or `id2label` in `config.json`."""
     if "num_labels" in data:
         return positive(path, data, "num_labels")
     names = data.get("id2label")
     if not isinstance(names, dict) or not names:
-        raise CheckpointError(f"{path}: id2label must name the classifier's labels, not be {names!r}")
+        raise CheckpointError(
+            f"{path}: id2label must name the classifier's labels, not be {names!r}"
+        )
     return len(names)

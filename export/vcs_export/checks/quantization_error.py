@@ -33,8 +33,8 @@ LEAST_COSINES = {"int8": 0.99}
 """The lowest mean cosine to unquantised vectors with which a bundle is built, by precision."""
 MOST_CHANGES = {"int8": 0.01}
 """The largest mean change of VCS with which a bundle is built, by precision."""
-# Further limits, as multiples of that one. The margin is a sum of two scores, and VCS is mostly less. A
-# match that changes makes NAS jump, so a few pairs move far even where the mean is small.
+# Further limits, as multiples of that one. The margin is a sum of two scores, and VCS is mostly
+# less. A match that changes makes NAS jump, so a few pairs move far even where the mean is small.
 _MARGIN = 2.0
 _PERCENTILE = 5.0
 
@@ -48,22 +48,23 @@ def check_quantization_error(
     least_cosine: float | None = None,
     most_change: float | None = None,
 ) -> None:
-    """Raise ExportError, which names each figure and its limit, if a quantisation error is too large.
+    """Raise ExportError if a quantisation error is too large, naming each figure and its limit.
 
-    None takes the precision's own limit, `LEAST_COSINES` or `MOST_CHANGES`. `most_change` is of the mean
-    change of VCS; 1 accepts any.
+    None takes the precision's own limit, `LEAST_COSINES` or `MOST_CHANGES`. `most_change` is of the
+    mean change of VCS; 1 accepts any.
     """
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
     failed = []
     if error.cosine_mean < least:
         failed.append(
-            f"its vectors have a mean cosine of {error.cosine_mean:.5f} to unquantised ones ({error.texts} "
-            f"texts), less than {least:g} (--least-cosine)"
+            f"its vectors have a mean cosine of {error.cosine_mean:.5f} to unquantised ones"
+            f" ({error.texts} texts), less than {least:g} (--least-cosine)"
         )
     most = MOST_CHANGES.get(precision, 1.0) if most_change is None else most_change
     if most < 1:
         failed += [
-            f"{name} changes by {value:.4f} {how} ({error.pairs} pairs), more than {limit:g} (--most-change)"
+            f"{name} changes by {value:.4f} {how} ({error.pairs} pairs), more than {limit:g}"
+            " (--most-change)"
             for name, value, how, limit in (
                 ("VCS", error.vcs_change, "on average", most),
                 ("VCS", error.vcs_change_p95, "at the 95th percentile", _PERCENTILE * most),
@@ -84,14 +85,17 @@ def check_quantization_error(
 def embedder_quantization_error(
     exact: Path, folder: Path, spec: EmbedderSpec, texts: Sequence[str], device: str = "cpu"
 ) -> QuantizationErrorStats:
-    """Measure how far an embedder's vectors and scores are from those of the unquantised graph `exact`.
+    """Measure how far an embedder's vectors and scores are from the unquantised graph's (`exact`).
 
     Paths of `spec` start from `folder`. Cosines are of `texts`; scores are of pairs made of them
-    (`rewritten_pairs`). `device` is "cpu" or "cuda:N". Raises ExportError if a vector is not finite, or 0.
+    (`rewritten_pairs`). `device` is "cpu" or "cuda:N". Raises ExportError if a vector is not
+    finite, or 0.
     """
     pairs = rewritten_pairs(texts)
     sides = [side for pair in pairs for side in (pair.reference, pair.generated)]
-    pieces = list(dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))]))
+    pieces = list(
+        dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))])
+    )
     rows = tokens(folder / spec.tokenizer, spec, pieces)
     graph = spec.cuda if spec.cuda and device != "cpu" else spec
     expected = _vectors(exact, spec.layout, rows, device)
@@ -102,15 +106,21 @@ def embedder_quantization_error(
         raise ExportError(f"{spec.precision} returned a vector of zeros for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
     whole = [place[text] for text in texts]
-    # Rounding takes a cosine above 1, and the mean of equal ones below them: the manifest refuses both.
+    # Rounding takes a cosine above 1, and the mean of equal ones below them: the manifest refuses
+    # both.
     cosines = np.clip(np.sum(expected[whole] * actual[whole], axis=1), -1.0, 1.0)
     lowest = float(cosines.min())
     vcs, margin = np.abs(_scores(expected, place, pairs) - _scores(actual, place, pairs)).T
     return QuantizationErrorStats(
-        texts=len(texts), cosine_mean=max(float(cosines.mean()), lowest), cosine_min=lowest,
-        pairs=len(pairs), vcs_change=float(vcs.mean()), vcs_change_p95=float(np.quantile(vcs, 0.95)),
-        margin_change=float(margin.mean()), margin_change_p95=float(np.quantile(margin, 0.95)),
-    )  # fmt: skip
+        texts=len(texts),
+        cosine_mean=max(float(cosines.mean()), lowest),
+        cosine_min=lowest,
+        pairs=len(pairs),
+        vcs_change=float(vcs.mean()),
+        vcs_change_p95=float(np.quantile(vcs, 0.95)),
+        margin_change=float(margin.mean()),
+        margin_change_p95=float(np.quantile(margin, 0.95)),
+    )
 
 
 def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[list[int]]:
@@ -124,14 +134,16 @@ def tokens(tokenizer: Path, spec: EmbedderSpec, texts: Sequence[str]) -> list[li
 def outputs(
     model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[list[int], list[Any]]]:
-    """Run a graph on rows of token ids; yield the indices of the rows of a batch, and all outputs."""
+    """Run a graph on rows of token ids; yield each batch's row indices and all its outputs."""
     session = open_session(model, choose_device(device), half=True)
     names = [output.name for output in session.get_outputs()]
     for batch in batches(rows, _TOKENS_A_RUN, layout, mixed=True):
         yield batch.rows, run_session(session, names, batch.inputs)
 
 
-def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]], device: str) -> NDArray[np.float64]:
+def _vectors(
+    model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
+) -> NDArray[np.float64]:
     order, batches_of = zip(*outputs(model, layout, rows, device), strict=True)
     vectors = np.concatenate([first for first, *_ in batches_of]).astype(np.float64)
     found: NDArray[np.float64] = vectors[np.argsort(np.concatenate(order))]
@@ -141,22 +153,32 @@ def _vectors(model: Path, layout: str, rows: Sequence[Sequence[int]], device: st
 def _scores(
     vectors: NDArray[np.float64], place: Mapping[str, int], pairs: Sequence[ChunkedPair]
 ) -> NDArray[np.float64]:
-    """Return VCS and the margin of each pair, `(pairs, 2)`; `place` is the row of each text and chunk."""
+    """Return VCS and the margin of each pair, `(pairs, 2)`.
+
+    `place` maps each text and chunk to its row in `vectors`.
+    """
     from vcs_numba import score_embeddings
 
     scores = np.empty((len(pairs), 2))
     for i, pair in enumerate(pairs):
-        left, right = (vectors[[place[chunk] for chunk in side]] for side in (pair.reference, pair.generated))
-        first, second = (vectors[place[" ".join(side)]] for side in (pair.reference, pair.generated))
+        left, right = (
+            vectors[[place[chunk] for chunk in side]] for side in (pair.reference, pair.generated)
+        )
+        first, second = (
+            vectors[place[" ".join(side)]] for side in (pair.reference, pair.generated)
+        )
         found = score_embeddings(left, right, first, second)
         scores[i] = found.vcs, found.margin
     return scores
 
 
-def boundary_agreement(reference: Segmenter, other: Segmenter, texts: Sequence[str]) -> float | None:
-    """Return the F1 of the boundaries of `other` against those of `reference`; None if neither sets any.
+def boundary_agreement(
+    reference: Segmenter, other: Segmenter, texts: Sequence[str]
+) -> float | None:
+    """Return the F1 of `other`'s boundaries against `reference`'s; None if neither has a boundary.
 
-    A boundary is a character whose probability is above the model's threshold. Counts are over all texts.
+    A boundary is a character whose probability is above the model's threshold. Counts are over all
+    texts.
     """
     expected, actual = _boundaries(reference, texts), _boundaries(other, texts)
     total = np.count_nonzero(expected) + np.count_nonzero(actual)
@@ -165,7 +187,9 @@ def boundary_agreement(reference: Segmenter, other: Segmenter, texts: Sequence[s
 
 def _boundaries(model: Segmenter, texts: Sequence[str]) -> NDArray[np.bool_]:
     folder, spec = model
-    bundle = Bundle(folder, Manifest(name=spec.name, licence="", source="", files=(), schema=SCHEMA))
+    bundle = Bundle(
+        folder, Manifest(name=spec.name, licence="", source="", files=(), schema=SCHEMA)
+    )
     opened = BoundaryModel(bundle, spec, choose_device("cpu"))
     try:
         return np.concatenate(opened.probabilities(texts)) > spec.threshold
@@ -190,11 +214,14 @@ class ChunkedPair:
 
 
 def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
-    """Make four pairs of each text, or three of a single one: with its versions, and with the next text.
+    """Make four pairs per text: three with altered versions, and one with the next text.
 
-    With any model VCS is 0 for most neighbours, and the cosines of a text and itself are 1. So versions leave
-    out every fifth word, and lose or gain chunks: they order precisions as real pairs do
-    (the script `quantization_changes` at 07564bf). Neighbours that have fewer than three chunks are joined.
+    A single text has no next text and gets three pairs.
+
+    With any model VCS is 0 for most neighbours, and the cosines of a text and itself are 1. So
+    versions leave out every fifth word, and lose or gain chunks: they order precisions as real
+    pairs do (the script `quantization_changes` at 07564bf). Neighbours that have fewer than three
+    chunks are joined.
     """
     words = list(_joined(texts))
     pairs = []
@@ -253,7 +280,9 @@ def unreported(line: str) -> None:
 
 
 class Measuring:
-    """A device to measure on, "auto", "cpu" or "cuda:N". A GPU that "auto" chose and that fails is left.
+    """A device to measure on, "auto", "cpu" or "cuda:N".
+
+    A GPU that "auto" chose and that fails is left.
 
     Raises ExportError or ValueError for another name, and DeviceError.
     """

@@ -1,4 +1,4 @@
-"""The special tokens around a text: those of `tokenizer.json`, and those that settings beside it ask for."""
+"""The special tokens around a text, from `tokenizer.json` and the settings file beside it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ NO_TOKEN = "none"
 def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> SpecialTokens:
     """Return the special tokens around a text.
 
-    They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in `tokenizer_config.json` add
-    theirs, because the tokenizers of transformers 4, with which most models were published, do so. `end` is
-    the token that must close a text, `NO_TOKEN`, or "" if it is unknown. Raises CheckpointError if the
-    tokenizer has no such token, its files contradict each other, or it changes texts.
+    They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in
+    `tokenizer_config.json` add theirs, because the tokenizers of transformers 4, with which most
+    models were published, do so. `end` is the token that must close a text, `NO_TOKEN`, or "" if it
+    is unknown. Raises CheckpointError if the tokenizer has no such token, its files contradict each
+    other, or it changes texts.
     """
     path = folder / TOKENIZER_SETTINGS
     data = read_json(path) if path.is_file() else {}
@@ -44,11 +45,20 @@ def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> Special
     return before, after
 
 
-def _asked(path: Path, data: Any, tokenizer: Tokenizer, name: str, there: tuple[int, ...]) -> int | None:
-    """Return the token that the settings ask for at one end, where `there` is what the file puts."""
+def _asked(
+    path: Path, data: Any, tokenizer: Tokenizer, name: str, there: tuple[int, ...]
+) -> int | None:
+    """Return the id of the token that the settings ask for at one end, or None.
+
+    `there` holds the ids that `tokenizer.json` puts at this end.
+    """
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    key, asked, token = f"add_{name}_token", data.get(f"add_{name}_token"), data.get(f"{name}_token")
+    key, asked, token = (
+        f"add_{name}_token",
+        data.get(f"add_{name}_token"),
+        data.get(f"{name}_token"),
+    )
     token = token.get("content") if isinstance(token, dict) else token
     if asked is None or not isinstance(token, str):
         return None
@@ -57,8 +67,8 @@ def _asked(path: Path, data: Any, tokenizer: Tokenizer, name: str, there: tuple[
         return number
     if there == (number,):
         raise CheckpointError(
-            f"{path}: {key} is false, but {TOKENIZER} puts {token} there: releases of transformers differ in "
-            "what they do"
+            f"{path}: {key} is false, but {TOKENIZER} puts {token} there: releases of transformers"
+            " differ in what they do"
         )
     return None
 

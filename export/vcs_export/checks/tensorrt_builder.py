@@ -1,10 +1,12 @@
-"""TensorRT's own builder: an ONNX graph in, an engine out, and the graph that ONNX Runtime opens instead.
+"""Builder of TensorRT engines from ONNX graphs, and of the graph that ONNX Runtime opens instead.
 
-**Not run on a GPU yet.** `make gpu-dry` runs this module with NVIDIA's package 10.16.1 over stand-ins of
-TensorRT's libraries, which compute nothing. What TensorRT makes of a graph is therefore not known.
+**Not run on a GPU yet.** `make gpu-dry` runs this module with NVIDIA's package 10.16.1 over
+stand-ins of TensorRT's libraries, which compute nothing. So nobody knows what TensorRT makes of a
+graph.
 
-The network is strongly typed: each tensor has the type that the graph gives it, and TensorRT lowers none. The
-weakly typed network that ONNX Runtime's provider makes could put sums of float32 into half precision.
+The network is strongly typed: each tensor has the type that the graph gives it, and TensorRT lowers
+none. The weakly typed network that ONNX Runtime's provider makes could put sums of float32 into
+half precision.
 """
 
 from __future__ import annotations
@@ -28,36 +30,40 @@ _MICROSOFT = "com.microsoft"
 
 
 def import_tensorrt() -> Any:
-    """Import NVIDIA's Python package of TensorRT; raises DeviceError if it is not the one that is needed."""
+    """Import the Python package `tensorrt`; raise DeviceError unless the needed version imports."""
     major = nvidia.cuda_major(import_onnxruntime())
     wanted = (
-        f"pip install 'tensorrt-cu{major}=={nvidia.TENSORRT_MAJOR}.*', which vcs-runtime[tensorrt] brings "
-        "for CUDA 13; pip must reach NVIDIA's own index, pypi.nvidia.com"
+        f"pip install 'tensorrt-cu{major}=={nvidia.TENSORRT_MAJOR}.*', which vcs-runtime[tensorrt]"
+        " brings for CUDA 13; pip must reach NVIDIA's own index, pypi.nvidia.com"
     )
     try:
         import tensorrt
     except (ImportError, OSError) as error:  # OSError: a library that the package needs is missing
-        raise DeviceError(f"building engines needs the Python package tensorrt ({error}): {wanted}") from None
+        raise DeviceError(
+            f"building engines needs the Python package tensorrt ({error}): {wanted}"
+        ) from None
     version = str(tensorrt.__version__)
     if int(version.partition(".")[0]) != nvidia.TENSORRT_MAJOR:
         raise DeviceError(
-            f"ONNX Runtime loads engines of TensorRT {nvidia.TENSORRT_MAJOR}, and the Python package "
-            f"tensorrt is {version}: {wanted}"
+            f"ONNX Runtime loads engines of TensorRT {nvidia.TENSORRT_MAJOR}, and the Python"
+            f" package tensorrt is {version}: {wanted}"
         )
     library = nvidia.tensorrt_version()
     if library and not f"{version}.".startswith(f"{library}."):
         raise DeviceError(
-            f"the Python package tensorrt is {version}, and libnvinfer.so.{nvidia.TENSORRT_MAJOR} is "
-            f"{library}: install both in one version, and take other copies off LD_LIBRARY_PATH"
+            f"the Python package tensorrt is {version}, and libnvinfer.so.{nvidia.TENSORRT_MAJOR}"
+            f" is {library}: install both in one version, and take other copies off LD_LIBRARY_PATH"
         )
     return tensorrt
 
 
-def build_plan(model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int) -> None:
+def build_plan(
+    model: Path, shapes: Mapping[str, Sequence[Shape]], plan: Path, *, index: int
+) -> None:
     """Build the engine of a graph on the GPU number `index`, and write it to the file `plan`.
 
-    `shapes` has the least, usual and largest shape of each input. Errors (DeviceError, ExportError) have
-    TensorRT's own words.
+    `shapes` has the least, usual and largest shape of each input. Errors (DeviceError, ExportError)
+    have TensorRT's own words.
     """
     trt = import_tensorrt()
     _use_gpu(index)
@@ -111,8 +117,9 @@ def _words(log: Any) -> str:
 def write_context(model: Path, engine: Path, architecture: str) -> Path:
     """Write the graph beside an engine that ONNX Runtime opens in place of `model`.
 
-    Its one node, EPContext, names the engine's file ("embed mode" 0), because an engine inside the graph
-    could have no more than 2 GB. The attributes are those that ONNX Runtime's provider itself writes.
+    Its one node, EPContext, names the engine's file ("embed mode" 0), because an engine inside the
+    graph could have no more than 2 GB. The attributes are those that ONNX Runtime's provider itself
+    writes.
     """
     source = ir.load(model).graph
     inputs, outputs = (
@@ -120,13 +127,19 @@ def write_context(model: Path, engine: Path, architecture: str) -> Path:
         for items in (source.inputs, source.outputs)
     )
     attributes: dict[str, int | str] = {
-        "embed_mode": 0, "ep_cache_context": engine.name,
-        "hardware_architecture": architecture.removeprefix("sm"), "main_context": 1, "max_size": 0,
-        "onnx_model_filename": model.name, "source": "TensorrtExecutionProvider",
-    }  # fmt: skip
+        "embed_mode": 0,
+        "ep_cache_context": engine.name,
+        "hardware_architecture": architecture.removeprefix("sm"),
+        "main_context": 1,
+        "max_size": 0,
+        "onnx_model_filename": model.name,
+        "source": "TensorrtExecutionProvider",
+    }
     converted = ir.convenience.convert_attributes(attributes)
     node = ir.Node(_MICROSOFT, "EPContext", inputs, converted, outputs=outputs)
-    graph = ir.Graph(inputs, outputs, nodes=[node], name="engine", opset_imports={"": 23, _MICROSOFT: 1})
+    graph = ir.Graph(
+        inputs, outputs, nodes=[node], name="engine", opset_imports={"": 23, _MICROSOFT: 1}
+    )
     written = engine.with_suffix(".onnx")
     ir.save(ir.Model(graph, ir_version=10), written)
     return written

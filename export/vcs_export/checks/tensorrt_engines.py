@@ -1,4 +1,4 @@
-"""TensorRT engines of a bundle: built from a graph in half precision, compared with CUDA, and kept."""
+"""A bundle's TensorRT engines: building in half precision, comparing with CUDA, and storing."""
 
 from __future__ import annotations
 
@@ -31,24 +31,30 @@ from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
 from vcs_runtime.inference.tensorrt import engines_folder, record
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
-# Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few documents
-# of hundreds of tokens, and thousands of chunks of about 26, which would run in as few rows as documents.
+# Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few
+# documents of hundreds of tokens, and thousands of chunks of about 26, which would run in as few
+# rows as documents.
 _WIDTHS = (64, 1024)
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32
-# The largest difference between two runs in fp16. A number of a unit vector is far below 1. A probability
-# has up to a quarter of the error of its logit, which may be ten or more.
+# The largest difference between two runs in fp16. A number of a unit vector is far below 1. A
+# probability has up to a quarter of the error of its logit, which may be ten or more.
 _NEAR: dict[Part, float] = {"embedder": TOLERANCES["fp16"], "segmenter": 2e-2}
 _STEP = 16  # the runtime pads windows to a multiple of it
 
 Log = Callable[[str], None]
 
 
-def build_engines(bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda line: None) -> list[Path]:
-    """Build TensorRT engines of the bundle's encoders for a GPU, in this user's folder; returns their files.
+def build_engines(
+    bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda line: None
+) -> list[Path]:
+    """Build TensorRT engines of a bundle's encoders for a GPU, and return their files.
 
-    Results and speed are compared with CUDA's, and the speed is recorded. Engines of the same graph, GPU and
-    versions are replaced. Raises DeviceError, ExportError and BundleError; then a model's engines stay.
+    The engines are stored in the user's folder.
+
+    Results and speed are compared with CUDA's, and the speed is recorded. Engines of the same
+    graph, GPU and versions are replaced. Raises DeviceError, ExportError and BundleError; then a
+    model's engines stay.
     """
     if split_device(device)[0] != "tensorrt":
         raise DeviceError(f"{device}: engines are built on a GPU named as tensorrt:N")
@@ -57,10 +63,17 @@ def build_engines(bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda 
     for problem in filter(None, problems.values()):
         log(f"no engine: {problem}")
     if all(problems.values()):
-        raise ExportError(f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems.values())}")
+        raise ExportError(
+            f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems.values())}"
+        )
     import_tensorrt()
     log("building engines is experimental: nobody has run it on a GPU yet")
-    return [path for part in problems if not problems[part] for path in _build(bundle, part, chosen, log)]
+    return [
+        path
+        for part in problems
+        if not problems[part]
+        for path in _build(bundle, part, chosen, log)
+    ]
 
 
 def graph_problem(spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
@@ -71,14 +84,18 @@ def graph_problem(spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
     if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
         return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:N"
     if spec.precision not in ("fp32", "fp16"):
-        return f"engines are built from graphs in fp32 or fp16, and {spec.name} is in {spec.precision}"
+        return (
+            f"engines are built from graphs in fp32 or fp16, and {spec.name} is in {spec.precision}"
+        )
     return ""
 
 
 def largest_batches(spec: EmbedderSpec | LearnedSegmenterSpec) -> list[tuple[int, int]]:
-    """Return rows and tokens of the largest batch of each engine of a model, shortest texts first."""
+    """Return (rows, tokens) of each engine's largest batch for a model, shortest texts first."""
     longest = -(-spec.max_tokens // _STEP) * _STEP
-    widths = {longest} | {min(width, longest) for width in _WIDTHS if isinstance(spec, EmbedderSpec)}
+    widths = {longest} | {
+        min(width, longest) for width in _WIDTHS if isinstance(spec, EmbedderSpec)
+    }
     return [(_PLACES // width, width) for width in sorted(widths)]
 
 
@@ -107,7 +124,9 @@ def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
             # Batches are full of rows, and their texts have about half the tokens.
             usual = (shape[0], max(1, shape[1] // 2))
             try:
-                build_plan(half, dict.fromkeys(names, ((1, 1), usual, shape)), plan, index=device.index)
+                build_plan(
+                    half, dict.fromkeys(names, ((1, 1), usual, shape)), plan, index=device.index
+                )
             except ExportError as error:
                 raise ExportError(f"{part}: {error}") from None
             context = write_context(graph, plan, nvidia.gpu(device.index).architecture)
@@ -134,7 +153,7 @@ Run = Callable[[], Iterable[NDArray[Any]]]
 
 
 def _compare(bundle: Bundle, part: Part, device: Device, log: Log) -> float:
-    """Return the speed of engines, divided by CUDA's; raises ExportError if their results differ."""
+    """Return the engines' speed divided by CUDA's; raise ExportError if results differ too much."""
     with ExitStack() as stack:
         ours, cuda = (_opened(bundle, part, each, stack) for each in (device, cuda_of(device)))
         difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))

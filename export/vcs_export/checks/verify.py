@@ -49,11 +49,13 @@ class Check:
     detail: str
 
 
-def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = None) -> Iterator[Check]:
+def verify_embedder(
+    bundle: Bundle, device: str = "cpu", card: Path | None = None
+) -> Iterator[Check]:
     """Check a bundle's embedder by running it, and yield each check as it is done.
 
-    `card` is the README.md of NV-Embed's checkpoint, whose example must give the scores that it prints;
-    ExportError if it has none.
+    `card` is the README.md of NV-Embed's checkpoint, whose example must give the scores that it
+    prints; ExportError if it has none.
     """
     example = _example(card) if card else None
     with Embedder.open(bundle, device) as embedder:
@@ -67,7 +69,9 @@ def verify_embedder(bundle: Bundle, device: str = "cpu", card: Path | None = Non
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         yield _near("alone as in a batch", together, alone, tolerance)
         order = np.random.default_rng(0).permutation(len(texts))
-        yield _near("in any order", together[order], embedder.embed([texts[i] for i in order]), tolerance)
+        yield _near(
+            "in any order", together[order], embedder.embed([texts[i] for i in order]), tolerance
+        )
         if example:
             yield _scores(embedder, *example)
         if embedder.device.provider_name == "ort-cuda" and spec.cuda:
@@ -84,12 +88,20 @@ def _near(name: str, first: Array, second: Array, tolerance: float) -> Check:
     return Check(name, difference <= tolerance, f"differ by {difference:.1e} at most")
 
 
-def _padded(bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int]) -> tuple[Array, Array]:
-    """Return the vectors of texts of `sizes` tokens without padding, and of the same texts with it."""
-    ids = load_tokenizer(bundle.path(spec.tokenizer)).encode(demo_texts()[0], add_special_tokens=False).ids
+def _padded(
+    bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int]
+) -> tuple[Array, Array]:
+    """Return the vectors of texts of `sizes` tokens, without padding and then with padding."""
+    ids = (
+        load_tokenizer(bundle.path(spec.tokenizer))
+        .encode(demo_texts()[0], add_special_tokens=False)
+        .ids
+    )
     rows = [ids[:size] for size in sizes]
     half = spec.precision == "fp16"
-    session = Session(bundle.path(spec.model), choose_device(device), half=half, what="the embedder")
+    session = Session(
+        bundle.path(spec.model), choose_device(device), half=half, what="the embedder"
+    )
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):
         # In a batch of one text, every input with a column for each place can be widened.
@@ -107,17 +119,25 @@ def _scores(
     embedder: Embedder, task: str, queries: list[str], passages: list[str], expected: Scores
 ) -> Check:
     instruction = f"Instruct: {task}\nQuery: "
-    left, right = embedder.embed(queries, instruction=instruction), embedder.embed(passages, instruction="")
+    left, right = (
+        embedder.embed(queries, instruction=instruction),
+        embedder.embed(passages, instruction=""),
+    )
     scores = 100 * left.astype(np.float64) @ right.astype(np.float64).T
     difference = float(np.abs(scores - expected).max())
     figures = ", ".join(f"{score:.3f}" for score in scores.ravel())
     return Check(
-        "the card's scores", difference <= _CARD_TOLERANCE, f"{figures}; off by {difference:.3f} at most"
+        "the card's scores",
+        difference <= _CARD_TOLERANCE,
+        f"{figures}; off by {difference:.3f} at most",
     )
 
 
 def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
-    """Read task, queries, passages and scores of the example in a model card. Nothing is executed."""
+    """Read task, queries, passages and scores of the example in a model card.
+
+    Nothing is executed.
+    """
     try:
         text = read_whole(card).decode()
     except UnicodeDecodeError as error:

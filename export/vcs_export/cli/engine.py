@@ -16,14 +16,21 @@ def engine() -> None:
 
 @engine.command()
 @click.argument("bundle", metavar="BUNDLE")
-@click.option("--device", default="tensorrt:0", show_default=True, metavar="tensorrt:N", callback=device_name,
-              help="The GPU.")  # fmt: skip
+@click.option(
+    "--device",
+    default="tensorrt:0",
+    show_default=True,
+    metavar="tensorrt:N",
+    callback=device_name,
+    help="The GPU.",
+)
 def build(bundle: str, device: str) -> None:
     """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.
 
-    Engines are for the GPU of this machine and lie in the user's own folder, `engines` in VCS_RUNTIME_HOME.
-    Results and speed are compared with CUDA's: `--device auto` takes engines only where they were faster.
-    Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python package (`vcs-runtime[tensorrt]`).
+    Engines are for the GPU of this machine and lie in the user's own folder, `engines` in
+    VCS_RUNTIME_HOME. Results and speed are compared with CUDA's: `--device auto` takes engines only
+    where they were faster. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python package
+    (`vcs-runtime[tensorrt]`).
 
     \b
     Example:

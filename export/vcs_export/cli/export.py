@@ -32,25 +32,51 @@ if TYPE_CHECKING:
 _PRECISIONS = ("fp16", "bf16", "fp32", "int8")
 # Those of every model whose weights are streamed.
 _streamed = all_of(
-    click.option("--weights", type=click.Choice(["link", "copy"]), default="link", show_default=True,
-                 help="How unchanged weights enter the bundle: hard links to the model's files, or copies."),
-    click.option("--text", type=PATH, metavar="FILE",
-                 help="Texts, one a line, on which the error of int8 is measured. "
-                 "[default: the demo's]"),
-    click.option("--least-cosine", type=NumberRange(-1, 1), metavar="X",
-                 help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99]"),
-    click.option("--most-change", type=NumberRange(0, 1), metavar="X",
-                 help="Largest accepted mean change of VCS by quantisation; 1 accepts any. "
-                 "[default: 0.01]"),
-    click.option("--device", default="auto", show_default=True, metavar="DEVICE", callback=device_name,
-                 help="Where the error is measured: auto, cpu, or cuda:N."),
-    click.option("--own-weights", is_flag=True, help="Accept weights other than the published ones."),
+    click.option(
+        "--weights",
+        type=click.Choice(["link", "copy"]),
+        default="link",
+        show_default=True,
+        help="How unchanged weights enter the bundle: hard links to the model's files, or copies.",
+    ),
+    click.option(
+        "--text",
+        type=PATH,
+        metavar="FILE",
+        help="Texts, one a line, on which the error of int8 is measured. [default: the demo's]",
+    ),
+    click.option(
+        "--least-cosine",
+        type=NumberRange(-1, 1),
+        metavar="X",
+        help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99]",
+    ),
+    click.option(
+        "--most-change",
+        type=NumberRange(0, 1),
+        metavar="X",
+        help="Largest accepted mean change of VCS by quantisation; 1 accepts any. [default: 0.01]",
+    ),
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        metavar="DEVICE",
+        callback=device_name,
+        help="Where the error is measured: auto, cpu, or cuda:N.",
+    ),
+    click.option(
+        "--own-weights", is_flag=True, help="Accept weights other than the published ones."
+    ),
     overwrite,
-)  # fmt: skip
+)
 
 
 def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
-    """Describe a build by the options of every model whose weights are streamed, which are taken away."""
+    """Describe a build by the options that all models with streamed weights share.
+
+    These options are removed from `options`.
+    """
     from vcs_export.families.build import Build, Quantization
     from vcs_export.write import check_target, named_after
 
@@ -63,24 +89,45 @@ def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
         **measured,
     )
     streamed = {name: options.pop(name) for name in ("weights", "own_weights")}
-    return Build(checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed)
+    return Build(
+        checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed
+    )
 
 
 @click.command(cls=SectionedCommand)
 @checkpoint
 @output
 @embedder_options
-@click.option("--precision", type=click.Choice(_PRECISIONS),
-              help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU. "
-              "[default: fp16; fp32 for Gemma 3]")  # fmt: skip
-@click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="truncate_text", show_default=True,
-              help="Treatment of longer texts: mean over windows, cut, or error.")  # fmt: skip
-@click.option("--pooling", type=click.Choice(["mean", "last"]),
-              help="Pooling of token vectors. [default: as the folder says]")  # fmt: skip
-@click.option("--end-token", metavar="TOKEN",
-              help="Token at the end of each text, or none. [default: as the folder says]")  # fmt: skip
-@click.option("--attention", type=click.Choice(["causal", "bidirectional"]),
-              help="Direction of attention, if config.json does not say. [default: as it says]")  # fmt: skip
+@click.option(
+    "--precision",
+    type=click.Choice(_PRECISIONS),
+    help=(
+        "Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU. "
+        "[default: fp16; fp32 for Gemma 3]"
+    ),
+)
+@click.option(
+    "--long-text",
+    type=click.Choice(EXPORTED_POLICIES),
+    default="truncate_text",
+    show_default=True,
+    help="Treatment of longer texts: mean over windows, cut, or error.",
+)
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "last"]),
+    help="Pooling of token vectors. [default: as the folder says]",
+)
+@click.option(
+    "--end-token",
+    metavar="TOKEN",
+    help="Token at the end of each text, or none. [default: as the folder says]",
+)
+@click.option(
+    "--attention",
+    type=click.Choice(["causal", "bidirectional"]),
+    help="Direction of attention, if config.json does not say. [default: as it says]",
+)
 @_streamed
 def decoder(
     checkpoint: Path,
@@ -92,21 +139,28 @@ def decoder(
 ) -> None:
     """Build an embedder from a decoder: Qwen, Llama or Gemma 3.
 
-    The folder is one of sentence-transformers or of transformers. It may be larger than memory. A recipe
-    checks the model's settings and known hashes, and knows its licence.
+    The folder is one of sentence-transformers or of transformers. It may be larger than memory. A
+    recipe checks the model's settings and known hashes, and knows its licence.
 
     \b
     Example:
-      vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o embedder
+      vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o judge
     """
     if options["own_weights"] and recipe is None:
         raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
     from vcs_export.checkpoint.recipe import DecoderRecipe
-    from vcs_export.families.decoder import ATTENTIONS, POOLINGS, DecoderOptions, build_decoder_bundle
+    from vcs_export.families.decoder import (
+        ATTENTIONS,
+        POOLINGS,
+        DecoderOptions,
+        build_decoder_bundle,
+    )
 
     build = _build(checkpoint, output, options)
     causal = ATTENTIONS[attention] if attention else None
-    settings = DecoderOptions(pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options)
+    settings = DecoderOptions(
+        pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options
+    )
     published = read_recipe(recipe, DecoderRecipe)
     _log_licence(published)
     with step_bars() as progress:
@@ -122,14 +176,19 @@ def decoder(
 @click.command("nv-embed-v2", cls=SectionedCommand)
 @checkpoint
 @output
-@click.option("--precision", type=click.Choice(_PRECISIONS), default="fp16", show_default=True,
-              help="Precision of matrices; norms, sums and pooling are float32. "
-              "bf16 needs a GPU.")  # fmt: skip
+@click.option(
+    "--precision",
+    type=click.Choice(_PRECISIONS),
+    default="fp16",
+    show_default=True,
+    help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU.",
+)
 @_streamed
 def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
-    A checkpoint of the published size must match the published hashes; use --own-weights for fine-tuned ones.
+    A checkpoint of the published size must match the published hashes; use --own-weights for
+    fine-tuned ones.
 
     \b
     Example:
@@ -190,19 +249,42 @@ export.add_command(nv_embed_v2)
 @export.command()
 @checkpoint
 @output
-@click.option("--tokenizer", type=PATH, metavar="FILE",
-              help="Tokenizer of xlm-roberta-base. [default: tokenizer.json in the folder]")  # fmt: skip
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True,
-              help="Precision of weights and arithmetic.")  # fmt: skip
-@click.option("--recipe", metavar="NAME|FILE",
-              help="Recipe to verify the files against: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
-              "[default: any model]")  # fmt: skip
-@click.option("--threshold", type=NumberRange(0, 1, min_open=True, max_open=True), metavar="T",
-              help="Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
-              "[default: that of the recipe or of the authors]")  # fmt: skip
-@click.option("--text", type=PATH, metavar="FILE",
-              help="Texts, one a line, on which int8 is compared with fp32. "
-              "[default: the demo's]")  # fmt: skip
+@click.option(
+    "--tokenizer",
+    type=PATH,
+    metavar="FILE",
+    help="Tokenizer of xlm-roberta-base. [default: tokenizer.json in the folder]",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16", "int8"]),
+    default="fp32",
+    show_default=True,
+    help="Precision of weights and arithmetic.",
+)
+@click.option(
+    "--recipe",
+    metavar="NAME|FILE",
+    help=(
+        "Recipe to verify the files against: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
+        "[default: any model]"
+    ),
+)
+@click.option(
+    "--threshold",
+    type=NumberRange(0, 1, min_open=True, max_open=True),
+    metavar="T",
+    help=(
+        "Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
+        "[default: that of the recipe or of the authors]"
+    ),
+)
+@click.option(
+    "--text",
+    type=PATH,
+    metavar="FILE",
+    help="Texts, one a line, on which int8 is compared with fp32. [default: the demo's]",
+)
 @overwrite
 def sat(
     checkpoint: Path,
@@ -216,7 +298,8 @@ def sat(
 ) -> None:
     """Build a segmenter from a SaT (Segment Any Text) model.
 
-    The folder holds config.json and model.safetensors. A recipe checks the model's settings and known hashes.
+    The folder holds config.json and model.safetensors. A recipe checks the model's settings and
+    known hashes.
 
     \b
     Example:
@@ -245,15 +328,33 @@ def sat(
 @checkpoint
 @output
 @embedder_options
-@click.option("--long-text", type=click.Choice(EXPORTED_POLICIES), default="window_mean", show_default=True,
-              help="Treatment of texts longer than the model's window: mean over windows, cut as "
-              "sentence-transformers does (special tokens stay), or error.")  # fmt: skip
-@click.option("--pooling", type=click.Choice(["mean", "cls", "max", "lasttoken"]),
-              help="Pooling of a plain transformer, whose folder has no modules.json. "
-              "[default: as the folder says]")  # fmt: skip
-@click.option("--optimum-python", type=PATH, metavar="PATH",
-              help="Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
-              "[default: export without PyTorch]")  # fmt: skip
+@click.option(
+    "--long-text",
+    type=click.Choice(EXPORTED_POLICIES),
+    default="window_mean",
+    show_default=True,
+    help=(
+        "Treatment of texts longer than the model's window: mean over windows, cut as "
+        "sentence-transformers does (special tokens stay), or error."
+    ),
+)
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "max", "lasttoken"]),
+    help=(
+        "Pooling of a plain transformer, whose folder has no modules.json. "
+        "[default: as the folder says]"
+    ),
+)
+@click.option(
+    "--optimum-python",
+    type=PATH,
+    metavar="PATH",
+    help=(
+        "Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
+        "[default: export without PyTorch]"
+    ),
+)
 @overwrite
 def encoder(
     checkpoint: Path,
@@ -265,13 +366,13 @@ def encoder(
 ) -> None:
     """Build an embedder from a sentence-transformers encoder.
 
-    BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any other
-    encoder is exported by optimum, in an environment of its own. A recipe checks the model's settings, and
-    knows its licence and the words that stand before its texts.
+    BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any
+    other encoder is exported by optimum, in an environment of its own. A recipe checks the model's
+    settings, and knows its licence and the words that stand before its texts.
 
     \b
     Example:
-      vcs-runtime export encoder --from multilingual-e5-base --recipe multilingual-e5-base -o embedder
+      vcs-runtime export encoder --from multilingual-e5-base --recipe multilingual-e5-base -o judge
     """
     from vcs_export.checkpoint.recipe import SentenceRecipe
     from vcs_export.checkpoint.sentence_folder import other_heads
@@ -296,16 +397,28 @@ def encoder(
 
 @export.command()
 @click.argument("bundle", type=PATH)
-@click.option("--device", default="cpu", show_default=True, metavar="DEVICE", callback=device_name,
-              help="Where the model runs: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, or "
-              "tensorrt:N.")  # fmt: skip
-@click.option("--card", type=PATH, metavar="README.md",
-              help="NV-Embed-v2's model card, whose scores are compared. [default: none]")  # fmt: skip
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="DEVICE",
+    callback=device_name,
+    help=(
+        "Where the model runs: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, or "
+        "tensorrt:N."
+    ),
+)
+@click.option(
+    "--card",
+    type=PATH,
+    metavar="README.md",
+    help="NV-Embed-v2's model card, whose scores are compared. [default: none]",
+)
 def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Check a bundle's embedder by running it.
 
-    Vectors must be finite, of unit length, and independent of batch, order and padding. The exit code is 1 if
-    a check fails.
+    Vectors must be finite, of unit length, and independent of batch, order and padding. The exit
+    code is 1 if a check fails.
 
     \b
     Example:

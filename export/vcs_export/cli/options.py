@@ -31,16 +31,20 @@ def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) 
     """Refuse a folder that is not there, such as a model's published name."""
     if is_there(path):
         return path
-    raise click.BadParameter(f"{path}: no such folder{how_to_download(str(path), context.info_name)}")
+    raise click.BadParameter(
+        f"{path}: no such folder{how_to_download(str(path), context.info_name)}"
+    )
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds several options to a command, in this order."""
-    return lambda command: reduce(lambda function, option: option(function), reversed(options), command)
+    return lambda command: reduce(
+        lambda function, option: option(function), reversed(options), command
+    )
 
 
 def checkpoint(command: Command) -> Command:
-    """Add the option that names the model's files, to a command that needs the builders' packages."""
+    """Add the option for the model's files to a command that needs the builders' packages."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -66,23 +70,44 @@ overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing 
 
 # Those of every embedder from a folder of sentence-transformers.
 embedder_options = all_of(
-    click.option("--recipe", metavar="NAME|FILE",
-                 help="Recipe to verify the files against: the model's name in lower case, or a TOML file. "
-                 "[default: any model]"),
-    click.option("--prompt", metavar="NAME",
-                 help="Name of the folder's prompt to put before every text. "
-                 "[default: that of the recipe, or the folder's default prompt]"),
-    click.option("--instruction", metavar="TEXT",
-                 help="Words to put before every text, in place of a prompt."),
-    click.option("--dimension", type=click.IntRange(min=1), metavar="N",
-                 help="Truncate vectors to N dimensions (Matryoshka). [default: as the folder says]"),
-    click.option("--max-tokens", type=click.IntRange(min=3), metavar="N",
-                 help="Longest input in tokens. [default: that of the recipe or of the folder]"),
-)  # fmt: skip
+    click.option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help=(
+            "Recipe to verify the files against: the model's name in lower case, or a TOML file. "
+            "[default: any model]"
+        ),
+    ),
+    click.option(
+        "--prompt",
+        metavar="NAME",
+        help=(
+            "Name of the folder's prompt to put before every text. "
+            "[default: that of the recipe, or the folder's default prompt]"
+        ),
+    ),
+    click.option(
+        "--instruction",
+        metavar="TEXT",
+        help="Words to put before every text, in place of a prompt.",
+    ),
+    click.option(
+        "--dimension",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Truncate vectors to N dimensions (Matryoshka). [default: as the folder says]",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(min=3),
+        metavar="N",
+        help="Longest input in tokens. [default: that of the recipe or of the folder]",
+    ),
+)
 
 
 def device_name(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Take the name of a device, as the callback of an option; raises BadParameter for another name."""
+    """Check a device name in an option's callback; raise BadParameter if the name is invalid."""
     try:
         split_device(value)
     except ValueError as error:
@@ -121,12 +146,20 @@ def log(line: str) -> None:
 
 @contextmanager
 def step_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a `vcs_export.write.Progress` that draws a bar for each step on a terminal, and else nothing."""
+    """Yield a `vcs_export.write.Progress` that draws a bar for each step on a terminal.
+
+    Without a terminal it draws nothing.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
     with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as bars:
         tasks: dict[tuple[str, int], TaskID] = {}
 

@@ -1,4 +1,4 @@
-"""The description of a build, which goes as one object from a command to the writer of the bundle."""
+"""The description of a build, passed as one object from a command to the bundle writer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MODEL_FILE = "embedder/model.onnx"
 CUDA_FILE = "embedder/model.cuda.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
-# A graph may only refer to files in its own folder, and this one shares weights with the embedder's.
+# A graph may only refer to files in its own folder, and this one shares weights with the
+# embedder's.
 SEGMENTER_FILES = "embedder/segmenter.onnx", "embedder/segmenter.onnx.data"
 
 WEIGHTS_MODES = ("link", "copy")
@@ -59,7 +60,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Build:
-    """What is built: of which checkpoint, into which bundle, how exact. Families add options of their own."""
+    """What is built: of which checkpoint, into which bundle, how exact.
+
+    Families add options of their own.
+    """
 
     checkpoint: Path
     target: Path
@@ -68,7 +72,8 @@ class Build:
     rules: RulesSpec | None = None  # of the bundle's segmenter
     weights: str = "link"  # from here on, for decoders alone
     own_weights: bool = False  # the files need not be the published ones
-    sha256: Mapping[str, str] | None = None  # published hashes by file name; None: nothing is compared
+    # Published hashes by file name; None: nothing is compared.
+    sha256: Mapping[str, str] | None = None
     progress: Progress = silent
     report: Report = silent
 
@@ -76,12 +81,16 @@ class Build:
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
     def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
-        """Return the build with a recipe's licence, name and source; own weights are named by the folder."""
+        """Return the build with the recipe's licence, name and source.
+
+        With `own` weights, name and source stay the folder's.
+        """
         files = licence_file(recipe.licence, recipe.legal_text)
         info = replace(self.info, licence=recipe.licence, extra_files=files)
         if not own:
             info = replace(info, name=recipe.name, source=recipe.source)
-        elif info.name.lower() == recipe.name.lower():  # no signature may take it for the published model
+        elif info.name.lower() == recipe.name.lower():
+            # No signature may take it for the published model.
             info = replace(info, name=f"{info.name}-own")
         return replace(self, info=info)
 
@@ -116,7 +125,8 @@ class EmbedderOptions:
     def sentence(self, folder: Path, hidden: int, pooling: str | None = None) -> SentenceFolder:
         """Read a sentence-transformers folder, or a plain transformer of width `hidden`.
 
-        `pooling` is that of the model's own code. Raises CheckpointError if the poolings contradict.
+        `pooling` is that of the model's own code. Raises CheckpointError if the poolings
+        contradict.
         """
         pooling = pooling or self.pooling
         if (folder / MODULES).exists():
@@ -127,7 +137,9 @@ class EmbedderOptions:
                 f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)"
             )
         else:
-            instruction = read_prompt(folder, self.prompt) if self.instruction is None else self.instruction
+            instruction = (
+                read_prompt(folder, self.prompt) if self.instruction is None else self.instruction
+            )
             sentence = SentenceFolder(pooling, (None,), hidden, hidden, None, False, instruction)
         for wanted in (pooling, self.pooling):
             if wanted not in (None, sentence.pooling):
@@ -143,10 +155,15 @@ class EmbedderOptions:
         return dimension
 
     def window(self, folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
-        """Return the longest input, special tokens included. Raises ExportError or CheckpointError."""
+        """Return the longest input, special tokens included.
+
+        Raises ExportError or CheckpointError.
+        """
         if self.max_tokens is None:
             return longest_input(folder, sentence, capacity)
         most = capacity or longest_input(folder, sentence, capacity)
         if not _FEWEST_TOKENS <= self.max_tokens <= most:
-            raise ExportError(f"max_tokens must be {_FEWEST_TOKENS} to {most}, not {self.max_tokens}")
+            raise ExportError(
+                f"max_tokens must be {_FEWEST_TOKENS} to {most}, not {self.max_tokens}"
+            )
         return self.max_tokens

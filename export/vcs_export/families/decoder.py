@@ -1,7 +1,8 @@
 """From the folder of a decoder that embeds texts to a bundle: Qwen, Llama, Gemma and their like.
 
-The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the graph must do.
-NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled by trained latents.
+The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the
+graph must do. NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled by
+trained latents.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Tokens:
     """How a model's texts become tokens."""
 
     tokenizer: bytes
-    special: tuple[tuple[int, ...], tuple[int, ...]] | None  # before and after a text; None: the tokenizer's
+    # Before and after a text; None: the tokenizer's.
+    special: tuple[tuple[int, ...], tuple[int, ...]] | None
     mask_instruction: bool = False  # its tokens are not pooled
 
 
@@ -85,8 +87,8 @@ def build_streamed_bundle(
         raise ExportError(f"max_tokens must be 3 to {positions}, not {max_tokens}")
     if not model.config.fp16 and COMPUTE[precision] == COMPUTE["fp16"]:
         raise ExportError(
-            f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on a GPU, "
-            "fp32, or int8"
+            f"precision {precision}: the numbers of this model do not fit into float16: use bf16 on"
+            " a GPU, fp32, or int8"
         )
     inputs = cuda_layout(model.config, precision)
     with BundleWriter(build.target, build.info) as bundle:
@@ -94,14 +96,24 @@ def build_streamed_bundle(
         known = _compared(build, model)
         bundle.file(TOKENIZER_FILE).write_bytes(tokens.tokenizer)
         spec = partial(
-            EmbedderSpec, name=build.info.name, model=MODEL_FILE, tokenizer=TOKENIZER_FILE,
-            dimension=model.dimension, max_tokens=max_tokens, long_text=text.long_text, precision=precision,
-            layout="packed", cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
-            instruction=text.instruction, mask_instruction=tokens.mask_instruction,
+            EmbedderSpec,
+            name=build.info.name,
+            model=MODEL_FILE,
+            tokenizer=TOKENIZER_FILE,
+            dimension=model.dimension,
+            max_tokens=max_tokens,
+            long_text=text.long_text,
+            precision=precision,
+            layout="packed",
+            cuda=CudaGraph(CUDA_FILE, inputs) if inputs else None,
+            instruction=text.instruction,
+            mask_instruction=tokens.mask_instruction,
             special_tokens=tokens.special,
-        )  # fmt: skip
+        )
         if precision == nbits.PRECISION:
-            written, error = _write_quantised(build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda)
+            written, error = _write_quantised(
+                build, model, bundle, spec(weights=(WEIGHTS_FILE,)), cuda
+            )
             embedder = spec(weights=(WEIGHTS_FILE,), quantization_error=error)
         else:
             path, linked = bundle.file(MODEL_FILE), build.weights == "link"
@@ -129,7 +141,9 @@ def _write_quantised(
     with _unquantised(opened, bundle) as exact:
         written = write_decoder_model(opened, model, precision, False, build.progress, cuda=cuda)
         texts = quantization.texts or demo_texts()
-        error = measuring.run(partial(embedder_quantization_error, exact, bundle.folder, spec, texts))
+        error = measuring.run(
+            partial(embedder_quantization_error, exact, bundle.folder, spec, texts)
+        )
     check_quantization_error(error, precision, quantization.least_cosine, quantization.most_change)
     return written, error
 
@@ -139,13 +153,14 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
     if build.sha256 is None:
         return {}
     names = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
-    names |= {name for name in build.sha256 if (opened.folder / name).is_file()}  # such as dense layers'
+    # Such as dense layers'.
+    names |= {name for name in build.sha256 if (opened.folder / name).is_file()}
     known = hash_files({name: opened.folder / name for name in sorted(names)}, build.progress)
     for name, digest in known.items():
         if build.sha256.get(name) != digest:
             raise CheckpointError(
-                f"{opened.folder / name}: is not the published file of {build.info.source}: damaged, or else "
-                "weights of your own (--own-weights)"
+                f"{opened.folder / name}: is not the published file of {build.info.source}:"
+                " damaged, or else weights of your own (--own-weights)"
             )
     return known
 
@@ -194,10 +209,12 @@ class DecoderOptions(EmbedderOptions):
 def build_decoder_bundle(
     build: Build, options: DecoderOptions = DecoderOptions(), recipe: DecoderRecipe | None = None
 ) -> Path:
-    """Build a bundle from the folder of a decoder. Its bytes follow from the folder and the arguments.
+    """Build a bundle from the folder of a decoder.
 
-    With a recipe, the checkpoint must have its settings and, unless its weights are said to be own ones, its
-    files.
+    Its bytes follow from the folder and the arguments.
+
+    With a recipe, the checkpoint must have its settings and, unless its weights are said to be own
+    ones, its files.
     """
     folder = build.checkpoint
     options = _as_published(options, recipe) if recipe else options
@@ -239,7 +256,9 @@ def _as_published(options: DecoderOptions, recipe: DecoderRecipe) -> DecoderOpti
         ("pooling", options.pooling, recipe.pooling),
     ):
         if wanted is not None and published not in (None, wanted):
-            raise ExportError(f"{argument} contradicts the recipe of {recipe.source}: leave out one of them")
+            raise ExportError(
+                f"{argument} contradicts the recipe of {recipe.source}: leave out one of them"
+            )
     return replace(
         options.with_instruction(recipe.instruction),
         pooling=recipe.pooling or options.pooling,
@@ -253,10 +272,15 @@ def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: Decode
     folder, settings = opened.folder, opened.settings
     content, tokenizer = sentence_tokenizer(folder, sentence, settings.config.vocab_size)
     before, after = special_tokens(folder, tokenizer, options.end_token or settings.end_token)
-    if settings.needs_end and sentence.pooling == "lasttoken" and not after and options.end_token != NO_TOKEN:
+    if (
+        settings.needs_end
+        and sentence.pooling == "lasttoken"
+        and not after
+        and options.end_token != NO_TOKEN
+    ):
         raise CheckpointError(
-            f"{folder / TOKENIZER}: it puts no token after a text, but this family of models pools one: old "
-            f"file? Name the token, or {NO_TOKEN} (--end-token)"
+            f"{folder / TOKENIZER}: it puts no token after a text, but this family of models pools"
+            f" one: old file? Name the token, or {NO_TOKEN} (--end-token)"
         )
     return Tokens(content, (before, after))
 
@@ -266,15 +290,19 @@ def build_nv_embed_bundle(
 ) -> Path:
     """Build a bundle from the folder of an NV-Embed model.
 
-    A checkpoint with a recipe's settings must be the published one, byte for byte, unless its weights are
-    said to be own ones. The bundle's bytes follow from the arguments alone, except for the folded latents,
-    which also depend on the order in which this machine sums.
+    A checkpoint with a recipe's settings must be the published one, byte for byte, unless its
+    weights are said to be own ones. The bundle's bytes follow from the arguments alone, except for
+    the folded latents, which also depend on the order in which this machine sums.
     """
     opened = open_nv_embed(build.checkpoint)
     if recipe:
         settings = asdict(opened.decoder) | asdict(opened.latent)
         expected = {**recipe.config, **recipe.latent}
-        other = [f"{key} is {settings[key]}, not {n}" for key, n in expected.items() if settings[key] != n]
+        other = [
+            f"{key} is {settings[key]}, not {n}"
+            for key, n in expected.items()
+            if settings[key] != n
+        ]
         own = build.own_weights or bool(other)
         build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256 or None)
         if own:

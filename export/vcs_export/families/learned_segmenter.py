@@ -1,7 +1,8 @@
-"""The project's own learned segmenter: trained updates (`models/`) on top of an encoder's checkpoint.
+"""The project's learned segmenter: trained updates (`models/`) to an encoder's checkpoint.
 
-The updates hold only the tensors that training changed, so they fit into the repository. The rest comes from
-the checkpoint that they were trained on. Merged, the two are an ordinary encoder with one logit a token.
+The updates hold only the tensors that training changed, so they fit into the repository. The rest
+comes from the checkpoint that they were trained on. Merged, the two are an ordinary encoder with
+one logit a token.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Trained(dict[str, NDArray[Any]], Generic[F]):
         try:
             with safe_open(path, framework="numpy") as file:
                 self.facts = msgspec.json.decode((file.metadata() or {})["vcs"], type=facts)
-                super().__init__((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+                names = file.keys()
+                super().__init__((name, file.get_tensor(name)) for name in names)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {os_reason(error)}") from None
         except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -60,22 +62,32 @@ class Trained(dict[str, NDArray[Any]], Generic[F]):
 
 
 def add_learned_segmenter(
-    bundle: BundleWriter, checkpoint: EncoderCheckpoint, recipe: SegmenterRecipe, shared: StoredWeights
+    bundle: BundleWriter,
+    checkpoint: EncoderCheckpoint,
+    recipe: SegmenterRecipe,
+    shared: StoredWeights,
 ) -> LearnedSegmenterSpec:
     """Write the learned segmenter beside the embedder in a bundle that is being built.
 
-    Training left the word and position vectors as they are: the segmenter's graph reads those of the
-    embedder, which has the weights `shared` of the same checkpoint.
+    Training left the word and position vectors as they are: the segmenter's graph reads those of
+    the embedder, which has the weights `shared` of the same checkpoint.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
     model, weights = SEGMENTER_FILES
     write_learned_segmenter(checkpoint, updates, bundle.file(model), bundle.file(weights), shared)
     return LearnedSegmenterSpec(
-        name=recipe.name, kind="words", model=model, weights=(weights, WEIGHTS_FILE),
-        tokenizer=TOKENIZER_FILE, special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
-        max_tokens=recipe.max_tokens, stride=recipe.stride, threshold=recipe.threshold, precision="fp32",
+        name=recipe.name,
+        kind="words",
+        model=model,
+        weights=(weights, WEIGHTS_FILE),
+        tokenizer=TOKENIZER_FILE,
+        special_tokens=bert_special_tokens(checkpoint.folder / TOKENIZER),
+        max_tokens=recipe.max_tokens,
+        stride=recipe.stride,
+        threshold=recipe.threshold,
+        precision="fp32",
         cuda=cuda_graph(model),
-    )  # fmt: skip
+    )
 
 
 def read_updates(path: Path, checkpoint: Path) -> Trained[_Facts]:
@@ -83,7 +95,9 @@ def read_updates(path: Path, checkpoint: Path) -> Trained[_Facts]:
     updates = Trained(path, _Facts, "not updates of a segmenter")
     base, digest = updates.facts.base[:8], sha256_of(checkpoint / WEIGHTS)
     if digest != updates.facts.base:
-        raise CheckpointError(f"{path}: trained on the weights {base}, not on {digest[:8]} in {checkpoint}")
+        raise CheckpointError(
+            f"{path}: trained on the weights {base}, not on {digest[:8]} in {checkpoint}"
+        )
     return updates
 
 
@@ -96,12 +110,14 @@ def write_learned_segmenter(
 ) -> None:
     """Write the graph of the learned segmenter, its weights, and a second graph for CUDA beside it.
 
-    The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output `logits`
-    is float32 `(batch, tokens, 1)`.
+    The inputs `input_ids`, `attention_mask` and `capitals` are int64 `(batch, tokens)`. The output
+    `logits` is float32 `(batch, tokens, 1)`.
     """
     graph = GraphBuilder(OPSET, "fp32", shared)
     merged = _Merged(checkpoint, updates)
-    ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
+    ids, mask, capitals = (
+        graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"]
+    )
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
     hidden = merged.config.hidden_size
@@ -109,7 +125,10 @@ def write_learned_segmenter(
     rows = graph.weight("capitals.weight", table)
     x = graph.op("Add", embeddings(graph, merged, ids), graph.op("Gather", rows, capitals))
     x = layers(graph, merged, x, bias, updates.facts.layers)
-    classifier = merged.update("classifier.weight", (1, hidden)), merged.update("classifier.bias", (1,))
+    classifier = (
+        merged.update("classifier.weight", (1, hidden)),
+        merged.update("classifier.bias", (1,)),
+    )
     logits = graph.linear("classifier", x, *classifier)
     stored = graph.save(logits, OUTPUT, ("batch", "tokens", 1), model, weights)
 
@@ -125,7 +144,9 @@ class _Merged(Checkpoint[EncoderConfig]):
 
     def __init__(self, checkpoint: EncoderCheckpoint, updates: Trained[_Facts]) -> None:
         if not 1 <= updates.facts.layers <= checkpoint.config.num_hidden_layers:
-            raise CheckpointError(f"{updates.path}: {updates.facts.layers} layers, the checkpoint has fewer")
+            raise CheckpointError(
+                f"{updates.path}: {updates.facts.layers} layers, the checkpoint has fewer"
+            )
         self.config = checkpoint.config
         self._checkpoint = checkpoint
         self._updates = updates
@@ -141,7 +162,8 @@ class _Merged(Checkpoint[EncoderConfig]):
         rank = len(self._updates[f"{stem}.down"])
         up = self.update(f"{stem}.up", (base.shape[0], rank))
         down = self.update(f"{stem}.down", (rank, base.shape[1]))
-        # Not `up @ down`, whose last bits depend on the processor. The hash of the weights is in signatures.
+        # Not `up @ down`, whose last bits depend on the processor. The hash of the weights is in
+        # signatures.
         merged = base.astype(np.float64)
         for column, row in zip(up.T.astype(np.float64), down.astype(np.float64), strict=True):
             merged += np.outer(column, row)
@@ -152,5 +174,7 @@ class _Merged(Checkpoint[EncoderConfig]):
         tensor = self._updates[name]
         if tensor.shape != shape:
             path = self._updates.path
-            raise CheckpointError(f"{path}: the tensor {name} has the shape {tensor.shape}, expected {shape}")
+            raise CheckpointError(
+                f"{path}: the tensor {name} has the shape {tensor.shape}, expected {shape}"
+            )
         return tensor.astype(np.float32)

@@ -1,8 +1,9 @@
 """Encoders that no graph here implements: exported by optimum, in an environment of its own.
 
-optimum-onnx needs PyTorch and an old release of transformers. Neither is imported here: another interpreter,
-which the user names, is started on the checkpoint with the hub switched off, and writes a plain ONNX file.
-Pooling, dense layers and normalisation are appended to it as to the project's own graphs.
+optimum-onnx needs PyTorch and an old release of transformers. Neither is imported here: another
+interpreter, which the user names, is started on the checkpoint with the hub switched off, and
+writes a plain ONNX file. Pooling, dense layers and normalisation are appended to it as to the
+project's own graphs.
 """
 
 from __future__ import annotations
@@ -49,20 +50,37 @@ def write_by_optimum(
 ) -> None:
     """Write the graph of an encoder by optimum, and its weights beside it.
 
-    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`. `python` is an interpreter that
-    has optimum-onnx, None for this one. Raises ExportError if it has none or fails, CheckpointError for its
-    graph.
+    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`. `python` is an
+    interpreter that has optimum-onnx, None for this one. Raises ExportError if it has none or
+    fails, CheckpointError for its graph.
     """
     interpreter = str(python) if python else sys.executable
     # The packages are looked for and not imported, which would take as long as an export.
     if _run(interpreter, "-c", _LOOK).returncode:
-        raise ExportError(f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}")
+        raise ExportError(
+            f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}"
+        )
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         done = _run(
-            interpreter, "-m", EXPORTER, "--model", str(folder.resolve()),
-            "--task", "feature-extraction", "--library", "transformers", "--framework", "pt",
-            "--opset", str(OPSET), "--dtype", "fp32", "--device", "cpu", work,
-        )  # fmt: skip
+            interpreter,
+            "-m",
+            EXPORTER,
+            "--model",
+            str(folder.resolve()),
+            "--task",
+            "feature-extraction",
+            "--library",
+            "transformers",
+            "--framework",
+            "pt",
+            "--opset",
+            str(OPSET),
+            "--dtype",
+            "fp32",
+            "--device",
+            "cpu",
+            work,
+        )
         if done.returncode:
             lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
             reason = lines[-1] if lines else f"exit status {done.returncode}"
@@ -73,8 +91,8 @@ def write_by_optimum(
 def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
     """Append pooling and the steps after it to a bare transformer, and write the whole.
 
-    Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`, which become zeros inside; its
-    output is `last_hidden_state`. Raises CheckpointError for another graph.
+    Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`, which become zeros
+    inside; its output is `last_hidden_state`. Raises CheckpointError for another graph.
     """
     try:
         loaded = ir.load(source)
@@ -86,17 +104,21 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
     outputs = {str(value.name): value for value in graph.outputs}
     if not set(INPUTS) <= set(inputs) <= {*INPUTS, TYPES} or HIDDEN not in outputs:
         raise CheckpointError(
-            f"the graph of optimum has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}: "
-            f"not those of an encoder, {', '.join(INPUTS)}, perhaps {TYPES}, and {HIDDEN}"
+            f"the graph of optimum has the inputs {', '.join(inputs)} and the outputs"
+            f" {', '.join(outputs)}: not those of an encoder, {', '.join(INPUTS)}, perhaps {TYPES},"
+            f" and {HIDDEN}"
         )
     opset = loaded.opset_imports.get("")
     if opset != OPSET or loaded.functions:
-        raise CheckpointError(f"the graph of optimum has opset {opset} or functions: {OPSET} was asked for")
+        raise CheckpointError(
+            f"the graph of optimum has opset {opset} or functions: {OPSET} was asked for"
+        )
     hidden = outputs[HIDDEN]
     width = hidden.shape[-1] if hidden.shape else None
     if isinstance(width, int) and width != sentence.width:
         raise CheckpointError(
-            f"the graph of optimum gives vectors of {width} numbers, the pooling expects {sentence.width}"
+            f"the graph of optimum gives vectors of {width} numbers, the pooling expects"
+            f" {sentence.width}"
         )
     # A head that only another output needs would stay in the weights.
     graph.outputs[:] = [hidden]
@@ -111,15 +133,21 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
         builder.absorb(graph)
     except ValueError as error:
         raise CheckpointError(f"the graph of optimum: {error}") from None
-    save_sentence(builder, pooled(builder, hidden, visible, sentence.pooling), sentence, model, weights)
+    save_sentence(
+        builder, pooled(builder, hidden, visible, sentence.pooling), sentence, model, weights
+    )
 
 
 def _run(interpreter: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python without modules of the working directory, or of where this environment points."""
+    """Run Python in isolated mode, without modules from the working directory or PYTHONPATH."""
     try:
         return subprocess.run(
             [interpreter, "-I", *arguments],
-            capture_output=True, text=True, errors="replace", env={**os.environ, **_OFFLINE}, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, **_OFFLINE},
+            check=False,
+        )
     except OSError as error:
         raise ExportError(f"{interpreter}: cannot be started: {error.strerror}; {HOW}") from None

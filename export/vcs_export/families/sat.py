@@ -35,7 +35,10 @@ SPECIAL_TOKENS = (0, 2)
 
 @dataclass(frozen=True, kw_only=True)
 class SatOptions:
-    """What a caller decides about a SaT model. None stands for what its folder or its recipe says."""
+    """What a caller decides about a SaT model.
+
+    None stands for what its folder or its recipe says.
+    """
 
     tokenizer: Path | None = None
     threshold: float | None = None
@@ -47,7 +50,8 @@ def build_sat_bundle(
 ) -> Path:
     """Build a bundle from a SaT model.
 
-    The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX Runtime.
+    The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX
+    Runtime.
     """
     folder = build.checkpoint
     if not is_folder(folder):
@@ -70,11 +74,18 @@ def build_sat_bundle(
         bundle.file(TOKENIZER_FILE).write_bytes(words)
         second = _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
-            LearnedSegmenterSpec, name=build.info.name, kind="sat", model=MODEL_FILE,
-            weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE, special_tokens=SPECIAL_TOKENS,
-            max_tokens=config.max_tokens, stride=stride, threshold=threshold,
+            LearnedSegmenterSpec,
+            name=build.info.name,
+            kind="sat",
+            model=MODEL_FILE,
+            weights=(WEIGHTS_FILE,),
+            tokenizer=TOKENIZER_FILE,
+            special_tokens=SPECIAL_TOKENS,
+            max_tokens=config.max_tokens,
+            stride=stride,
+            threshold=threshold,
             cuda=cuda_graph(MODEL_FILE) if second else None,
-        )  # fmt: skip
+        )
         agreement = None
         if precision == "int8":
             exact, int8 = spec(precision="fp32"), spec(precision="int8")
@@ -84,26 +95,30 @@ def build_sat_bundle(
         return bundle.commit(segmenter=SegmenterSpec(rules=build.rules, model=model))
 
 
-def _check_recipe(recipe: SatRecipe, path: Path, config: SatConfig, model: Path, tokenizer: Path) -> None:
-    """Refuse another model than the recipe's, by its settings and by the known hashes of its files."""
+def _check_recipe(
+    recipe: SatRecipe, path: Path, config: SatConfig, model: Path, tokenizer: Path
+) -> None:
+    """Raise CheckpointError if a model's settings or known file hashes differ from the recipe's."""
     settings = asdict(config)
     for key, expected in recipe.settings.items():
         if settings[key] != expected:
             raise CheckpointError(
-                f"{path}: {key} is {settings[key]}, but {expected} in the recipe {recipe.name}: another model"
+                f"{path}: {key} is {settings[key]}, but {expected} in the recipe {recipe.name}:"
+                " another model"
             )
     # The tokenizer may have been saved under any name.
     for file, name in ((model, model.name), (tokenizer, TOKENIZER)):
         pinned = recipe.sha256.get(name)
         if pinned and file.is_file() and sha256_of(file) != pinned:
             raise CheckpointError(
-                f"{file}: is not the file that the recipe {recipe.name} names (sha256 {pinned[:16]}...); "
-                "a model of your own is exported without a recipe, with its own threshold"
+                f"{file}: is not the file that the recipe {recipe.name} names (sha256"
+                f" {pinned[:16]}...); a model of your own is exported without a recipe, with its"
+                " own threshold"
             )
 
 
 def _write_graph(folder: Path, model: Path, precision: str) -> bool:
-    """Write `model`, and its weights beside it; returns whether there is a second graph, for CUDA, too."""
+    """Write `model`, with its weights beside it; return whether a CUDA graph was written too."""
     opened = open_sat(folder)
     if precision != "int8":
         stored = write_sat(opened, model, model.with_name(f"{model.name}.data"), precision)
@@ -148,7 +163,8 @@ def _tokenizer(path: Path, config: SatConfig) -> bytes:
     """Return the bundle's `tokenizer.json`, after a check of its vocabulary."""
     if not path.is_file():
         raise CheckpointError(
-            f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or name it"
+            f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or"
+            " name it"
         )
     special = {"<s>": SPECIAL_TOKENS[0], "<pad>": PAD, "</s>": SPECIAL_TOKENS[1]}
     return checked_tokenizer(path, config.vocab_size, special)

@@ -22,7 +22,13 @@ from vcs_export.checkpoint.settings import positive, read_json
 from vcs_export.checkpoint.transformer import CONFIG, Checkpoint
 from vcs_export.checkpoint.xlm_roberta import PAD
 from vcs_export.errors import CheckpointError
-from vcs_export.families.build import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, Build, EmbedderOptions
+from vcs_export.families.build import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    Build,
+    EmbedderOptions,
+)
 from vcs_export.families.learned_segmenter import add_learned_segmenter
 from vcs_export.families.optimum_route import write_by_optimum
 from vcs_export.graph.builder import StoredWeights
@@ -39,17 +45,23 @@ GRAPHS: dict[str, tuple[Open, Write]] = {
     **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
     KIND: (open_modernbert, write_modernbert),
 }
-"""How the models that need no PyTorch are read and written, by the `model_type` in `config.json`."""
+"""How the models that need no PyTorch are read and written, by the `model_type` in `config.json`.
+"""
 
 
 def build_sentence_bundle(
-    build: Build, options: EmbedderOptions = EmbedderOptions(), recipe: SentenceRecipe | None = None, *,
-    optimum_python: Path | None = None, learned: SegmenterRecipe | None = None,
-) -> Path:  # fmt: skip
+    build: Build,
+    options: EmbedderOptions = EmbedderOptions(),
+    recipe: SentenceRecipe | None = None,
+    *,
+    optimum_python: Path | None = None,
+    learned: SegmenterRecipe | None = None,
+) -> Path:
     """Build a bundle from the folder of any sentence-transformers encoder.
 
-    The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe needs a
-    model that is exported without optimum; so does a learned segmenter, which shares the encoder's weights.
+    The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe
+    needs a model that is exported without optimum; so does a learned segmenter, which shares the
+    encoder's weights.
     """
     folder = build.checkpoint
     path, kind = folder / CONFIG, model_type(folder)
@@ -70,7 +82,8 @@ def build_sentence_bundle(
         sentence = options.sentence(folder, hidden)
     if recipe and sentence.pooling != recipe.pooling:
         raise CheckpointError(
-            f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not {recipe.pooling}"
+            f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not"
+            f" {recipe.pooling}"
         )
     dimension = options.vector_length(sentence)
     if recipe:
@@ -92,8 +105,11 @@ def build_sentence_bundle(
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(folder, sentence, capacity)
-            # Optimum's table of positions has no rows for padding, so the longest text must need none.
-            max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
+            # Optimum's table of positions has no rows for padding, so the longest text must need
+            # none.
+            max_tokens = (
+                min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
+            )
             write_by_optimum(folder, sentence, model, weights, optimum_python)
         return bundle.commit(
             embedder=EmbedderSpec(

@@ -1,11 +1,11 @@
-"""The fast tier: static word vectors from the weights of the default bundle, and a segmenter that reads them.
+"""The fast tier: static word vectors from the default bundle, and a segmenter that reads them.
 
-The default model reads each token of its vocabulary alone. One affine map, and a weight for each token,
-make of the result a table of vectors; the project trained both (`models/fast.md`). The vector of a text is
-the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph, with the default's tokenizer.
-Convolutions over the same rows find the ends of sentences in text without punctuation. Vectors are computed
-in float64, so that those in float16 do not depend on the processor: the hash of the weights that are made of
-them is in signatures.
+The default model reads each token of its vocabulary alone. One affine map, and a weight for each
+token, make of the result a table of vectors; the project trained both (`models/fast.md`). The
+vector of a text is the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph,
+with the default's tokenizer. Convolutions over the same rows find the ends of sentences in text
+without punctuation. Vectors are computed in float64, so that those in float16 do not depend on the
+processor: the hash of the weights that are made of them is in signatures.
 """
 
 from __future__ import annotations
@@ -52,12 +52,16 @@ _AT_A_TIME = 512  # tokens whose vectors are computed together
 class TokenEncoder:
     """A BERT encoder that reads one token at a time, between the special tokens.
 
-    Tensors have the names of the graph, linear weights are `(in, out)`. `digest`, the sha256 of the word
-    vectors' bytes, names the encoder.
+    Tensors have the names of the graph, linear weights are `(in, out)`. `digest`, the sha256 of the
+    word vectors' bytes, names the encoder.
     """
 
     def __init__(
-        self, tensors: dict[str, NDArray[np.float32]], heads: int, epsilon: float, special: tuple[int, int]
+        self,
+        tensors: dict[str, NDArray[np.float32]],
+        heads: int,
+        epsilon: float,
+        special: tuple[int, int],
     ) -> None:
         self.digest = hashlib.sha256(tensors[_WORDS].tobytes()).hexdigest()
         self.count, self.width = tensors[_WORDS].shape
@@ -87,7 +91,9 @@ class TokenEncoder:
             )
             x = self._norm(f"{prefix}attention.output.LayerNorm", x + seen)
             inner = _gelu(self._linear(f"{prefix}intermediate.dense", x))
-            x = self._norm(f"{prefix}output.LayerNorm", x + self._linear(f"{prefix}output.dense", inner))
+            x = self._norm(
+                f"{prefix}output.LayerNorm", x + self._linear(f"{prefix}output.dense", inner)
+            )
         mean: Array = x.mean(axis=1)
         return mean
 
@@ -100,14 +106,18 @@ class TokenEncoder:
             return projected.reshape(texts, tokens, self._heads, size).transpose(0, 2, 1, 3)
 
         query, key, value = map(split, ("query", "key", "value"))
-        scores = np.exp(query @ key.transpose(0, 1, 3, 2) / math.sqrt(size))  # too few tokens to overflow
+        # Too few tokens to overflow.
+        scores = np.exp(query @ key.transpose(0, 1, 3, 2) / math.sqrt(size))
         weights = scores / scores.sum(axis=-1, keepdims=True)
         seen: Array = (weights @ value).transpose(0, 2, 1, 3).reshape(texts, tokens, width)
         return seen
 
     def _linear(self, name: str, x: Array) -> Array:
         # As one product: NumPy would multiply the matrices of a stack one by one.
-        product = x.reshape(-1, x.shape[-1]) @ self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"]
+        product = (
+            x.reshape(-1, x.shape[-1]) @ self._tensors[f"{name}.weight"]
+            + self._tensors[f"{name}.bias"]
+        )
         stacked: Array = product.reshape(*x.shape[:-1], -1)
         return stacked
 
@@ -120,14 +130,19 @@ class TokenEncoder:
 
 
 def open_token_encoder(bundle: Bundle) -> TokenEncoder:
-    """Read the encoder of a bundle of the default's kind. Raises ExportError for another kind of embedder."""
+    """Read the encoder of a bundle of the default's kind.
+
+    Raises ExportError for another kind of embedder.
+    """
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"bundle {bundle.root}: it holds no embedder")
     graph = ir.load(bundle.path(spec.model)).graph
     constants = {name: value.const_value for name, value in graph.initializers.items()}
     folder = bundle.path(spec.model).parent
-    tensors = {name: _array(tensor, folder) for name, tensor in constants.items() if tensor is not None}
+    tensors = {
+        name: _array(tensor, folder) for name, tensor in constants.items() if tensor is not None
+    }
     special = bert_special_tokens(bundle.path(spec.tokenizer))
     try:
         norm = next(node for node in graph if node.op_type == "LayerNormalization")
@@ -136,15 +151,22 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
         assert shape.name is not None
         heads = int(tensors[shape.name][2])
         weights = {
-            name: tensor for name, tensor in tensors.items() if name.startswith(("embeddings.", "encoder."))
+            name: tensor
+            for name, tensor in tensors.items()
+            if name.startswith(("embeddings.", "encoder."))
         }
         return TokenEncoder(weights, heads, norm.attributes["epsilon"].as_float(), special)
     except (KeyError, IndexError, StopIteration):
-        raise ExportError(f"bundle {bundle.root}: its embedder is no BERT of this package") from None
+        raise ExportError(
+            f"bundle {bundle.root}: its embedder is no BERT of this package"
+        ) from None
 
 
 def _array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
-    """Return a tensor of a verified bundle. onnx-ir would refuse a file that has another hard link."""
+    """Return a tensor of a verified bundle.
+
+    onnx-ir would refuse a file with more than one hard link.
+    """
     if not isinstance(tensor, ir.ExternalTensor):
         return tensor.numpy()
     kind, shape = tensor.dtype.numpy(), tensor.shape.numpy()
@@ -172,7 +194,8 @@ DIMENSION = 256
 
 # A window bounds memory; the mean over windows is nearly that of the whole text.
 MAX_TOKENS = 8192
-# Weight of the special tokens beside a token's largest of 1. A text without any known token has their vector.
+# Weight of the special tokens beside a token's largest of 1. A text without any known token has
+# their vector.
 _SPECIAL = 1e-3
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 NOTICE = "NOTICE"
@@ -189,10 +212,14 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 def fetch_fast(
-    replace: bool = False, log: Callable[[str], None] = print, *,
-    source: str | os.PathLike[str] = "default", training: Path | None = None, target: Path | None = None,
-) -> Path:  # fmt: skip
-    """Build the bundle `fast` from the default bundle, unless it exists already as this version builds it."""
+    replace: bool = False,
+    log: Callable[[str], None] = print,
+    *,
+    source: str | os.PathLike[str] = "default",
+    training: Path | None = None,
+    target: Path | None = None,
+) -> Path:
+    """Build the bundle `fast` from the default bundle, unless this version already built it."""
     training = training or recipes_folder() / "fast.safetensors"
     target = target or fast_bundle_path()
     opened = open_bundle(source)
@@ -209,16 +236,26 @@ def fetch_fast(
 
 
 def build_static(
-    source: Bundle, training: Path, target: Path, *, replace: bool = False, log: Callable[[str], None] = print
+    source: Bundle,
+    training: Path,
+    target: Path,
+    *,
+    replace: bool = False,
+    log: Callable[[str], None] = print,
 ) -> Path:
-    """Build a bundle of static word vectors and their segmenter, with its source's tokenizer and rules."""
+    """Build a bundle of static word vectors and their segmenter from the bundle `source`.
+
+    The tokenizer and the rules are copied from `source`.
+    """
     encoder = open_token_encoder(source)
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None  # the encoder was opened from it
     trained = Trained(training, _Facts, "no map of word vectors")
     base, digest = trained.facts.base, encoder.digest
     if base != digest:
-        raise CheckpointError(f"{training}: trained on the word vectors {base[:8]}, not on {digest[:8]}")
+        raise CheckpointError(
+            f"{training}: trained on the word vectors {base[:8]}, not on {digest[:8]}"
+        )
     log(f"computing the vectors of {encoder.count:,} tokens alone")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
@@ -232,25 +269,39 @@ def build_static(
         _write_segmenter(trained, table, stored, bundle.file(ends), bundle.file(own))
         return bundle.commit(
             embedder=EmbedderSpec(
-                name=FAST, model=MODEL_FILE, weights=(WEIGHTS_FILE,), tokenizer=TOKENIZER_FILE,
-                dimension=table.shape[1], max_tokens=MAX_TOKENS, long_text="window_mean", precision="fp32",
+                name=FAST,
+                model=MODEL_FILE,
+                weights=(WEIGHTS_FILE,),
+                tokenizer=TOKENIZER_FILE,
+                dimension=table.shape[1],
+                max_tokens=MAX_TOKENS,
+                long_text="window_mean",
+                precision="fp32",
             ),
             segmenter=SegmenterSpec(
                 rules=segmenter.rules if segmenter else None,
                 model=LearnedSegmenterSpec(
-                    name="boundary-fast", kind="words", model=ends, weights=(own, WEIGHTS_FILE),
-                    tokenizer=TOKENIZER_FILE, special_tokens=encoder.special, max_tokens=_WINDOW,
-                    stride=_STRIDE, threshold=trained.facts.threshold, precision="fp32",
+                    name="boundary-fast",
+                    kind="words",
+                    model=ends,
+                    weights=(own, WEIGHTS_FILE),
+                    tokenizer=TOKENIZER_FILE,
+                    special_tokens=encoder.special,
+                    max_tokens=_WINDOW,
+                    stride=_STRIDE,
+                    threshold=trained.facts.threshold,
+                    precision="fp32",
                 ),
             ),
-        )  # fmt: skip
+        )
 
 
 def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> StoredWeights:
     """Write the graph, and its table `(tokens, dimension)` beside it. The arithmetic is float32.
 
-    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
-    `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit length.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding`
+    is float32 `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit
+    length.
     """
     graph = GraphBuilder(OPSET)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -274,14 +325,20 @@ def word_table(
 
 
 def _write_segmenter(
-    trained: Trained[_Facts], table: NDArray[np.float16], stored: StoredWeights, model: Path, weights: Path
+    trained: Trained[_Facts],
+    table: NDArray[np.float16],
+    stored: StoredWeights,
+    model: Path,
+    weights: Path,
 ) -> None:
-    """Write the graph of the learned segmenter: convolutions over the embedder's table, and a logit a token.
+    """Write the learned segmenter's graph: convolutions on the embedder's table, a logit per token.
 
     Inputs and output are those of `learned_segmenter.write_learned_segmenter`.
     """
     graph = GraphBuilder(OPSET, "fp32", stored)
-    ids, mask, capitals = (graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"])
+    ids, mask, capitals = (
+        graph.input(name, ("batch", "tokens")) for name in SEGMENTER_INPUTS["words"]
+    )
 
     def weight(name: str) -> NDArray[np.float32]:
         return trained[f"ends.{name}"].astype(np.float32)
@@ -295,7 +352,9 @@ def _write_segmenter(
     rows = graph.op("Gather", graph.weight("table", table), ids)
     x = linear("words", norm("rows", graph.op("Cast", rows, to=graph.float_type)))
     x = graph.op(
-        "Add", x, graph.op("Gather", graph.weight("capitals.weight", weight("capitals.weight")), capitals)
+        "Add",
+        x,
+        graph.op("Gather", graph.weight("capitals.weight", weight("capitals.weight")), capitals),
     )
     visible = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(2))
     for block, step in enumerate(trained.facts.steps):
@@ -303,10 +362,14 @@ def _write_segmenter(
         seen = graph.op("Mul", norm(f"{block}.norm", x), visible)
         padded = graph.op("Pad", seen, graph.ints(0, step, 0, 0, step, 0))
         before = graph.op("Slice", padded, graph.ints(0), graph.ints(-2 * step), graph.ints(1))
-        after = graph.op("Slice", padded, graph.ints(2 * step), graph.ints(2**31 - 1), graph.ints(1))
+        after = graph.op(
+            "Slice", padded, graph.ints(2 * step), graph.ints(2**31 - 1), graph.ints(1)
+        )
         near = gelu(graph, linear(f"{block}.near", graph.op("Concat", before, seen, after, axis=2)))
         x = graph.op("Add", x, linear(f"{block}.out", near))
-    graph.save(linear("classifier", norm("norm", x)), LOGITS, ("batch", "tokens", 1), model, weights)
+    graph.save(
+        linear("classifier", norm("norm", x)), LOGITS, ("batch", "tokens", 1), model, weights
+    )
 
 
 def _notice(source: Bundle, training: Path) -> str:
@@ -317,7 +380,8 @@ The embedder of this bundle is a table of word vectors. It was made from the wei
 {_origin(source)}
 with a map that the vcs-runtime project has trained (Apache-2.0):
 {_training_line(training)}
-The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC descriptions
+The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC \
+descriptions
 (CC-BY-4.0). What follows is that bundle's notice.
 
 {rest}"""

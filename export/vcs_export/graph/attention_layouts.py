@@ -1,12 +1,12 @@
 """Input layouts of a decoder's graph: "packed" for a CPU here, others in `graph.cuda_layouts`.
 
-Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position, attention and
-the pooling of a text, which bring tokens together, depend on the layout; and the operators of norms, gates
-and sums, of which each runtime has its fastest.
+Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position,
+attention and the pooling of a text, which bring tokens together, depend on the layout; and the
+operators of norms, gates and sums, of which each runtime has its fastest.
 
-In "packed" there is no padding except around the attention, which gets no mask, because a mask keeps it from
-the fastest kernels; only layers with a window have one. In a causal model no token sees padding, which comes
-after all tokens, so that lengths are not needed either.
+In "packed" there is no padding except around the attention, which gets no mask, because a mask
+keeps it from the fastest kernels; only layers with a window have one. In a causal model no token
+sees padding, which comes after all tokens, so that lengths are not needed either.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Layout(ABC):
         self.config = config
         self._tables = {config.rotation: self._table_pair("rotation", config.rotation)}
         if config.local is not None and config.local.rotation not in self._tables:
-            self._tables[config.local.rotation] = self._table_pair("rotation.local", config.local.rotation)
+            self._tables[config.local.rotation] = self._table_pair(
+                "rotation.local", config.local.rotation
+            )
 
     @property
     @abstractmethod
@@ -44,11 +46,14 @@ class Layout(ABC):
         """The token ids `(tokens,)`."""
 
     def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
-        """Divide rows of x, float32, by their root mean square, and multiply with weight; of type kind."""
+        """RMS-normalise the float32 rows x, multiply by `weight`, and cast the result to `kind`."""
         return self.graph.cast(self._rms_norm(x, self._norm_weight(weight, FLOAT)), kind, FLOAT)
 
     def head_norm(self, x: ir.Value, weight: StoredTensor, heads: int) -> ir.Value:
-        """Normalise each head of x `(tokens, heads * size)`, of the type in which matrices are multiplied."""
+        """RMS-normalise each head of x `(tokens, heads * size)`.
+
+        x and the result have the type in which matrices are multiplied.
+        """
         graph, size = self.graph, self.config.head_dim
         split = graph.op("Reshape", x, graph.ints(-1, heads, size))
         normed = self.rms_norm(graph.exact(split), weight, graph.compute)
@@ -66,25 +71,28 @@ class Layout(ABC):
         return self.graph.op("Add", x, self.graph.exact(addend))
 
     @abstractmethod
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
-        """Attend within each text, with query and key rotated by position: `(tokens, heads * size)`.
+    def attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False
+    ) -> ir.Value:
+        """Rotate query and key by position, and attend within each text: `(tokens, heads * size)`.
 
         If `local` is true, a token sees only near tokens, and the rotation is that of such layers.
         """
 
     @abstractmethod
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
-        """Return the mean, float32 `(batch, width)`, of each text's pooled rows of x `(tokens, width)`.
+        """Return the float32 mean `(batch, width)` of a text's pooled rows of x `(tokens, width)`.
 
         The type of x is `kind`.
         """
 
     @abstractmethod
     def last(self, x: ir.Value) -> ir.Value:
-        """Return the rows `(batch, width)` of x `(tokens, width)` that belong to each text's last token."""
+        """Return each text's last-token row of x `(tokens, width)`, as `(batch, width)`."""
 
     def _table_pair(self, prefix: str, rotation: Rotation) -> list[ir.Value]:
-        positions = padded_length(self.config.max_position_embeddings)  # the runtime pads to such lengths
+        # The runtime pads to such lengths.
+        positions = padded_length(self.config.max_position_embeddings)
         tables = rotation_tables(rotation, self.config.head_dim, positions)
         return [
             self.graph.array(f"{prefix}.{name}", table, self.graph.compute)
@@ -101,11 +109,15 @@ class Layout(ABC):
         if not self.config.norm_offset:
             return self.graph.stored(weight, kind)
         self.graph.used(weight.nbytes)
-        return self.graph.array(f"{weight.name}.offset", weight.rows() + self.config.norm_offset, kind)
+        return self.graph.array(
+            f"{weight.name}.offset", weight.rows() + self.config.norm_offset, kind
+        )
 
     def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
         """Return the norm in float32."""
-        return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.config.rms_norm_eps)
+        return self.graph.op(
+            "RMSNormalization", x, weight, axis=-1, epsilon=self.config.rms_norm_eps
+        )
 
     def _scale(self) -> dict[str, float]:
         """Return the attribute for the scale of scores, if it is not the operators' own."""
@@ -115,7 +127,9 @@ class Layout(ABC):
     def _seen(self, queries: ir.Value, keys: ir.Value, reach: int | None) -> ir.Value:
         """Return which keys each query may see by their places, bool `(queries, keys)`."""
         graph, causal = self.graph, self.config.causal
-        rows, columns = (graph.op("Unsqueeze", x, graph.ints(axis)) for x, axis in ((queries, 1), (keys, 0)))
+        rows, columns = (
+            graph.op("Unsqueeze", x, graph.ints(axis)) for x, axis in ((queries, 1), (keys, 0))
+        )
         before = graph.op("Sub", rows, columns)
         conditions = []
         if causal:
@@ -147,7 +161,9 @@ class Packed(Layout):
         super().__init__(graph, config)
         self._width = graph.op("Squeeze", graph.op("Shape", self._gather, start=1, end=2))
         places = graph.op("Range", graph.int_scalar(0), self._width, graph.int_scalar(1))
-        self._near = self._window_bias(places, config.local.reach) if config.local is not None else None
+        self._near = (
+            self._window_bias(places, config.local.reach) if config.local is not None else None
+        )
         self._positions = graph.op("Expand", places, graph.op("Shape", self._gather))
         self._pooled = graph.op(
             "And",
@@ -160,7 +176,9 @@ class Packed(Layout):
         """The token ids `(tokens,)`."""
         return self._ids
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+    def attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False
+    ) -> ir.Value:
         """Pad the tokens, rotate, attend, and take the padding away."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         queries, keys, values = (self._padded(x) for x in (query, key, value))
@@ -185,7 +203,9 @@ class Packed(Layout):
         graph = self.graph
         return graph.computed(graph.op("Where", seen, graph.scalar(0.0), graph.scalar(_HIDDEN)))
 
-    def _attention_of_padded(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool) -> ir.Value:
+    def _attention_of_padded(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool
+    ) -> ir.Value:
         """Attend, and take the padding away."""
         graph, config = self.graph, self.config
         heads = config.num_attention_heads
@@ -215,9 +235,14 @@ class Packed(Layout):
         return graph.op("Squeeze", total, graph.ints(1))
 
     def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
-        # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are positions.
+        # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are
+        # positions.
         return self.graph.op(
-            "RotaryEmbedding", x, *self._tables[self._rotation(local)], self._positions, num_heads=heads
+            "RotaryEmbedding",
+            x,
+            *self._tables[self._rotation(local)],
+            self._positions,
+            num_heads=heads,
         )
 
 
@@ -239,12 +264,12 @@ def rotation_tables(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return cosine and sine of each position's angles, `(positions, size / 2)`, float32.
 
-    The angles are rounded to float32, with which models are trained. At position 30,000 the rounding is 1e-3
-    of a turn of the fastest pair, so exact angles would be different ones.
+    The angles are rounded to float32, with which models are trained. At position 30,000 the
+    rounding is 1e-3 of a turn of the fastest pair, so exact angles would be different ones.
     """
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
-    # Powers in single precision differ from one machine to the next. These equal those of PyTorch on a CPU,
-    # but for about one frequency in a hundred.
+    # Powers in single precision differ from one machine to the next. These equal those of PyTorch
+    # on a CPU, but for about one frequency in a hundred.
     powers = np.power(np.float64(rotation.theta), exponents.astype(np.float64)).astype(np.float32)
     frequencies = np.float32(1) / powers
     if isinstance(rotation.scaling, Llama3Scaling):

@@ -1,8 +1,8 @@
 """Graphs whose weights are in one file with a fixed layout.
 
-The sha256 of the weights' file names the weights in every signature. Its bytes may therefore depend only on
-the tensors and the order in which a graph adds them: each tensor starts at a multiple of `ALIGNMENT`, and
-gaps are zeros.
+The sha256 of the weights' file names the weights in every signature. Its bytes may therefore depend
+only on the tensors and the order in which a graph adds them: each tensor starts at a multiple of
+`ALIGNMENT`, and gaps are zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from vcs_export.graph.nodes import Graph
 
 ALIGNMENT = 4096
-"""One page, as the ONNX specification recommends, so that a runtime can map each tensor in place."""
+"""One page, as the ONNX specification recommends, so that a runtime can map each tensor in place.
+"""
 
 Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.int8]
 
@@ -36,7 +37,7 @@ class StoredWeights:
     places: Mapping[str, tuple[int, int]]  # offset and size in bytes of each tensor, by name
 
     def offset(self, name: str, array: Weights) -> int | None:
-        """Return the offset of a tensor in the file; None unless it is there with the same name and bytes."""
+        """Return the tensor's offset in the file, or None if no tensor has that name and bytes."""
         offset, size = self.places.get(name, (0, -1))
         if size != array.nbytes:
             return None
@@ -48,8 +49,9 @@ class StoredWeights:
 class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
-    With "fp16" all arithmetic is in half precision; with "int8" tables are stored as int8, and all else is
-    float32. A tensor that one of `shared` has under the same name, with the same bytes, is not stored again.
+    With "fp16" all arithmetic is in half precision; with "int8" tables are stored as int8, and all
+    else is float32. A tensor that one of `shared` has under the same name, with the same bytes, is
+    not stored again.
     """
 
     def __init__(self, opset: int, precision: str = "fp32", *shared: StoredWeights) -> None:
@@ -69,17 +71,22 @@ class GraphBuilder(Graph):
 
     @property
     def lowest(self) -> float:
-        """The number that hides a key when it is added to its score. A row without keys gives no NaN."""
+        """The number that hides a key when it is added to its score.
+
+        A row without keys gives no NaN.
+        """
         # In half precision the lowest number would overflow when a score is added.
         return -1e4 if self._float == np.float16 else float(np.finfo(np.float32).min)
 
     def weight(self, name: str, array: Weights) -> ir.Value:
-        """Add a tensor to the weights' file, in the order of the calls. float16 and int8 stay as they are."""
+        """Add a tensor to the weights file, in call order; float16 and int8 keep their type."""
         if array.dtype not in (np.float32, np.float16, np.int8):
             raise TypeError(f"{name}: float32 was expected, not {array.dtype}")
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
-        stored: Weights = array.astype(self._float, copy=False) if array.dtype == np.float32 else array
+        stored: Weights = (
+            array.astype(self._float, copy=False) if array.dtype == np.float32 else array
+        )
         for other in self._shared:
             if (place := other.offset(name, stored)) is not None:
                 value = _external(name, other.path, place, stored)
@@ -96,8 +103,8 @@ class GraphBuilder(Graph):
     def absorb(self, graph: ir.Graph) -> None:
         """Take over the nodes and weights of another graph, which loses them.
 
-        The inputs of the other graph must have been replaced by values of this one. Raises ValueError if an
-        operator is not ONNX's own.
+        The inputs of the other graph must have been replaced by values of this one. Raises
+        ValueError if an operator is not ONNX's own.
         """
         values: dict[str, ir.Value] = {}
         for number, node in enumerate(graph):
@@ -136,7 +143,8 @@ class GraphBuilder(Graph):
         """Look up the rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""
         if not self._small_tables:
             return self.op("Gather", self.weight(name, table), ids)
-        # Each row has a scale: rare words have short vectors, which one scale for all would round to 0.
+        # Each row has a scale: rare words have short vectors, which one scale for all would round
+        # to 0.
         levels, scale = np.empty(table.shape, np.int8), np.empty((len(table), 1), np.float32)
         for start in range(0, len(table), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
@@ -148,18 +156,29 @@ class GraphBuilder(Graph):
         return self.op("Mul", self.op("Cast", rows, to=self.float_type), scales)
 
     def linear(
-        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32] | None = None
+        self,
+        name: str,
+        x: ir.Value,
+        weight: NDArray[np.float32],
+        bias: NDArray[np.float32] | None = None,
     ) -> ir.Value:
-        """Add `x W^T + b` over the last axis of x `(..., in)`; weight `(out, in)`, bias `(out,)` or None."""
+        """Add `x W^T + b` over the last axis of x `(..., in)`.
+
+        The weight is `(out, in)`, and the bias is `(out,)` or None.
+        """
         product = self.op("MatMul", x, self.weight(f"{name}.weight", weight.T))
         if bias is None:
             return product
         return self.op("Add", product, self.weight(f"{name}.bias", bias))
 
     def layer_norm(
-        self, name: str, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32] | None,
+        self,
+        name: str,
+        x: ir.Value,
+        weight: NDArray[np.float32],
+        bias: NDArray[np.float32] | None,
         epsilon: float,
-    ) -> ir.Value:  # fmt: skip
+    ) -> ir.Value:
         """Add a layer normalisation over the last axis, with a bias or without."""
         inputs = [self.weight(f"{name}.weight", weight)]
         if bias is not None:
@@ -169,7 +188,7 @@ class GraphBuilder(Graph):
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> StoredWeights:
-        """Write the graph with its one float32 output, and the file beside it for weights of its own.
+        """Write the graph with its one float32 output, and a file beside it for unshared weights.
 
         Raises OSError.
         """
@@ -184,12 +203,19 @@ class GraphBuilder(Graph):
         own = [value for _, value in self._offsets.values()]
         self._write(output, name, shape, model, [*own, *self._borrowed])
         return StoredWeights(
-            weights, {key: (offset, self._weights[key].nbytes) for key, (offset, _) in self._offsets.items()}
+            weights,
+            {
+                key: (offset, self._weights[key].nbytes)
+                for key, (offset, _) in self._offsets.items()
+            },
         )
 
 
 def _external(name: str, file: Path, offset: int, array: Weights) -> ir.Value:
-    """Return a value whose tensor, of the shape and type of `array`, is in a file beside the graph."""
+    """Return a value whose tensor is in a file beside the graph.
+
+    The tensor has the shape and type of `array`.
+    """
     kind, shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
     tensor = ir.ExternalTensor(
         file.name, offset, array.nbytes, kind, shape=shape, name=name, base_dir=file.parent
@@ -203,5 +229,5 @@ def _write_at(file: BinaryIO, offset: int, array: Weights) -> None:
 
 
 def _stored_bytes(array: Weights) -> NDArray[Any]:
-    """Return the array as its bytes are stored: little-endian on every machine, as in ONNX's raw data."""
+    """Return the array in the byte order of ONNX's raw data: little-endian on every machine."""
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

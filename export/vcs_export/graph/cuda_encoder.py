@@ -1,12 +1,14 @@
 """Encoders for ONNX Runtime's CUDA provider: no padding, fused kernels, and products in fp16.
 
-These graphs are over the weights of the encoder's other graph. Where those are float32, the graph converts
-them, which ONNX Runtime does once, when it opens the graph. Kernels of GELU and of normalisation add the
-biases of the products before them. Sums of products, softmax, GELU and normalisation are float32 inside their
-kernels; the embeddings, and all from the pooling on, are float32 throughout.
+These graphs are over the weights of the encoder's other graph. Where those are float32, the graph
+converts them, which ONNX Runtime does once, when it opens the graph. Kernels of GELU and of
+normalisation add the biases of the products before them. Sums of products, softmax, GELU and
+normalisation are float32 inside their kernels; the embeddings, and all from the pooling on, are
+float32 throughout.
 
-PackedMultiHeadAttention has no windows. With a bias for each two tokens, as MPNet has it, it would be no
-flash attention. Such models, and those that pool the largest numbers, have no graph of this kind.
+PackedMultiHeadAttention has no windows. With a bias for each two tokens, as MPNet has it, it would
+be no flash attention. Such models, and those that pool the largest numbers, have no graph of this
+kind.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ _HALF = ir.DataType.FLOAT16
 
 
 class CudaEncoder(GraphBuilder):
-    """The graph of an encoder over the weights `shared` of its other graph, which are of type `precision`."""
+    """A CUDA graph of an encoder that shares the weights of the encoder's other graph.
+
+    The weights `shared` are stored in type `precision`.
+    """
 
     def __init__(self, precision: str, *shared: StoredWeights, pooled: bool = True) -> None:
         super().__init__(OPSET, precision, *shared)
@@ -60,7 +65,7 @@ class CudaEncoder(GraphBuilder):
         return value if self.float_type == kind else self.op("Cast", value, to=int(kind))
 
     def embeddings(self, checkpoint: AnyCheckpoint, from_zero: bool) -> ir.Value:
-        """Add the normalised sum of the vectors of word and position, `(tokens, hidden)`, float32."""
+        """Add the normalised sum of word and position vectors, float32 `(tokens, hidden)`."""
         words = self.op("Gather", self.weight(WORDS, checkpoint.tensor(WORDS)), self.texts.ids)
         table = self.weight(POSITIONS, position_rows(checkpoint, from_zero))
         places = self.op("Gather", table, self.texts.positions if from_zero else self._from_pad())
@@ -70,12 +75,19 @@ class CudaEncoder(GraphBuilder):
             for part in ("weight", "bias")
         )
         return self.op(
-            "LayerNormalization", self.op("Add", self.exact(words), self.exact(places)), weight, bias,
-            axis=-1, epsilon=checkpoint.config.layer_norm_eps,
-        )  # fmt: skip
+            "LayerNormalization",
+            self.op("Add", self.exact(words), self.exact(places)),
+            weight,
+            bias,
+            axis=-1,
+            epsilon=checkpoint.config.layer_norm_eps,
+        )
 
     def layers(self, checkpoint: AnyCheckpoint, x: ir.Value, count: int | None = None) -> ir.Value:
-        """Add the first `count` layers, or all, to x `(tokens, hidden)`, float32; the result is fp16."""
+        """Add the first `count` layers to x, float32 `(tokens, hidden)`; the result is fp16.
+
+        None adds all layers.
+        """
         self.texts.prepare()
         x = self.op("Cast", x, to=int(_HALF))
         for layer in range(count or checkpoint.config.num_hidden_layers):
@@ -85,7 +97,7 @@ class CudaEncoder(GraphBuilder):
     def save_logits(
         self, x: ir.Value, weight: NDArray[np.float32], bias: NDArray[np.float32], other: Path
     ) -> None:
-        """Add a token classifier, in float32, to x `(tokens, hidden)`, fp16, and write the graph."""
+        """Add a float32 token classifier to x, fp16 `(tokens, hidden)`, and write the graph."""
         model = _beside(other)
         matrix = self.exact(self.weight("classifier.weight", weight.T))
         product = self.op("MatMul", self.op("Cast", x, to=int(FLOAT)), matrix)
@@ -101,28 +113,42 @@ class CudaEncoder(GraphBuilder):
             return self.op("MatMul", x, self.half(stored(f"{name}.weight")))
 
         def normed(name: str, addend: ir.Value, x: ir.Value, bias: ir.Value) -> ir.Value:
-            scale, shift = (self.half(stored(f"{name}.LayerNorm.{part}")) for part in ("weight", "bias"))
+            scale, shift = (
+                self.half(stored(f"{name}.LayerNorm.{part}")) for part in ("weight", "bias")
+            )
             return self.microsoft_op(
-                "SkipLayerNormalization", addend, x, scale, shift, bias,
+                "SkipLayerNormalization",
+                addend,
+                x,
+                scale,
+                shift,
+                bias,
                 epsilon=checkpoint.config.layer_norm_eps,
-            )  # fmt: skip
+            )
 
-        query, key, value = (product(f"attention.self.{name}", x) for name in ("query", "key", "value"))
-        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add up to 1,
-        # so that the bias of values comes through: it goes into the bias of the next product.
+        query, key, value = (
+            product(f"attention.self.{name}", x) for name in ("query", "key", "value")
+        )
+        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add
+        # up to 1, so that the bias of values comes through: it goes into the bias of the next
+        # product.
         query = self.op("Add", query, self.half(stored("attention.self.query.bias")))
         seen = self.texts.attention(query, key, value, checkpoint.config.num_attention_heads)
         matrix = stored("attention.output.dense.weight")
-        through = self.op("MatMul", self.exact(stored("attention.self.value.bias")), self.exact(matrix))
+        through = self.op(
+            "MatMul", self.exact(stored("attention.self.value.bias")), self.exact(matrix)
+        )
         bias = self.op("Add", through, self.exact(stored("attention.output.dense.bias")))
         out = self.op("MatMul", seen, self.half(matrix))
         x = normed("attention.output", out, x, self.op("Cast", bias, to=int(_HALF)))
         inner = product("intermediate.dense", x)
         gelu = self.microsoft_op("BiasGelu", inner, self.half(stored("intermediate.dense.bias")))
-        return normed("output", product("output.dense", gelu), x, self.half(stored("output.dense.bias")))
+        return normed(
+            "output", product("output.dense", gelu), x, self.half(stored("output.dense.bias"))
+        )
 
     def _from_pad(self) -> ir.Value:
-        """Return the position of each token, counted from that of the pad, as `xlm_roberta.positions`."""
+        """Return each token's position, counted from the pad's, as in `xlm_roberta.positions`."""
         pad = self.int_scalar(PAD)
         other = self.op("Not", self.op("Equal", self.texts.ids, pad))
         counted = self.op("Cast", other, to=int(ir.DataType.INT64))
@@ -146,7 +172,10 @@ def cuda_graph(other: str) -> CudaGraph:
 def write_cuda_encoder(
     checkpoint: EncoderCheckpoint, sentence: SentenceFolder, other: Path, stored: StoredWeights
 ) -> bool:
-    """Write the graph beside that of `write_encoder`, with its output; False if there can be none."""
+    """Write the CUDA graph beside `write_encoder`'s graph, with the same output.
+
+    Return False if the encoder cannot have a CUDA graph.
+    """
     if checkpoint.config.relative or sentence.pooling == "max":
         return False
     graph = CudaEncoder("fp32", stored)
@@ -161,8 +190,13 @@ def write_cuda_encoder(
     return True
 
 
-def write_cuda_sat(checkpoint: SatCheckpoint, other: Path, stored: StoredWeights, precision: str) -> bool:
-    """Write the graph beside that of `write_sat`, with logits `(tokens, 1)`; False if there can be none."""
+def write_cuda_sat(
+    checkpoint: SatCheckpoint, other: Path, stored: StoredWeights, precision: str
+) -> bool:
+    """Write the CUDA graph beside `write_sat`'s graph, with logits `(tokens, 1)`.
+
+    Return False if the model cannot have a CUDA graph.
+    """
     if checkpoint.config.lookahead is not None:
         return False
     graph = CudaEncoder(precision, stored, pooled=False)

@@ -3,19 +3,19 @@
 They have operators of which the provider has one fused kernel, and the CPU mostly none:
 
 - GatedRMSNorm multiplies with the SiLU of a gate, with a single rounding.
-- PackedMultiHeadAttention attends within texts of any lengths, without padding. It takes fp16, and as many
-  heads of keys and values as of queries. It is not causal, and has no windows.
-- RMSNormalization reads float32 and writes fp16. From bf16 it writes only bf16, which is enough for the norms
-  of heads.
+- PackedMultiHeadAttention attends within texts of any lengths, without padding. It takes fp16, and
+  as many heads of keys and values as of queries. It is not causal, and has no windows.
+- RMSNormalization reads float32 and writes fp16. From bf16 it writes only bf16, which is enough for
+  the norms of heads.
 
-Causal models, windows and bf16 therefore keep padding around their attention, as in `Packed`. Attention is
-flash attention there, with lengths or causal, never both: with lengths, the provider aligns a causal mask at
-the last token of each text. Layers with a window add a bias, for which it has a fused kernel if the padded
-width is a multiple of 4.
+Causal models, windows and bf16 therefore keep padding around their attention, as in `Packed`.
+Attention is flash attention there, with lengths or causal, never both: with lengths, the provider
+aligns a causal mask at the last token of each text. Layers with a window add a bias, for which it
+has a fused kernel if the padded width is a multiple of 4.
 
-With "varlen", the mean of a text's tokens has two steps. Its tokens are added in groups of `POOL_GROUP`, each
-of which lies in memory on its own, so that no sum depends on the place of the text in its batch. Then groups
-are added.
+With "varlen", the mean of a text's tokens has two steps. Its tokens are added in groups of
+`POOL_GROUP`, each of which lies in memory on its own, so that no sum depends on the place of the
+text in its batch. Then groups are added.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from vcs_export.graph.nodes import Graph
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
 from vcs_runtime.bundle.layouts import POOL_GROUP
 
-# GatedRMSNorm divides by the root of the mean square plus this number, in float32, in which a mean square
-# below 64 is lost beside it. The result is then 2^-15 to the bit; the norm's weights of 2^15 undo it. A mean
-# square of 10^4 would change the last of fp16's 11 bits by a hundredth.
+# GatedRMSNorm divides by the root of the mean square plus this number, in float32, in which a mean
+# square below 64 is lost beside it. The result is then 2^-15 to the bit; the norm's weights of 2^15
+# undo it. A mean square of 10^4 would change the last of fp16's 11 bits by a hundredth.
 _HUGE = 2.0**30
 _ROOT = 2.0**15
 
@@ -50,7 +50,10 @@ class _Fused(Layout):
             )
 
     def rms_norm(self, x: ir.Value, weight: StoredTensor, kind: ir.DataType) -> ir.Value:
-        """Normalise in float32, and round once. In fp16 that is one kernel, with the weight in fp16."""
+        """Normalise in float32, and round once.
+
+        In fp16 that is one kernel, with the weight in fp16.
+        """
         if kind == ir.DataType.FLOAT16:
             return self._rms_norm(x, self._norm_weight(weight, kind))
         return super().rms_norm(x, weight, kind)
@@ -88,11 +91,18 @@ class CudaPacked(_Fused, Packed):
         flat = graph.op("Reshape", self._positions, graph.ints(-1))
         self._prepare(graph.op("Gather", flat, self._scatter))
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+    def attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False
+    ) -> ir.Value:
         """Rotate tokens, pad them, attend, and take the padding away."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        query, key = self._rotated_tokens(query, heads, local), self._rotated_tokens(key, groups, local)
-        return self._attention_of_padded(self._padded(query), self._padded(key), self._padded(value), local)
+        query, key = (
+            self._rotated_tokens(query, heads, local),
+            self._rotated_tokens(key, groups, local),
+        )
+        return self._attention_of_padded(
+            self._padded(query), self._padded(key), self._padded(value), local
+        )
 
 
 class Texts:
@@ -103,7 +113,8 @@ class Texts:
     - `input_ids` `(tokens,)`;
     - `positions` `(tokens,)`, each token's place in its text;
     - `starts` `(batch + 1,)`, the row of each text's first token, and the number of tokens;
-    - `places` `(batch, width)`, the places of tokens in texts padded to `width`, then those of padding;
+    - `places` `(batch, width)`, the places of tokens in texts padded to `width`, then those of
+      padding;
     - `pool` `(groups, POOL_GROUP)`, the rows of pooled tokens of a text, then -1;
     - `owners` `(groups,)`, the text of each group;
     - `counts` `(batch,)`, the number of pooled tokens of each text.
@@ -125,14 +136,17 @@ class Texts:
     def prepare(self) -> None:
         """Convert what attention takes as int32."""
         self._starts, self._places = (
-            self._graph.op("Cast", value, to=int(ir.DataType.INT32)) for value in (self._bounds, self._places)
+            self._graph.op("Cast", value, to=int(ir.DataType.INT32))
+            for value in (self._bounds, self._places)
         )
 
     def prepare_mean(self) -> None:
         """Compute the weights of tokens and groups."""
         graph = self._graph
         # Padding of a group is the row -1, the last one, with the weight 0.
-        real = graph.op("Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT))
+        real = graph.op(
+            "Cast", graph.op("GreaterOrEqual", self._pool, graph.int_scalar(0)), to=int(FLOAT)
+        )
         self._in_group = graph.op("Unsqueeze", real, graph.ints(1))
         batch = graph.op("Squeeze", graph.op("Shape", self._counts))
         texts = graph.op("Range", graph.int_scalar(0), batch, graph.int_scalar(1))
@@ -145,15 +159,24 @@ class Texts:
     ) -> ir.Value:
         """Attend within each text; all are fp16."""
         return self._graph.microsoft_op(
-            "PackedMultiHeadAttention", query, key, value, None, self._places, self._starts, num_heads=heads,
+            "PackedMultiHeadAttention",
+            query,
+            key,
+            value,
+            None,
+            self._places,
+            self._starts,
+            num_heads=heads,
             **scale,
-        )  # fmt: skip
+        )
 
     def first(self, x: ir.Value) -> ir.Value:
         """Return the rows of first tokens."""
         graph = self._graph
         return graph.op(
-            "Gather", x, graph.op("Slice", self._bounds, graph.ints(0), graph.ints(-1), graph.ints(0))
+            "Gather",
+            x,
+            graph.op("Slice", self._bounds, graph.ints(0), graph.ints(-1), graph.ints(0)),
         )
 
     def last(self, x: ir.Value) -> ir.Value:
@@ -175,7 +198,9 @@ class Varlen(_Fused):
 
     def __init__(self, graph: StreamedGraph, config: DecoderConfig) -> None:
         if config.causal or config.local is not None or graph.compute != ir.DataType.FLOAT16:
-            raise ValueError("PackedMultiHeadAttention has no causal attention, no windows, and only fp16")
+            raise ValueError(
+                "PackedMultiHeadAttention has no causal attention, no windows, and only fp16"
+            )
         self._texts = Texts(graph)
         super().__init__(graph, config)
         self._prepare(self._texts.positions)
@@ -187,7 +212,9 @@ class Varlen(_Fused):
         """The token ids `(tokens,)`."""
         return self._texts.ids
 
-    def attention(self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False) -> ir.Value:
+    def attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, local: bool = False
+    ) -> ir.Value:
         """Rotate, repeat keys and values for all heads, and attend."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
         return self._texts.attention(

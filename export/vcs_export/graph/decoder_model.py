@@ -1,8 +1,9 @@
 """The ONNX graphs of a whole embedding model: a decoder, and the head that makes a text's vector.
 
-Their weights are streamed, or linked to. The running sum of the layers, the norms and the output are float32
-in every precision, because a Mistral's sum has outliers beside which half precision would lose all other
-numbers. Weights are used in the checkpoint's own `(out, in)` layout, so that none must be copied.
+Their weights are streamed, or linked to. The running sum of the layers, the norms and the output
+are float32 in every precision, because a Mistral's sum has outliers beside which half precision
+would lose all other numbers. Weights are used in the checkpoint's own `(out, in)` layout, so that
+none must be copied.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ Tensors = Mapping[str, StoredTensor]
 
 
 def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = False) -> ir.Value:
-    """Add all layers and the final norm: float32 `(tokens, hidden)`, or `(batch, hidden)` of last tokens."""
+    """Add all layers and the final norm; the result is float32 `(tokens, hidden)`.
+
+    With `only_last`, the result is `(batch, hidden)`, one row for each text's last token.
+    """
     graph, config = layout.graph, layout.config
     x = graph.table(tensors[f"{prefix}embed_tokens.weight"], layout.ids)
     if config.embedding_scale != 1:
@@ -50,8 +54,10 @@ def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = Fal
     return layout.rms_norm(x, tensors[f"{prefix}norm.weight"], FLOAT)
 
 
-def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value, local: bool) -> ir.Value:
-    """Return what the heads of attention see, including its norm, for x, float32 `(tokens, hidden)`.
+def self_attention(
+    layout: Layout, tensors: Tensors, prefix: str, x: ir.Value, local: bool
+) -> ir.Value:
+    """Return the attention heads' output, input norm included, for x, float32 `(tokens, hidden)`.
 
     It is `(tokens, heads * size)`, of the type in which matrices are multiplied.
     """
@@ -60,7 +66,9 @@ def self_attention(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value, l
     projected = {}
     for name in "qkv":
         bias = tensors[f"{prefix}self_attn.{name}_proj.bias"] if config.qkv_bias else None
-        projected[name] = graph.linear(normed, tensors[f"{prefix}self_attn.{name}_proj.weight"], bias)
+        projected[name] = graph.linear(
+            normed, tensors[f"{prefix}self_attn.{name}_proj.weight"], bias
+        )
     if config.qk_norm:
         for name, heads in (("q", config.num_attention_heads), ("k", config.num_key_value_heads)):
             weight = tensors[f"{prefix}self_attn.{name}_norm.weight"]
@@ -76,11 +84,15 @@ def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> 
     graph = layout.graph
     norm = "pre_feedforward_layernorm" if layout.config.sandwich else "post_attention_layernorm"
     normed = layout.rms_norm(x, tensors[f"{prefix}{norm}.weight"], graph.compute)
-    gate, up = (graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up"))
+    gate, up = (
+        graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up")
+    )
     return graph.linear(layout.gated(gate, up), tensors[f"{prefix}mlp.down_proj.weight"])
 
 
-def _sum(layout: Layout, tensors: Tensors, norm: str, x: ir.Value, addend: ir.Value, few: bool) -> ir.Value:
+def _sum(
+    layout: Layout, tensors: Tensors, norm: str, x: ir.Value, addend: ir.Value, few: bool
+) -> ir.Value:
     """Add to x, float32, the result of half a layer, after its norm if it has one.
 
     If `few` is true, there is a row for each text instead of each token.
@@ -113,7 +125,8 @@ class DecoderModel:
 
     folder: Path
     config: DecoderConfig
-    tensors: Mapping[str, StoredTensor]  # by their names in the checkpoint, those of the head included
+    # By their names in the checkpoint, those of the head included.
+    tensors: Mapping[str, StoredTensor]
     prefix: str  # of the decoder's names
     dimension: int  # length of a text's vector
     head: Head
@@ -134,7 +147,7 @@ class Written:
 
 
 def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
-    """Return the input layout of the graph for CUDA; None where CUDA runs the same graph as a CPU."""
+    """Return the input layout of the CUDA graph, or None if CUDA runs the same graph as a CPU."""
     kind = _cuda_compute(config, precision)
     if kind == FLOAT:
         return None
@@ -154,12 +167,12 @@ def write_decoder_model(
 ) -> Written:
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
-    With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph, for CUDA,
-    refers to the same files; it has its own operators and input layout, and may need few further tensors.
-    Raises CheckpointError or OSError.
+    With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph,
+    for CUDA, refers to the same files; it has its own operators and input layout, and may need few
+    further tensors. Raises CheckpointError or OSError.
 
-    The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is meaningless for a
-    text of which no token is pooled; callers refuse such texts.
+    The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is
+    meaningless for a text of which no token is pooled; callers refuse such texts.
     """
     total = sum(tensor.nbytes for tensor in opened.tensors.values())
     done = 0
@@ -198,12 +211,22 @@ def _cuda_compute(config: DecoderConfig, precision: str) -> ir.DataType:
 Steps = tuple[Dense | None, ...]
 
 
-def sentence_decoder(opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int) -> DecoderModel:
-    """Return the model of an opened decoder. Its unit vectors have the first `dimension` numbers."""
+def sentence_decoder(
+    opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int
+) -> DecoderModel:
+    """Return the model of an opened decoder.
+
+    Its unit vectors have the first `dimension` numbers.
+    """
     return DecoderModel(
-        opened.folder, opened.settings.config, opened.tensors, opened.prefix, dimension,
-        partial(_head, pooling, steps, dimension), only_last=pooling == "lasttoken",
-    )  # fmt: skip
+        opened.folder,
+        opened.settings.config,
+        opened.tensors,
+        opened.prefix,
+        dimension,
+        partial(_head, pooling, steps, dimension),
+        only_last=pooling == "lasttoken",
+    )
 
 
 def _head(pooling: str, steps: Steps, dimension: int, layout: Layout, hidden: ir.Value) -> ir.Value:

@@ -27,8 +27,9 @@ def write_encoder(
 ) -> StoredWeights:
     """Write the encoder's graph, and its weights beside it.
 
-    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding` is float32
-    `(batch, dimension)`, rows of unit length, or zero for a row without tokens. Token types are all 0.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding`
+    is float32 `(batch, dimension)`, rows of unit length, or zero for a row without tokens. Token
+    types are all 0.
     """
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
@@ -45,7 +46,10 @@ def write_encoder(
 def save_sentence(
     graph: GraphBuilder, vectors: ir.Value, sentence: SentenceFolder, model: Path, weights: Path
 ) -> StoredWeights:
-    """Add the steps after the pooling, float32 `(batch, width)`, and write a sentence encoder's graph."""
+    """Add a sentence encoder's steps after pooling, and write the graph.
+
+    `vectors` is the pooled output, float32 `(batch, width)`.
+    """
     width = sentence.width
     for number, step in enumerate(sentence.steps):
         if step is None:
@@ -56,21 +60,25 @@ def save_sentence(
             width = len(step.bias)
     shorter = sentence.dimension < width
     if shorter:
-        vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1))
+        vectors = graph.op(
+            "Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1)
+        )
     if shorter or not sentence.steps or sentence.steps[-1] is not None:
         vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
     return graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 
 
 def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:
-    """Return MPNet's bias of scores for the distance of key and query: `(1, heads, tokens, tokens)`."""
+    """Return MPNet's score bias by distance of key and query, `(1, heads, tokens, tokens)`."""
     most = padded_length(checkpoint.config.capacity) - 1
     # One row for each distance saves the graph the logarithms.
     rows = checkpoint.tensor(RELATIVE)[buckets(np.arange(-most, most + 1))]
     tokens = graph.op("Squeeze", graph.op("Shape", ids, start=1, end=2))
     places = graph.op("Range", graph.int_scalar(0), tokens, graph.int_scalar(1))
     distance = graph.op(
-        "Sub", graph.op("Unsqueeze", places, graph.ints(0)), graph.op("Unsqueeze", places, graph.ints(1))
+        "Sub",
+        graph.op("Unsqueeze", places, graph.ints(0)),
+        graph.op("Unsqueeze", places, graph.ints(1)),
     )
     row = graph.op("Add", distance, graph.int_scalar(most))
     bias = graph.op("Gather", graph.weight("encoder.distance_bias", rows), row)
@@ -80,8 +88,8 @@ def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.V
 def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return MPNet's row of `RELATIVE` for each distance, the key's place less the query's.
 
-    Half of the rows are for each direction. Half of those are for single distances; the others widen by a
-    constant factor.
+    Half of the rows are for each direction. Half of those are for single distances; the others
+    widen by a constant factor.
     """
     half = BUCKETS // 2
     size = np.abs(distance)

@@ -1,7 +1,8 @@
 """An encoder's float32 graph with its weights and products in fp16, for a strongly typed network.
 
-These are products with weights, those of attention, and tables of rows. What lies between them stays float32:
-biases, Softmax, norms, GELU, sums of layers and the pooling. So do the inputs and outputs of the graph.
+These are products with weights, those of attention, and tables of rows. What lies between them
+stays float32: biases, Softmax, norms, GELU, sums of layers and the pooling. So do the inputs and
+outputs of the graph.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SCORES = {"Add", "Div", "Mul", "Where"}
 
 
 def write_half(model: Path, folder: Path) -> Path:
-    """Write the graph in half precision, and its weights, into a folder; returns the path of the graph.
+    """Write the graph and its weights into a folder, in half precision; return the graph's path.
 
     Raises ExportError if a weight is beyond fp16's largest number.
     """
@@ -30,7 +31,9 @@ def write_half(model: Path, folder: Path) -> Path:
     loaded = ir.load(source / model.name)
     graph, halves = loaded.graph, dict[ir.Value, ir.Value]()
     nodes = list(graph)
-    attention = {product for node in nodes if node.op_type == "Softmax" for product in _attention(node)}
+    attention = {
+        product for node in nodes if node.op_type == "Softmax" for product in _attention(node)
+    }
     for node in attention:
         _scale_query(graph, node)
     for node in nodes:
@@ -65,7 +68,12 @@ def _scale_query(graph: ir.Graph, product: ir.Node) -> None:
     """Scale the query instead of the scores, which may be beyond fp16's largest number."""
     [scores] = product.outputs
     [use, *more] = scores.uses()
-    if not more and use.node.op_type in ("Div", "Mul") and use.idx == 0 and _is_stored(use.node.inputs[1]):
+    if (
+        not more
+        and use.node.op_type in ("Div", "Mul")
+        and use.idx == 0
+        and _is_stored(use.node.inputs[1])
+    ):
         scale = use.node
         scale.outputs[0].replace_all_uses_with(scores)
         scale.replace_input_with(0, product.inputs[0])
@@ -75,7 +83,10 @@ def _scale_query(graph: ir.Graph, product: ir.Node) -> None:
 
 
 def _halve(
-    graph: ir.Graph, node: ir.Node, inputs: Sequence[ir.Value | None], halves: dict[ir.Value, ir.Value]
+    graph: ir.Graph,
+    node: ir.Node,
+    inputs: Sequence[ir.Value | None],
+    halves: dict[ir.Value, ir.Value],
 ) -> None:
     """Let a node read its first inputs in fp16, and others read its output in float32."""
     for place, value in enumerate(inputs):
@@ -93,7 +104,10 @@ def _halve(
 
 
 def _half(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
-    """Return a weight in fp16, or the Cast of another value before the first node that reads it so."""
+    """Return a weight in fp16, or the fp16 Cast of another value.
+
+    The Cast is inserted before `node`, the first node that reads the value in fp16.
+    """
     name = f"{value.name}.fp16"
     if not value.const_value:
         cast = ir.node("Cast", [value], {"to": int(ir.DataType.FLOAT16)}, name=name)
@@ -105,8 +119,10 @@ def _half(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
     if not np.isfinite(numbers).all():
         raise ExportError(f"{value.name} has numbers beyond fp16's largest one: use cuda:N")
     half = ir.Value(
-        name=name, const_value=ir.tensor(numbers, name=name), shape=ir.Shape(numbers.shape),
+        name=name,
+        const_value=ir.tensor(numbers, name=name),
+        shape=ir.Shape(numbers.shape),
         type=ir.TensorType(ir.DataType.FLOAT16),
-    )  # fmt: skip
+    )
     graph.register_initializer(half)
     return half

@@ -1,8 +1,8 @@
 """ModernBERT as an ONNX graph: token ids in, one unit vector a text out.
 
-In most layers a token sees only near tokens. A long text is therefore cut into blocks there, each of which
-attends to itself and what lies within reach on both sides. So the scores of these layers grow with the length
-of a text, and not with its square.
+In most layers a token sees only near tokens. A long text is therefore cut into blocks there, each
+of which attends to itself and what lies within reach on both sides. So the scores of these layers
+grow with the length of a text, and not with its square.
 
 Only standard operators of opset 17 are used, as in `graph.transformer`. Rotation is spelt out:
 RotaryEmbedding came with opset 23.
@@ -31,7 +31,8 @@ from vcs_runtime.bundle.layouts import padded_length
 class _Blocks:
     """The blocks of a text in layers with a window."""
 
-    queries: ir.Value  # place of each token of each block `(blocks, size)`; the last may repeat a place
+    # Place of each token of each block `(blocks, size)`; the last may repeat a place.
+    queries: ir.Value
     keys: ir.Value  # places of the tokens that a block sees some of, `(blocks, width)`
     size: ir.Value  # tokens of a block `(1,)`
     width: ir.Value  # tokens that a block sees `(1,)`
@@ -51,7 +52,7 @@ class _View:
 def write_modernbert(
     checkpoint: ModernBertCheckpoint, sentence: SentenceFolder, model: Path, weights: Path
 ) -> StoredWeights:
-    """Write the graph, and its weights beside it, with inputs and output as `write_encoder` has them."""
+    """Write the graph, with its weights beside it and the inputs and output of `write_encoder`."""
     graph = GraphBuilder(OPSET)
     config = checkpoint.config
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -72,13 +73,17 @@ def write_modernbert(
         )
         x = graph.op("Add", x, seen)
         x = graph.op(
-            "Add", x, _gated(graph, checkpoint, prefix, _norm(graph, checkpoint, f"{prefix}mlp_norm", x))
+            "Add",
+            x,
+            _gated(graph, checkpoint, prefix, _norm(graph, checkpoint, f"{prefix}mlp_norm", x)),
         )
     vectors = pooled(graph, _norm(graph, checkpoint, "final_norm", x), visible, sentence.pooling)
     return save_sentence(graph, vectors, sentence, model, weights)
 
 
-def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, mask: ir.Value) -> _View:
+def _near(
+    graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, mask: ir.Value
+) -> _View:
     """Return what tokens see in layers with a window."""
     config = checkpoint.config
     reach = config.reach
@@ -95,12 +100,17 @@ def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, 
     )
     queries = graph.op("Add", starts, graph.op("Range", whole, size, single))
     beyond = graph.op("Add", size, margin)
-    # Sub in place of Neg, which `inference.onnx_session` does not count among the operators of shapes.
-    keys = graph.op("Add", starts, graph.op("Range", graph.op("Sub", whole, margin), beyond, single))
+    # Sub in place of Neg, which `inference.onnx_session` does not count among the operators of
+    # shapes.
+    keys = graph.op(
+        "Add", starts, graph.op("Range", graph.op("Sub", whole, margin), beyond, single)
+    )
     last = graph.op("Sub", count, single)
     places = graph.op("Max", graph.op("Min", keys, last), whole)
     distance = graph.op(
-        "Sub", graph.op("Unsqueeze", keys, graph.ints(1)), graph.op("Unsqueeze", queries, graph.ints(2))
+        "Sub",
+        graph.op("Unsqueeze", keys, graph.ints(1)),
+        graph.op("Unsqueeze", queries, graph.ints(2)),
     )
     within = graph.op("LessOrEqual", graph.op("Abs", distance), graph.int_scalar(reach))
     inside = graph.op("Unsqueeze", graph.op("Equal", keys, places), graph.ints(1))
@@ -128,16 +138,22 @@ def _near(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, ids: ir.Value, 
 def _tables(
     graph: GraphBuilder, checkpoint: ModernBertCheckpoint, name: str, theta: float, ids: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
-    """Return cosine and sine of the angles at each place of a text, `(tokens, 1, head size / 2)`."""
+    """Return the cosine and sine of each position's angles, each `(tokens, 1, head size / 2)`."""
     config = checkpoint.config
     # The longest text may be padded beyond the last position. These rows are masked.
     tables = rotation_tables(
-        Rotation(theta), config.hidden_size // config.num_attention_heads, padded_length(config.capacity)
+        Rotation(theta),
+        config.hidden_size // config.num_attention_heads,
+        padded_length(config.capacity),
     )
     tokens = graph.op("Shape", ids, start=1, end=2)
     cosines, sines = (
         graph.op(
-            "Slice", graph.weight(f"{name}.{part}", table[:, None]), graph.ints(0), tokens, graph.ints(0)
+            "Slice",
+            graph.weight(f"{name}.{part}", table[:, None]),
+            graph.ints(0),
+            tokens,
+            graph.ints(0),
         )
         for part, table in zip(("cosines", "sines"), tables, strict=True)
     )
@@ -152,13 +168,19 @@ def _attention(
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     stacked = checkpoint.tensor(f"{prefix}attn.Wqkv.weight")
     query, key, value = (
-        graph.op("Reshape", graph.linear(f"{prefix}attn.{name}", x, matrix), graph.ints(0, 0, heads, size))
+        graph.op(
+            "Reshape",
+            graph.linear(f"{prefix}attn.{name}", x, matrix),
+            graph.ints(0, 0, heads, size),
+        )
         for name, matrix in zip(("query", "key", "value"), np.split(stacked, 3), strict=True)
     )
     query, key = (rotated(graph, part, size, view.tables) for part in (query, key))
     if blocks := view.blocks:
         query = _cut(graph, query, blocks.queries, blocks.size, heads, size)
-        key, value = (_cut(graph, part, blocks.keys, blocks.width, heads, size) for part in (key, value))
+        key, value = (
+            _cut(graph, part, blocks.keys, blocks.width, heads, size) for part in (key, value)
+        )
     query, value = (graph.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (query, value))
     key = graph.op("Transpose", key, perm=[0, 2, 3, 1])
     seen = attended(graph, query, key, value, view.bias, heads, size)
@@ -176,7 +198,9 @@ def _cut(
     return graph.op("Reshape", graph.op("Gather", x, places, axis=1), shape)
 
 
-def _gated(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
+def _gated(
+    graph: GraphBuilder, checkpoint: ModernBertCheckpoint, prefix: str, x: ir.Value
+) -> ir.Value:
     """Return the addend of the gated feed-forward layer."""
     stacked = checkpoint.tensor(f"{prefix}mlp.Wi.weight")
     inner, gate = (
@@ -187,7 +211,9 @@ def _gated(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, prefix: str, x
     return graph.linear(f"{prefix}mlp.Wo", gated, checkpoint.tensor(f"{prefix}mlp.Wo.weight"))
 
 
-def _norm(graph: GraphBuilder, checkpoint: ModernBertCheckpoint, name: str, x: ir.Value) -> ir.Value:
+def _norm(
+    graph: GraphBuilder, checkpoint: ModernBertCheckpoint, name: str, x: ir.Value
+) -> ir.Value:
     """Add the checkpoint's layer normalisation `name`, which has no bias."""
     weight = checkpoint.tensor(f"{name}.weight")
     return graph.layer_norm(name, x, weight, None, checkpoint.config.layer_norm_eps)

@@ -17,7 +17,9 @@ _MICROSOFT = "com.microsoft"
 
 
 class Graph:
-    """The nodes and small constants of one graph. Nodes must be added after the values that they read.
+    """The nodes and small constants of one graph.
+
+    Nodes must be added after the values that they read.
 
     Names follow from the order of the calls, so that the same calls give the same bytes.
     """
@@ -42,14 +44,18 @@ class Graph:
         """Add a standard operator with one output. None stands for an omitted input."""
         return self._node("", kind, inputs, attributes)
 
-    def microsoft_op(self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str) -> ir.Value:
+    def microsoft_op(
+        self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str
+    ) -> ir.Value:
         """Add an operator of ONNX Runtime's own, with one output."""
         return self._node(_MICROSOFT, kind, inputs, attributes)
 
     def choice(
         self, condition: ir.Value, yes: Callable[[], ir.Value], no: Callable[[], ir.Value]
     ) -> ir.Value:
-        """Return the value of `yes` where a condition holds, else that of `no`. Only one of them is computed.
+        """Return the value of `yes` where a condition holds, else that of `no`.
+
+        Only one of them is computed.
 
         Both functions add the nodes of an inner graph, which may read all values of this one.
         """
@@ -60,7 +66,7 @@ class Graph:
         return self._node("", "If", [condition], branches)
 
     def repeat(self, count: ir.Value, of_turn: Callable[[ir.Value], ir.Value]) -> ir.Value:
-        """Compute a value of one shape in each of `count` turns, and stack the values `(count, ...)`.
+        """Run `of_turn` `count` times, and stack the equally shaped results as `(count, ...)`.
 
         OpenVINO reads no Scan whose inner graph reads values of the outer one, which Loop may.
         """
@@ -70,7 +76,9 @@ class Graph:
             ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(kind))
             for name, kind in zip(names, (ir.DataType.INT64, ir.DataType.BOOL), strict=True)
         )
-        body = self._inner("body", [turn, go_on], lambda: (self.op("Identity", go_on), of_turn(turn)))
+        body = self._inner(
+            "body", [turn, go_on], lambda: (self.op("Identity", go_on), of_turn(turn))
+        )
         return self._node("", "Loop", [count, always], {"body": body})
 
     def ints(self, *values: int) -> ir.Value:
@@ -115,13 +123,15 @@ class Graph:
     ) -> ir.Value:
         name = f"{self._prefix}{kind}_{len(self._nodes)}"
         output = ir.Value(name=f"{name}_out")
-        self._nodes.append(ir.node(kind, inputs, attributes, domain=domain, outputs=[output], name=name))
+        self._nodes.append(
+            ir.node(kind, inputs, attributes, domain=domain, outputs=[output], name=name)
+        )
         return output
 
     def _inner(
         self, name: str, inputs: Sequence[ir.Value], compute: Callable[[], Sequence[ir.Value]]
     ) -> ir.Attr:
-        """Return the attribute `name` of the next node: a graph with the nodes that `compute` adds."""
+        """Return a graph attribute `name` for the next node, with the nodes that `compute` adds."""
         outer = self._nodes, self._prefix
         self._nodes, self._prefix = [], f"{self._prefix}{len(self._nodes)}.{name}."
         try:
@@ -135,6 +145,9 @@ class Graph:
         if name not in self._constants:
             tensor = ir.tensor(array, name=name)
             self._constants[name] = ir.Value(
-                name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+                name=name,
+                shape=ir.Shape(array.shape),
+                type=ir.TensorType(tensor.dtype),
+                const_value=tensor,
             )
         return self._constants[name]

@@ -6,18 +6,22 @@ import onnx_ir as ir
 
 from vcs_export.graph.nodes import Graph
 
-# Smaller than the norm of any real vector. It only keeps the zero vector from being divided by zero.
+# Smaller than the norm of any real vector. It only keeps the zero vector from being divided by
+# zero.
 _SMALLEST_NORM = 1e-12
 # Smaller than any number of a token vector.
 _BELOW_ALL = -1e9
 
 
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
-    """Add the mean `(batch, hidden)` of tokens `(batch, tokens, hidden)` where the mask is 1, all float32.
+    """Add the mean `(batch, hidden)` of the tokens where the mask is 1; all values are float32.
+
+    `tokens` is `(batch, tokens, hidden)`.
 
     The mask `(batch, tokens)` has ones and zeros. A row of zeros gives the zero vector.
     """
-    # Computed as a product, the masked sum is one pass over the token vectors, without a masked copy.
+    # Computed as a product, the masked sum is one pass over the token vectors, without a masked
+    # copy.
     row = graph.op("Unsqueeze", mask, graph.ints(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
@@ -25,12 +29,14 @@ def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
 
 
 def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.Value:
-    """Add a pooling, one of `checkpoint.sentence_folder.POOLINGS`, with shapes as for `mean_pooling`."""
+    """Add a pooling from `checkpoint.sentence_folder.POOLINGS`, with `mean_pooling`'s shapes."""
     if pooling == "mean":
         return mean_pooling(graph, tokens, mask)
     if pooling == "cls":
         first = graph.op("Gather", tokens, graph.int_scalar(0), axis=1)
-        return graph.op("Mul", first, graph.op("Slice", mask, graph.ints(0), graph.ints(1), graph.ints(1)))
+        return graph.op(
+            "Mul", first, graph.op("Slice", mask, graph.ints(0), graph.ints(1), graph.ints(1))
+        )
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
     if pooling == "lasttoken":
         reached = graph.op("Equal", graph.op("CumSum", mask, graph.int_scalar(1)), count)
@@ -49,7 +55,13 @@ def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.V
 
 
 def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:
-    """Divide vectors, float32 `(batch, hidden)`, by their Euclidean norms. A zero vector stays zero."""
-    # LpNormalization has no CUDA kernel, and that of ReduceL2 needs cuDNN, which nothing else here does.
+    """Divide vectors, float32 `(batch, hidden)`, by their Euclidean norms.
+
+    A zero vector stays zero.
+    """
+    # LpNormalization has no CUDA kernel, and that of ReduceL2 needs cuDNN, which nothing else here
+    # does.
     total = graph.op("ReduceSum", graph.op("Mul", vectors, vectors), graph.ints(-1), keepdims=1)
-    return graph.op("Div", vectors, graph.op("Max", graph.op("Sqrt", total), graph.scalar(_SMALLEST_NORM)))
+    return graph.op(
+        "Div", vectors, graph.op("Max", graph.op("Sqrt", total), graph.scalar(_SMALLEST_NORM))
+    )

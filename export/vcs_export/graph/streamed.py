@@ -1,8 +1,9 @@
 """Graphs with more weights than memory: the weights are streamed into a file, or not copied at all.
 
-A tensor of the checkpoint that the graph uses as it is can stay in the checkpoint's own file. The graph then
-points into that file, which the bundle holds as a hard link. All others go into one file beside the graph.
-Two graphs may share that file: a tensor that both use in the same type is in it once.
+A tensor of the checkpoint that the graph uses as it is can stay in the checkpoint's own file. The
+graph then points into that file, which the bundle holds as a hard link. All others go into one file
+beside the graph. Two graphs may share that file: a tensor that both use in the same type is in it
+once.
 """
 
 from __future__ import annotations
@@ -30,15 +31,19 @@ COMPUTE = {
     "bf16": ir.DataType.BFLOAT16,
     PRECISION: FLOAT,
 }
-"""The type in which a precision multiplies matrices; sums of layers, norms and pooling are always float32."""
-
-CUDA_COMPUTE = COMPUTE | {PRECISION: ir.DataType.FLOAT16}
-"""The same for CUDA, where MatMulNBits with float32 inputs is about ten times as slow as with fp16 ones.
-
-In between it widens the weights to the type of its inputs, and a GPU's matrix units multiply halves.
+"""The type in which a precision multiplies matrices; sums of layers, norms and pooling are always
+float32.
 """
 
-# MatMulNBits may round its input to 8 bits, a scale a block, which is about three times as fast on a CPU.
+CUDA_COMPUTE = COMPUTE | {PRECISION: ir.DataType.FLOAT16}
+"""Matrix types on CUDA, where MatMulNBits is about ten times slower with float32 than with fp16.
+
+In between it widens the weights to the type of its inputs, and a GPU's matrix units multiply
+halves.
+"""
+
+# MatMulNBits may round its input to 8 bits, a scale a block, which is about three times as fast on
+# a CPU.
 _INT8_INPUTS = 4
 
 
@@ -47,7 +52,10 @@ Place = tuple[int, int]
 
 
 class DataFile:
-    """The data file beside graphs, hashed while it is written from start to end. Use it in `with`."""
+    """The data file beside graphs, hashed while it is written from start to end.
+
+    Use it in `with`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +68,10 @@ class DataFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
 
@@ -70,7 +81,7 @@ class DataFile:
         return self._hash.hexdigest()
 
     def place(self, name: str, kind: ir.DataType, blocks: Iterable[NDArray[Any]]) -> Place:
-        """Write the blocks of a tensor from the next page on, unless another graph has put it there."""
+        """Write a tensor's blocks from the next page on, unless another graph has written them."""
         if (name, kind) not in self._places:
             self._places[name, kind] = self._append(blocks)
         return self._places[name, kind]
@@ -100,8 +111,8 @@ class DataFile:
 class StreamedGraph(Graph):
     """A graph over the tensors of a checkpoint.
 
-    With `link`, tensors that are used as they are stay in the checkpoint's files, which `links` names. `cuda`
-    is the type in which a graph for CUDA alone multiplies matrices.
+    With `link`, tensors that are used as they are stay in the checkpoint's files, which `links`
+    names. `cuda` is the type in which a graph for CUDA alone multiplies matrices.
     """
 
     def __init__(
@@ -136,7 +147,10 @@ class StreamedGraph(Graph):
         return self.cast(x, FLOAT, self.compute)
 
     def table(self, tensor: StoredTensor, rows: ir.Value) -> ir.Value:
-        """Look up rows of a tensor, float32. It is stored in the smaller of its type and that of matrices."""
+        """Look up rows of a tensor, float32.
+
+        It is stored in the smaller of its type and that of matrices.
+        """
         kind = min(tensor.type, self.compute, key=lambda item: item.bitwidth)
         return self.cast(self.op("Gather", self.stored(tensor, kind), rows), FLOAT, kind)
 
@@ -159,7 +173,11 @@ class StreamedGraph(Graph):
         return self._append(name, [array.astype(kind.numpy(), copy=False)], kind, array.shape)
 
     def linear(
-        self, x: ir.Value, weight: StoredTensor, bias: StoredTensor | None = None, exact: bool = False
+        self,
+        x: ir.Value,
+        weight: StoredTensor,
+        bias: StoredTensor | None = None,
+        exact: bool = False,
     ) -> ir.Value:
         """Add `x W^T + b` for x `(n, in)`, W `(out, in)`, b `(out,)`; if `exact`, in float32."""
         if self._quantised and not exact:
@@ -184,9 +202,12 @@ class StreamedGraph(Graph):
         shape = packed_shape(weight.shape)
         self.used(weight.nbytes)
         levels = self._append(f"{weight.name}.levels", packed(), ir.DataType.UINT8, shape)
-        # Without levels to write, another graph of this file has written them, and scales in its own type.
+        # Without levels to write, another graph of this file has written them, and scales in its
+        # own type.
         name = f"{weight.name}.scales"
-        stored = np.concatenate(scales) if scales else self._data.read(name, FLOAT).reshape(shape[:2])
+        stored = (
+            np.concatenate(scales) if scales else self._data.read(name, FLOAT).reshape(shape[:2])
+        )
         scale = self.array(name, stored, self.compute)
         return self.microsoft_op(
             "MatMulNBits",
@@ -213,15 +234,26 @@ class StreamedGraph(Graph):
             raise ValueError(f"{name}: added twice")
         offset, length = place
         tensor = ir.ExternalTensor(
-            file, offset, length, kind, shape=ir.Shape(shape), name=name, base_dir=self._data.path.parent
+            file,
+            offset,
+            length,
+            kind,
+            shape=ir.Shape(shape),
+            name=name,
+            base_dir=self._data.path.parent,
         )
-        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(kind), const_value=tensor)
+        value = ir.Value(
+            name=name, shape=ir.Shape(shape), type=ir.TensorType(kind), const_value=tensor
+        )
         self._values[name] = value
         return value
 
 
 def _converted(tensor: StoredTensor, kind: ir.DataType) -> Iterator[NDArray[Any]]:
-    """Yield a tensor's blocks in the type `kind`. Raises CheckpointError if a number becomes infinite."""
+    """Yield a tensor's blocks in the type `kind`.
+
+    Raises CheckpointError if a number becomes infinite.
+    """
     narrower = kind == ir.DataType.FLOAT16 != tensor.type
     for block in tensor.blocks():
         with np.errstate(over="ignore"):

@@ -1,8 +1,8 @@
-"""The layers that BERT, XLM-RoBERTa and similar encoders share: embeddings, attention, feed-forward.
+"""Layers shared by BERT, XLM-RoBERTa and similar encoders: embeddings, attention, feed-forward.
 
-Only standard operators of opset 17 are used. ONNX Runtime's optimiser recognises their pattern and turns it
-into fused kernels on the CPU (the script `graph_forms` at 07564bf); other runtimes read the
-pattern as it is.
+Only standard operators of opset 17 are used. ONNX Runtime's optimiser recognises their pattern and
+turns it into fused kernels on the CPU (the script `graph_forms` at 07564bf); other runtimes read
+the pattern as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_and
 def embeddings(
     graph: GraphBuilder, checkpoint: AnyCheckpoint, ids: ir.Value, positions: ir.Value | None = None
 ) -> ir.Value:
-    """Add the normalised sum of the vectors of word, position and type 0, `(batch, tokens, hidden)`.
+    """Add the normalised sum of word, position and type 0 vectors, `(batch, tokens, hidden)`.
 
     `positions` are rows of the position table, `(batch, tokens)`; None stands for 0, 1, 2, ...
     """
@@ -42,16 +42,24 @@ def embeddings(
 
 
 def position_rows(checkpoint: AnyCheckpoint, from_zero: bool) -> NDArray[np.float32]:
-    """Return the vectors of positions and of type 0: every token has both, so one table serves for both."""
+    """Return the position vectors, each with the vector of token type 0 added.
+
+    Every token has type 0, so one table serves for both.
+    """
     rows = checkpoint.tensor("embeddings.position_embeddings.weight")
     if checkpoint.config.type_vocab_size:
         rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
-    # The longest text may be padded beyond the last position, counted from zero. These rows are masked.
+    # The longest text may be padded beyond the last position, counted from zero. These rows are
+    # masked.
     return np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0))) if from_zero else rows
 
 
 def layers(
-    graph: GraphBuilder, checkpoint: AnyCheckpoint, x: ir.Value, bias: ir.Value, count: int | None = None
+    graph: GraphBuilder,
+    checkpoint: AnyCheckpoint,
+    x: ir.Value,
+    bias: ir.Value,
+    count: int | None = None,
 ) -> ir.Value:
     """Add the first `count` layers, or all. `bias` is added to the scores of attention."""
     for layer in range(count or checkpoint.config.num_hidden_layers):
@@ -61,7 +69,7 @@ def layers(
 
 
 def attention_bias(graph: GraphBuilder, visible: ir.Value) -> ir.Value:
-    """Return the bias of attention scores: 0 where `visible` is 1, the lowest number where it is 0."""
+    """Return the attention bias: 0 where `visible` is 1, and the lowest number where it is 0."""
     hidden = graph.op("Sub", graph.scalar(1.0), visible)
     return graph.op("Mul", hidden, graph.scalar(graph.lowest))
 
@@ -79,27 +87,43 @@ def attention(
             "Transpose", graph.op("Reshape", projected, graph.ints(0, 0, heads, size)), perm=order
         )
 
-    query, key, value = split("query", [0, 2, 1, 3]), split("key", [0, 2, 3, 1]), split("value", [0, 2, 1, 3])
+    query, key, value = (
+        split("query", [0, 2, 1, 3]),
+        split("key", [0, 2, 3, 1]),
+        split("value", [0, 2, 1, 3]),
+    )
     seen = attended(graph, query, key, value, bias, heads, size)
     out = linear(graph, checkpoint, f"{prefix}attention.output.dense", seen)
-    return layer_norm(graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x))
+    return layer_norm(
+        graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x)
+    )
 
 
 def attended(
-    graph: GraphBuilder, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value, heads: int,
+    graph: GraphBuilder,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    bias: ir.Value,
+    heads: int,
     size: int,
-) -> ir.Value:  # fmt: skip
+) -> ir.Value:
     """Add the attention of heads, and join what they saw: `(batch, tokens, heads * size)`.
 
-    Query and value are `(batch, heads, tokens, size)`, the key is transposed: `(batch, heads, size, tokens)`.
+    Query and value are `(batch, heads, tokens, size)`, the key is transposed: `(batch, heads, size,
+    tokens)`.
     """
-    scores = graph.op("Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size)))))
+    scores = graph.op(
+        "Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size))))
+    )
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
     return graph.op("Reshape", context, graph.ints(0, 0, heads * size))
 
 
-def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
+def feed_forward(
+    graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value
+) -> ir.Value:
     """Add the two dense layers around GELU, with their residual and normalisation."""
     inner = linear(graph, checkpoint, f"{prefix}intermediate.dense", x)
     out = linear(graph, checkpoint, f"{prefix}output.dense", gelu(graph, inner))
@@ -107,7 +131,10 @@ def feed_forward(graph: GraphBuilder, checkpoint: AnyCheckpoint, prefix: str, x:
 
 
 def gelu(graph: GraphBuilder, x: ir.Value) -> ir.Value:
-    """Add the exact GELU, in the order that the optimiser recognises; Gelu itself came with opset 20."""
+    """Add the exact GELU as a pattern that ONNX Runtime's optimiser recognises.
+
+    The operator Gelu exists only from opset 20 on.
+    """
     erf = graph.op("Erf", graph.op("Div", x, graph.scalar(float(np.sqrt(2.0)))))
     # x (1 + erf(x / sqrt 2)) / 2
     twice = graph.op("Mul", x, graph.op("Add", erf, graph.scalar(1.0)))
@@ -116,7 +143,9 @@ def gelu(graph: GraphBuilder, x: ir.Value) -> ir.Value:
 
 def linear(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
     """Add the checkpoint's linear layer `name`."""
-    return graph.linear(name, x, checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias"))
+    return graph.linear(
+        name, x, checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias")
+    )
 
 
 def layer_norm(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:

@@ -15,11 +15,13 @@ from vcs_export.graph.transformer import INPUTS, OPSET, attention_bias, embeddin
 OUTPUT = "logits"
 
 
-def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str) -> StoredWeights:
+def write_sat(
+    checkpoint: SatCheckpoint, model: Path, weights: Path, precision: str
+) -> StoredWeights:
     """Write the graph, and its weights beside it.
 
-    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most `max_tokens` tokens.
-    The output `logits` is float32 `(batch, tokens, 1)`: label 0 alone.
+    The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most
+    `max_tokens` tokens. The output `logits` is float32 `(batch, tokens, 1)`: label 0 alone.
     """
     graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -31,23 +33,33 @@ def write_sat(checkpoint: SatCheckpoint, model: Path, weights: Path, precision: 
 
 
 def label(checkpoint: SatCheckpoint) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the classifier's weight and bias of label 0; nobody uses the others, of punctuation marks."""
-    weight, shift = (checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias"))
+    """Return the classifier's weight and bias for label 0.
+
+    The other labels, for punctuation marks, are not used.
+    """
+    weight, shift = (
+        checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias")
+    )
     return weight, shift
 
 
 def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) -> ir.Value:
     """Add each token's position, counted from that of the pad, which every pad has.
 
-    A text may spell out `<pad>`, so pads are not only at the end, and they take no position from other
-    tokens.
+    A text may spell out `<pad>`, so pads are not only at the end, and they take no position from
+    other tokens.
     """
     pad = graph.int_scalar(PAD)
-    counted = graph.op("Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64))
+    counted = graph.op(
+        "Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64)
+    )
     if mask is not None:
         counted = graph.op("Mul", counted, mask)
-    # Positions are counted in float32, whatever the graph's precision: TensorRT cannot sum integers.
-    places = graph.op("CumSum", graph.op("Cast", counted, to=int(ir.DataType.FLOAT)), graph.int_scalar(1))
+    # Positions are counted in float32, whatever the graph's precision: TensorRT cannot sum
+    # integers.
+    places = graph.op(
+        "CumSum", graph.op("Cast", counted, to=int(ir.DataType.FLOAT)), graph.int_scalar(1)
+    )
     count = graph.op("Mul", graph.op("Cast", places, to=int(ir.DataType.INT64)), counted)
     return graph.op("Add", count, pad)
 

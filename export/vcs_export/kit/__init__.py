@@ -1,1 +1,1 @@
-"""A kit: a folder with all that a machine without a network needs to install vcs-runtime and to score."""
+"""A kit: a folder with everything needed to install vcs-runtime and score without a network."""

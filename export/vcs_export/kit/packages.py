@@ -1,8 +1,9 @@
-"""The packages of a kit: found by pip for its Python and platform, checked to be complete there, downloaded.
+"""A kit's packages: found by pip for its Python and platform, checked to be complete, downloaded.
 
-pip chooses the wheels for another Python or platform, but it decides by the machine it runs on which
-dependencies are wanted at all. The requirements are therefore followed again with the target's values, and
-pip is asked again for what was missing. Packages that exist as source only are built here.
+pip chooses the wheels for another Python or platform, but it decides by the machine it runs on
+which dependencies are wanted at all. The requirements are therefore followed again with the
+target's values, and pip is asked again for what was missing. Packages that exist as source only are
+built here.
 """
 
 from __future__ import annotations
@@ -34,9 +35,14 @@ from vcs_runtime.bundle.integrity import sha256_of
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 """Older names of manylinux platforms, by the minor version of glibc 2."""
 
-_SYSTEMS = {"linux": ("linux", "Linux", "posix"), "macosx": ("darwin", "Darwin", "posix"),
-            "win": ("win32", "Windows", "nt")}  # fmt: skip
-"""Values of `sys_platform`, `platform_system` and `os_name` in markers, by the kind of a platform tag."""
+_SYSTEMS = {
+    "linux": ("linux", "Linux", "posix"),
+    "macosx": ("darwin", "Darwin", "posix"),
+    "win": ("win32", "Windows", "nt"),
+}
+"""Values of `sys_platform`, `platform_system` and `os_name` in markers, by the kind of a platform
+tag.
+"""
 
 EXAMPLES = "manylinux_2_28_x86_64, macosx_14_0_arm64 or win_amd64"
 
@@ -52,7 +58,9 @@ class Target:
         if not re.fullmatch(r"3\.\d+", self.python):
             raise ValueError(f"--python must be a version such as 3.12, not {self.python!r}")
         if not any(_platforms(self.platform)):
-            raise ValueError(f"--platform must be a tag of wheels such as {EXAMPLES}, not {self.platform!r}")
+            raise ValueError(
+                f"--platform must be a tag of wheels such as {EXAMPLES}, not {self.platform!r}"
+            )
 
     @property
     def supported(self) -> frozenset[tags.Tag]:
@@ -69,7 +77,14 @@ class Target:
     @property
     def pip_options(self) -> list[str]:
         """The options that make pip choose wheels for the target."""
-        options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", self.python]
+        options = [
+            "--only-binary",
+            ":all:",
+            "--implementation",
+            "cp",
+            "--python-version",
+            self.python,
+        ]
         for name in self._platforms():
             options += ["--platform", name]
         return options
@@ -78,28 +93,45 @@ class Target:
     def environment(self) -> dict[str, str]:
         """The values of the variables of markers there.
 
-        Version numbers beyond the second are those of this process if it has the same Python, else 0.
+        Version numbers beyond the second are those of this process if it has the same Python, else
+        0.
         """
         running = platform.python_version()
         full = running if running.startswith(f"{self.python}.") else f"{self.python}.0"
         kind, machine = _split(self.platform)
         sys_platform, system, name = _SYSTEMS[kind]
         return {
-            "implementation_name": "cpython", "implementation_version": full, "os_name": name,
+            "implementation_name": "cpython",
+            "implementation_version": full,
+            "os_name": name,
             "platform_machine": {"amd64": "AMD64"}.get(machine, machine),
-            "platform_python_implementation": "CPython", "platform_release": "", "platform_system": system,
-            "platform_version": "", "python_full_version": full, "python_version": self.python,
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_system": system,
+            "platform_version": "",
+            "python_full_version": full,
+            "python_version": self.python,
             "sys_platform": sys_platform,
-        }  # fmt: skip
+        }
 
     def _platforms(self) -> list[str]:
-        """List the tags of the platform; only this machine's own takes what was compiled on this machine."""
-        own = [f"linux_{_split(self.platform)[1]}"] if self.platform == this_machine().platform else []
+        """List the platform's tags.
+
+        The tag of locally compiled wheels is included only if this machine has that platform.
+        """
+        own = (
+            [f"linux_{_split(self.platform)[1]}"]
+            if self.platform == this_machine().platform
+            else []
+        )
         return [*_platforms(self.platform), *own]
 
 
 def this_machine() -> Target:
-    """Return the Python that runs, on this machine; a machine without portable wheels has a plain tag."""
+    """Return the running Python and this machine's platform as a target.
+
+    A machine without portable wheels gets a plain platform tag.
+    """
     own = list(tags.platform_tags())
     portable = [name for name in own if any(_platforms(name))]
     return Target(f"{sys.version_info[0]}.{sys.version_info[1]}", (portable or own)[0])
@@ -115,7 +147,10 @@ def _split(platform_tag: str) -> tuple[str, str]:
 
 
 def _platforms(newest: str) -> Iterator[str]:
-    """Yield a platform tag and the older ones that the platform takes as well; nothing for another word."""
+    """Yield a platform tag and the older tags that the platform accepts.
+
+    An unknown tag yields nothing.
+    """
     if match := re.fullmatch(r"manylinux_2_(\d+)_(\w+)", newest):
         for minor in range(int(match[1]), 4, -1):
             yield f"manylinux_2_{minor}_{match[2]}"
@@ -136,8 +171,9 @@ _HERE = Path(__file__).resolve()
 def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> Path:
     """Put the wheel of this very version into a folder; raises KitError.
 
-    Without a `named` wheel one is built from the checkout that runs; or else pip gets it from the file or the
-    package index that this version was installed from, and its files must equal the installed ones.
+    Without a `named` wheel one is built from the checkout that runs; or else pip gets it from the
+    file or the package index that this version was installed from, and its files must equal the
+    installed ones.
     """
     if named is not None:
         _check_version(named)
@@ -235,8 +271,8 @@ def gather(
 ) -> list[Package]:
     """Find all packages that a kit needs, pip itself among them, and download them into a folder.
 
-    The packages come in the order of their names. `own` lies in a folder into which what has no wheel is
-    built. Raises KitError.
+    The packages come in the order of their names. `own` lies in a folder into which what has no
+    wheel is built. Raises KitError.
     """
     roots = [f"{own}[{','.join(extras)}]", PIP]
     wanted = [Requirement(f"{NAME}[{','.join(extras)}]"), Requirement(PIP)]
@@ -260,10 +296,16 @@ def gather(
         canonicalize_name(parse_wheel_filename(path.name)[0]): path for path in folder.glob("*.whl")
     }
     if wheels.keys() != needs.keys():
-        raise KitError(f"pip downloaded other packages: {', '.join(sorted(wheels.keys() ^ needs.keys()))}")
+        raise KitError(
+            f"pip downloaded other packages: {', '.join(sorted(wheels.keys() ^ needs.keys()))}"
+        )
     return [
         Package(
-            name, found[name]["metadata"], wheels[name], sha256_of(wheels[name]), tuple(sorted(needs[name]))
+            name,
+            found[name]["metadata"],
+            wheels[name],
+            sha256_of(wheels[name]),
+            tuple(sorted(needs[name])),
         )
         for name in sorted(needs)
     ]
@@ -272,19 +314,32 @@ def gather(
 def _resolve(
     roots: Sequence[str], target: Target, built: Path, log: Callable[[str], None]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return pip's report about each package; what has no wheel is built into `built` on the way."""
+    """Return pip's report on each package; build packages without a wheel into `built` first."""
     report = built / "report.json"
     while True:
         done = run_pip(
             "install",
-            ["--quiet", "--dry-run", "--ignore-installed", "--target", str(built / "unused"), "--report",
-             str(report), "--find-links", str(built), *target.pip_options, *roots],
-        )  # fmt: skip
+            [
+                "--quiet",
+                "--dry-run",
+                "--ignore-installed",
+                "--target",
+                str(built / "unused"),
+                "--report",
+                str(report),
+                "--find-links",
+                str(built),
+                *target.pip_options,
+                *roots,
+            ],
+        )
         if not done.returncode:
             break
         requirement = _without_wheel(done.stderr)
         if requirement is None or _wheels_of(requirement.name, built):
-            raise KitError(f"no packages for this kit: {installer_reason(done.stderr or done.stdout)}")
+            raise KitError(
+                f"no packages for this kit: {installer_reason(done.stderr or done.stdout)}"
+            )
         _build(requirement, target, built, log)
     items = json.loads(report.read_text("utf-8"))["install"]
     return {canonicalize_name(item["metadata"]["name"]): item for item in items}
@@ -296,32 +351,36 @@ def _without_wheel(output: str) -> Requirement | None:
     return Requirement(match[1]) if match else None
 
 
-def _build(requirement: Requirement, target: Target, built: Path, log: Callable[[str], None]) -> None:
+def _build(
+    requirement: Requirement, target: Target, built: Path, log: Callable[[str], None]
+) -> None:
     name = requirement.name
     log(f"building {name} from source, as it has no wheel for this Python and platform")
     plain = f"{name}{requirement.specifier}"
     done = run_pip(
         "wheel", ["--quiet", "--no-deps", "--no-binary", name, "--wheel-dir", str(built), plain]
-    )  # fmt: skip
+    )
     if done.returncode:
         raise KitError(f"{name} cannot be built: {installer_reason(done.stderr or done.stdout)}")
     [wheel] = _wheels_of(name, built)
     if not parse_wheel_filename(wheel.name)[3] & target.supported:
         raise KitError(
-            f"{name} has no wheel for CPython {target.python} on {target.platform}, and this machine builds "
-            f"{wheel.name}: make the kit on a machine of that kind"
+            f"{name} has no wheel for CPython {target.python} on {target.platform}, and this"
+            f" machine builds {wheel.name}: make the kit on a machine of that kind"
         )
 
 
 def _wheels_of(name: str, folder: Path) -> list[Path]:
     wheels = folder.glob("*.whl")
-    return [path for path in wheels if parse_wheel_filename(path.name)[0] == canonicalize_name(name)]
+    return [
+        path for path in wheels if parse_wheel_filename(path.name)[0] == canonicalize_name(name)
+    ]
 
 
 def _follow(
     wanted: Iterable[Requirement], found: Mapping[str, Mapping[str, Any]], target: Target
 ) -> tuple[dict[str, set[str]], list[Requirement]]:
-    """Follow requirements with the target's values: what each package needs, and what was not found."""
+    """Follow requirements on the target; return what each package needs and what is missing."""
     needs: dict[str, set[str]] = {}
     missing: list[Requirement] = []
     seen: set[tuple[str, str]] = set()
@@ -330,7 +389,9 @@ def _follow(
         requirement = todo.pop()
         name = canonicalize_name(requirement.name)
         item = found.get(name)
-        if item is None or not requirement.specifier.contains(item["metadata"]["version"], prereleases=True):
+        if item is None or not requirement.specifier.contains(
+            item["metadata"]["version"], prereleases=True
+        ):
             missing.append(requirement)
             continue
         needs.setdefault(name, set())
@@ -340,7 +401,9 @@ def _follow(
             seen.add((name, extra))
             for text in item["metadata"].get("requires_dist", []):
                 further = Requirement(text)
-                if further.marker is None or further.marker.evaluate({**target.environment, "extra": extra}):
+                if further.marker is None or further.marker.evaluate(
+                    {**target.environment, "extra": extra}
+                ):
                     further.marker = None
                     needs[name].add(canonicalize_name(further.name))
                     todo.append(further)
@@ -351,9 +414,13 @@ def _check_names(needs: Mapping[str, set[str]]) -> None:
     """Refuse PyTorch, and a kit with two ONNX Runtimes; raises KitError."""
     if _UNWANTED in needs:
         users = ", ".join(sorted(name for name, names in needs.items() if _UNWANTED in names))
-        raise KitError(f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out")
+        raise KitError(
+            f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out"
+        )
     if len(engines := [name for name in _ENGINES if name in needs]) > 1:
-        raise KitError(f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out")
+        raise KitError(
+            f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out"
+        )
 
 
 def _source(item: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Dynamic quantisation of a graph's linear layers to int8, by ONNX Runtime's own tool.
 
-Weights get a scale for each output channel. Activations get one scale a tensor when the model is run, over
-the whole batch; the runtime therefore runs such a model one window at a time.
+Weights get a scale for each output channel. Activations get one scale a tensor when the model is
+run, over the whole batch; the runtime therefore runs such a model one window at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from vcs_runtime.util.telemetry import refuse_telemetry
 def quantize(source: Path, model: Path) -> None:
     """Quantise the linear layers of a graph to int8.
 
-    Products of two activations and the classifier stay as they are. Weights are written beside `model`.
+    Products of two activations and the classifier stay as they are. Weights are written beside
+    `model`.
     """
     refuse_telemetry()
     onnx = require("onnx", "export", "int8")
@@ -30,9 +31,9 @@ def quantize(source: Path, model: Path) -> None:
             model,
             op_types_to_quantize=["MatMul"],
             per_channel=True,
-            # With 7 bits the sum of two products fits the 16 bits in which processors without VNNI add, so
-            # that every processor computes the same integers. Unsigned weights would do so too, but take
-            # longer.
+            # With 7 bits the sum of two products fits the 16 bits in which processors without VNNI
+            # add, so that every processor computes the same integers. Unsigned weights would do so
+            # too, but take longer.
             weight_type=quantization.QuantType.QInt8,
             reduce_range=True,
             nodes_to_exclude=[node.name for node in nodes if "classifier.weight" in node.input],

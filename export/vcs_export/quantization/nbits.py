@@ -1,8 +1,8 @@
 """Quantisation of weights to 8 bits, with a scale for each block of a row.
 
-Activations are not quantised. The layout is that of ONNX Runtime's MatMulNBits. A row of the weight, `(out,
-in)`, is cut into blocks along its inputs. Each number is stored unsigned around 128. A test multiplies with
-it in ONNX Runtime.
+Activations are not quantised. The layout is that of ONNX Runtime's MatMulNBits. A row of the
+weight, `(out, in)`, is cut into blocks along its inputs. Each number is stored unsigned around 128.
+A test multiplies with it in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK = 128
 
 
 def packed_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the shape of the stored bytes `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
+    """Return the stored shape `(out, blocks, bytes of a block)` for a weight `(out, in)`."""
     return shape[0], -(-shape[1] // BLOCK), BLOCK
 
 
@@ -29,9 +29,9 @@ def quantise(
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
     """Quantise the rows of a weight.
 
-    A number is `scale * (stored - 128)`. The scale has the sign of the block's number furthest from zero, so
-    that all 256 levels are used, though zero is not in their middle. Scales are rounded to half precision, in
-    which a GPU takes them: a bundle's weights are the same on every device.
+    A number is `scale * (stored - 128)`. The scale has the sign of the block's number furthest from
+    zero, so that all 256 levels are used, though zero is not in their middle. Scales are rounded to
+    half precision, in which a GPU takes them: a bundle's weights are the same on every device.
     """
     half = 1 << (BITS - 1)
     for block in blocks:

@@ -31,22 +31,32 @@ class Beside:
     bertscore_baseline: Path | None = None
 
     def corpus(self, references: Iterable[Sequence[str]]) -> Corpus:
-        """Return the texts over which idf is computed; raise InputError if the file cannot be read."""
+        """Return the corpus for computing idf; raise InputError if its file cannot be read."""
         if self.idf_references is None:
             return Corpus.of(references)
         texts = read_descriptions(self.idf_references, Problems(warn)).values()
         return Corpus.of(([text] if isinstance(text, str) else text for text in texts), given=True)
 
     def opened(
-        self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, workers: int, corpus: Corpus
+        self,
+        bundle: Bundle,
+        embedder: ScoringEmbedder,
+        threads: int | None,
+        workers: int,
+        corpus: Corpus,
     ) -> KnownMetrics:
         """Open the metrics, and report on standard error which are left out."""
         if len(corpus.documents) < 2:
-            warn("CIDEr is left out: its idf needs the references of two items or more (--idf-references)")
+            warn(
+                "CIDEr is left out: its idf needs the references of two items or more"
+                " (--idf-references)"
+            )
         known = KnownMetrics(workers, corpus, self._matched(bundle, embedder, threads, corpus))
         if not known.meteor:
-            warn("METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
-                 "(docs/guide/experiments.md says how to get them)")  # fmt: skip
+            warn(
+                "METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
+                "(docs/guide/experiments.md says how to get them)"
+            )
         return known
 
     def _matched(
@@ -64,7 +74,9 @@ class Beside:
         baseline = None
         if self.bertscore_baseline:
             if states.layer is None:
-                raise BundleError(f"bundle {chosen.root}: its layers have no numbers, so no baseline fits")
+                raise BundleError(
+                    f"bundle {chosen.root}: its layers have no numbers, so no baseline fits"
+                )
             baseline = read_baseline(self.bertscore_baseline, states.layer)
         idf = corpus if self.bertscore_idf else None
         return BERTScore(states, idf, baseline, named=self.bertscore is not None)
@@ -72,18 +84,45 @@ class Beside:
 
 def beside() -> Decorator:
     """Add the options of these metrics to a command, which receives `beside`, a `Beside`."""
-    return combined("beside", Beside, together(
-        click.option("--idf-references", type=PATH, metavar="FILE",
-                     help="File of reference texts by id over which idf is computed, for CIDEr and "
-                     "--bertscore-idf. [default: the references that are scored]"),
-        click.option("--bertscore", metavar="BUNDLE",
-                     help="Bundle whose encoder computes BERTScore. [default: that of --bundle]"),
-        click.option("--bertscore-layer", type=click.IntRange(min=0), metavar="N",
-                     help="Layer of that encoder whose tokens are compared; 0 is its embeddings. "
-                     "[default: the last one]"),
-        click.option("--bertscore-idf", is_flag=True, help="Weigh the tokens of BERTScore by idf."),
-        click.option("--bertscore-baseline", type=PATH, metavar="FILE",
-                     help="File of baselines by layer that rescale BERTScore, as bert-score has them. "
-                     "[default: not rescaled]"),
-        section="Scoring",
-    ))  # fmt: skip
+    return combined(
+        "beside",
+        Beside,
+        together(
+            click.option(
+                "--idf-references",
+                type=PATH,
+                metavar="FILE",
+                help=(
+                    "File of reference texts by id over which idf is computed, for CIDEr and "
+                    "--bertscore-idf. [default: the references that are scored]"
+                ),
+            ),
+            click.option(
+                "--bertscore",
+                metavar="BUNDLE",
+                help="Bundle whose encoder computes BERTScore. [default: that of --bundle]",
+            ),
+            click.option(
+                "--bertscore-layer",
+                type=click.IntRange(min=0),
+                metavar="N",
+                help=(
+                    "Layer of that encoder whose tokens are compared; 0 is its embeddings. "
+                    "[default: the last one]"
+                ),
+            ),
+            click.option(
+                "--bertscore-idf", is_flag=True, help="Weigh the tokens of BERTScore by idf."
+            ),
+            click.option(
+                "--bertscore-baseline",
+                type=PATH,
+                metavar="FILE",
+                help=(
+                    "File of baselines by layer that rescale BERTScore, as bert-score has them. "
+                    "[default: not rescaled]"
+                ),
+            ),
+            section="Scoring",
+        ),
+    )

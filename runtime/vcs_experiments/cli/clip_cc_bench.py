@@ -39,18 +39,35 @@ from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 
-#: MiB for vectors: the references of 200 clips and the predictions of one system, of 4,096 components.
+#: MiB for vectors: the references of 200 clips and the predictions of one system, of 4,096
+#: components.
 _MEMORY_MB = 1024
 
 
 @click.command("clip-cc-bench", cls=SectionedCommand)
 @click.argument("data", type=PATH, required=False)
-@click.option("--judge", "judges", multiple=True, metavar="[NAME=]BUNDLE",
-              help="Bundle of a judge, and its name; may be repeated. [default: --bundle]")  # fmt: skip
-@click.option("--add", "added", type=PATH, multiple=True, metavar="FILE",
-              help="Predictions of a further system, {clip: text}; may be repeated.")  # fmt: skip
-@click.option("--published", is_flag=False, flag_value="", metavar="[DIR]",
-              help="Recompute the published leaderboard, from DATA or DIR if given, and stop.")  # fmt: skip
+@click.option(
+    "--judge",
+    "judges",
+    multiple=True,
+    metavar="[NAME=]BUNDLE",
+    help="Bundle of a judge, and its name; may be repeated. [default: --bundle]",
+)
+@click.option(
+    "--add",
+    "added",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Predictions of a further system, {clip: text}; may be repeated.",
+)
+@click.option(
+    "--published",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    help="Recompute the published leaderboard, from DATA or DIR if given, and stop.",
+)
 @click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
 @csv_safe
 @max_read_mb
@@ -63,25 +80,38 @@ _MEMORY_MB = 1024
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 @scorer_options
 def clip_cc_bench(
-    data: Path | None, judges: tuple[str, ...], added: tuple[Path, ...], published: str | None,
-    output: Path | None, resume: bool, overwrite: bool, as_json: bool, drawn: bool, correction: str,
-    resamples: int | None, seed: int, config: ScorerConfig,
-) -> None:  # fmt: skip
+    data: Path | None,
+    judges: tuple[str, ...],
+    added: tuple[Path, ...],
+    published: str | None,
+    output: Path | None,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+    drawn: bool,
+    correction: str,
+    resamples: int | None,
+    seed: int,
+    config: ScorerConfig,
+) -> None:
     """Rank systems as CLIP-CC-Bench does, with your judges.
 
-    DATA is a checkout of the benchmark, or a folder with references.json and predictions/SYSTEM.json. Every
-    system is scored by every judge; systems are ranked by Borda count. --output receives all tables, the
-    scores, and result files in the benchmark's schema.
+    DATA is a checkout of the benchmark, or a folder with references.json and
+    predictions/SYSTEM.json. Every system is scored by every judge; systems are ranked by Borda
+    count. --output receives all tables, the scores, and result files in the benchmark's schema.
 
     \b
     Examples:
       vcs-runtime experiment clip-cc-bench CLIP-CC-Bench -o board
-      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench --judge nv-embed=authors --add mine.json -o board
+      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench --judge nv-embed=authors \\
+        --add mine.json -o board
       vcs-runtime experiment clip-cc-bench --published --json
     """
     if published is not None:
         if judges or added or output:
-            raise click.UsageError("--published scores nothing: leave out --judge, --add and --output")
+            raise click.UsageError(
+                "--published scores nothing: leave out --judge, --add and --output"
+            )
         _print_published(Path(published) if published else data, as_json)
         return
     if data is None or output is None:
@@ -102,9 +132,15 @@ def clip_cc_bench(
     sources = (references, *added)
     lines = study.score_all(opened, texts, systems, out, sources, problems)
     results, places, means = study.run(
-        lines, out, problems, added=[path.stem for path in added], correction=correction,
-        resamples=resamples, seed=seed, plots=drawn,
-    )  # fmt: skip
+        lines,
+        out,
+        problems,
+        added=[path.stem for path in added],
+        correction=correction,
+        resamples=resamples,
+        seed=seed,
+        plots=drawn,
+    )
     if as_json:
         results.write(output)
         click.echo(json.dumps(document(places, means, str(data))))
@@ -116,7 +152,8 @@ def clip_cc_bench(
 def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerConfig]:
     """Return how each judge is opened, by its name: the given one, or the last part of its folder.
 
-    All bundles are opened here: a wrong one would otherwise be found when the judges before it are done.
+    All bundles are opened here: a wrong one would otherwise be found when the judges before it are
+    done.
     """
     bundles: dict[str, str] = {}
     for value in values or (str(config.bundle),):
@@ -126,7 +163,9 @@ def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerCo
         if not name or not bundle or Path(name).name != name:
             raise click.UsageError(f"--judge: {value!r} is not NAME=BUNDLE")
         if name in bundles:
-            raise click.UsageError(f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE")
+            raise click.UsageError(
+                f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE"
+            )
         bundles[name] = bundle
     configs: dict[str, ScorerConfig] = {}
     for name, bundle in bundles.items():
@@ -144,12 +183,18 @@ def _print_published(folder: Path | None, as_json: bool) -> None:
         return
     judges = sorted(means)
     rows = [
-        (str(place.rank), place.name, str(place.borda),
-         *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
-         *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges))
+        (
+            str(place.rank),
+            place.name,
+            str(place.borda),
+            *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
+            *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges),
+        )
         for place in places
-    ]  # fmt: skip
+    ]
     headings = ("rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges)
     print_table(headings, rows, more="with --json")
-    console().print(f"\n{len(places)} systems, {len(judges)} judges, whose columns are their means of HM-CF")
+    console().print(
+        f"\n{len(places)} systems, {len(judges)} judges, whose columns are their means of HM-CF"
+    )
     console().print(source, soft_wrap=True)

@@ -28,9 +28,12 @@ def finish(results: Results, out: Path) -> None:
         drop += [i for i in range(len(columns) - 1, 0, -1) if i not in drop]
         prose(console(), table.title, "italic")
         print_table(
-            [table.columns[i] for i in columns], [[cell_text(row[i]) for i in columns] for row in table.rows],
-            drop=drop, more=f"in {table.name}.csv", most=_MAX_COLUMNS,
-        )  # fmt: skip
+            [table.columns[i] for i in columns],
+            [[cell_text(row[i]) for i in columns] for row in table.rows],
+            drop=drop,
+            more=f"in {table.name}.csv",
+            most=_MAX_COLUMNS,
+        )
         console().print()
     click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
     click.echo(results.signature)

@@ -1,1 +1,1 @@
-"""The texts of the experiments: dataset formats, published scores, corruptions that are made here."""
+"""Texts of the experiments: dataset formats, published scores and corruptions made here."""

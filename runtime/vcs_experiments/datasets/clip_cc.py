@@ -20,7 +20,8 @@ from vcs_runtime.util.presence import changed_at, is_folder, is_regular_file
 
 #: The judges of the benchmark, by the names of their folders.
 JUDGES: Final = ("gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b")
-#: Where references and predictions lie: in a checkout of the benchmark, and in a folder of one's own.
+#: Where references and predictions lie: in a checkout of the benchmark, and in a folder of one's
+#: own.
 _LAYOUTS: Final = (
     ("data/ground_truth/clip_cc_dataset.json", "data/models"),
     ("references.json", "predictions"),
@@ -31,16 +32,24 @@ _NAMES: Final = "results/leaderboard/models.json"
 
 
 def find_texts(data: Path) -> tuple[Path, Path]:
-    """Find the file of references and the folder of predictions. Raises InputError if they are not there."""
+    """Find the file of references and the folder of predictions.
+
+    Raises InputError if they are not there.
+    """
     for references, predictions in _LAYOUTS:
         if is_regular_file(data / references) and is_folder(data / predictions):
             return data / references, data / predictions
-    wanted = " nor ".join(f"{references} and {predictions}/" for references, predictions in _LAYOUTS)
+    wanted = " nor ".join(
+        f"{references} and {predictions}/" for references, predictions in _LAYOUTS
+    )
     raise InputError(f"{data}: neither {wanted} in it")
 
 
 def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
-    """Read published means by judge and system, names of systems, and the source; None: our own copy."""
+    """Read published means by judge and system, the systems' names, and the source.
+
+    If `folder` is None, read the copy in the package.
+    """
     if folder is None:
         return _own_copy()
     root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
@@ -98,13 +107,21 @@ def rounded(values: Sequence[float]) -> float:
     return float(np.round(np.mean(values), 6))
 
 
-def write_submission(path: Path, judge: str, system: str, records: Sequence[Record], scored: Path) -> None:
-    """Write the results of a system by one judge in the benchmark's schema, with the time of `scored`."""
+def write_submission(
+    path: Path, judge: str, system: str, records: Sequence[Record], scored: Path
+) -> None:
+    """Write one judge's results for a system in the benchmark's schema.
+
+    The timestamp is the modification time of the file `scored`.
+    """
     good = [record for record in records if "error" not in record]
     value: dict[str, Any] = {
-        "decoder_name": judge, "model_name": system, "total_evaluations": len(records),
-        "successful_evaluations": len(good), "error_rate": (len(records) - len(good)) / len(records),
-    }  # fmt: skip
+        "decoder_name": judge,
+        "model_name": system,
+        "total_evaluations": len(records),
+        "successful_evaluations": len(good),
+        "error_rate": (len(records) - len(good)) / len(records),
+    }
     if good:
         value["coarse_grained_stats"] = _statistics(good, "coarse")
         value["timestamp"] = changed_at(scored).isoformat()

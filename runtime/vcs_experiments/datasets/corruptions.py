@@ -1,7 +1,7 @@
 """Corrupted versions of descriptions, made without a language model; and the files of a whole set.
 
-Each moves, drops, repeats or inserts whole segments. The draws depend on the seed, the scene and the case,
-not on the order of the other scenes; so the same descriptions give the same files.
+Each moves, drops, repeats or inserts whole segments. The draws depend on the seed, the scene and
+the case, not on the order of the other scenes; so the same descriptions give the same files.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ CASES: tuple[tuple[str, str, str, Callable[[Source], Segments]], ...] = (
 
 
 def addition(source: Source, position: str) -> list[Segments]:
-    """Insert foreign segments, k tenths of the text's number at level k of 10: in one piece, or scattered."""
+    """Insert foreign segments: at level k of 10, k tenths of the text's number of segments.
+
+    They are inserted in one piece, or scattered if `position` is "random".
+    """
     count = len(source.segments)
     foreign = _foreign(source, count)
     places = source.draw.integers(0, count + 1, count)
@@ -156,7 +159,9 @@ GRADED: dict[str, Callable[[Source, str], list[Segments]]] = {
 }
 
 
-def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Problems) -> dict[str, Segments]:
+def split(
+    descriptions: Mapping[str, str], segmenter: Segmenter, problems: Problems
+) -> dict[str, Segments]:
     """Split descriptions by id into segments; texts of fewer than four become problems."""
     segments: dict[str, Segments] = {}
     for name in sorted(descriptions, key=scene_key):
@@ -165,7 +170,9 @@ def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Probl
         pieces = [" ".join(piece.split()) for piece in segmenter.split([descriptions[name]])[0]]
         pieces = [piece for piece in pieces if piece]
         if len(pieces) < LEAST_SEGMENTS:
-            problems.add(f"description {name}: {len(pieces)} segments, {LEAST_SEGMENTS} are needed: left out")
+            problems.add(
+                f"description {name}: {len(pieces)} segments, {LEAST_SEGMENTS} are needed: left out"
+            )
         else:
             segments[name] = pieces
     if len(segments) < 2:
@@ -176,15 +183,26 @@ def split(descriptions: Mapping[str, str], segmenter: Segmenter, problems: Probl
 
 
 def write(
-    segments: Mapping[str, Segments], out: Path, *, seed: int,
+    segments: Mapping[str, Segments],
+    out: Path,
+    *,
+    seed: int,
     rewrites: Mapping[str, Sequence[Rewrite]] = MappingProxyType({}),
     advance: Callable[[int], None] = lambda count: None,
-) -> None:  # fmt: skip
+) -> None:
     """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description."""
     for name, pieces in segments.items():
-        others = [piece for other, foreign in segments.items() if other != name for piece in foreign]
+        others = [
+            piece for other, foreign in segments.items() if other != name for piece in foreign
+        ]
         made = [
-            Rewrite(category, id_, case, " ".join(corrupt(_source(name, case, pieces, others, seed))), False)
+            Rewrite(
+                category,
+                id_,
+                case,
+                " ".join(corrupt(_source(name, case, pieces, others, seed))),
+                False,
+            )
             for category, id_, case, corrupt in CASES
         ]
         value: dict[str, Any] = {"ground_truth": " ".join(pieces)}
@@ -203,7 +221,12 @@ def _categories(rewrites: Sequence[Rewrite]) -> list[dict[str, Any]]:
     """Group rewrites as the authors' files do, in the order of their ids."""
     categories: dict[str, list[dict[str, Any]]] = {}
     for rewrite in sorted(rewrites, key=lambda rewrite: tuple(map(int, rewrite.id.split(".")))):
-        entry = {"id": rewrite.id, "name": rewrite.name, "description": rewrite.text, "valid": rewrite.valid}
+        entry = {
+            "id": rewrite.id,
+            "name": rewrite.name,
+            "description": rewrite.text,
+            "valid": rewrite.valid,
+        }
         categories.setdefault(rewrite.category, []).append(entry)
     return [{"category": category, "test_cases": cases} for category, cases in categories.items()]
 

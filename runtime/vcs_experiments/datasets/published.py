@@ -1,4 +1,4 @@
-"""Scores that were computed elsewhere: those that the authors have published, and other metrics' columns."""
+"""Scores computed elsewhere: the authors' published scores, and columns of other metrics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.util.presence import is_folder
 from vcs_runtime.util.reading import read_whole
 
-# In the authors' repository complete results stand beside those of a first part, which has the shorter name.
-_RESULTS = ("results/mpii/{}_complete_results/individual_results", "results/mpii/{}/individual_results")
+# In the authors' repository complete results stand beside those of a first part, which has the
+# shorter name.
+_RESULTS = (
+    "results/mpii/{}_complete_results/individual_results",
+    "results/mpii/{}/individual_results",
+)
 _PUBLISHED = ("{}-published", *_RESULTS, *(f"exp/{folder}" for folder in _RESULTS))
 
 
 def find_published(root: Path, kind: str) -> Path | None:
-    """Find the folder of the published scores of a kind ("comparison") under a root, if there is one."""
+    """Return the folder of published scores of a kind ("comparison") under a root, or None."""
     folders = (root / pattern.format(kind) for pattern in _PUBLISHED)
     return next((folder for folder in folders if any(folder.glob("**/*.csv"))), None)
 
@@ -44,19 +48,26 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
                 if case != "Metric" and (value := finite_number(text)) is not None:
                     scores.setdefault(f"{path.stem}/{case}", {})[row["Metric"]] = value
                 elif case != "Metric":
-                    problems.add(f"{path}, {row['Metric']}, {case}: {text!r} is no number: left out")
+                    problems.add(
+                        f"{path}, {row['Metric']}, {case}: {text!r} is no number: left out"
+                    )
     return scores
 
 
 def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    """Read the scores of pairs of authors, by "SCENE/A1-A2", from a file or a folder with A1/A1_SCENE.csv."""
+    """Read the scores of author pairs, by "SCENE/A1-A2".
+
+    `path` is a file, or a folder with A1/A1_SCENE.csv.
+    """
     scores: dict[str, dict[str, float]] = {}
     for file in sorted(path.glob("**/*.csv")) if is_folder(path) else [path]:
         for row in _read_csv(file):
             if file != path:
                 row.setdefault("scene", file.stem.rpartition("_")[2])
             if not {"scene", "Comparison"} <= row.keys():
-                raise InputError(f"{file}: unknown dataset format: no columns 'scene' and 'Comparison'")
+                raise InputError(
+                    f"{file}: unknown dataset format: no columns 'scene' and 'Comparison'"
+                )
             name = f"{row.pop('scene')}/{row.pop('Comparison')}"
             for metric, text in row.items():
                 if (value := finite_number(text)) is not None:
@@ -79,14 +90,20 @@ _FIRST, _LAST = ("model", "scene", "vid"), ("case", "id")
 
 @dataclass(frozen=True)
 class Foreign:
-    """A column of scores by the id of a text, as `pairs.jsonl` has it, and the file that they come from."""
+    """A column of scores by text id, and the file that the scores come from.
+
+    The ids are those in `pairs.jsonl`.
+    """
 
     path: Path
     numbers: dict[str, float]
 
 
 def read_column(name: str, path: Path) -> Foreign:
-    """Read the column `name` of a file with ids, or its only column; raise InputError for a row without."""
+    """Read the column `name` of a file with ids, or the file's only column of scores.
+
+    Raise InputError for a row without an id or a score.
+    """
     file, numbers = InputFile(path), dict[str, float]()
     try:
         for place, row in file.rows("id"):
@@ -96,7 +113,9 @@ def read_column(name: str, path: Path) -> Foreign:
             if not last:
                 raise RowError(f"{place}: no 'id' (there is {there})")
             if name not in row and len(row) != 1:
-                raise RowError(f"{place}: no {name!r}, nor a single column of scores (there is {there})")
+                raise RowError(
+                    f"{place}: no {name!r}, nor a single column of scores (there is {there})"
+                )
             key = name if name in row else next(iter(row))
             number, id_ = finite_number(row[key]), "/".join(first + last)
             if number is None:

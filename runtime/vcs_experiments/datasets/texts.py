@@ -1,7 +1,8 @@
-"""The texts of the experiments, in our dataset format and in the authors' own (docs/guide/experiments.md).
+"""The experiments' texts, in our dataset format and the authors' (docs/guide/experiments.md).
 
-A folder of another format, or a file that cannot be read at all, is an InputError. A single scene, case or
-rating that cannot be used is a `Problems` entry: it is named and counted, and the rest goes on.
+A folder of another format, or a file that cannot be read at all, is an InputError. A single scene,
+case or rating that cannot be used is a `Problems` entry: it is named and counted, and the rest goes
+on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from vcs_runtime.util.reading import read_whole
 
 POSITIONS = ("beginning", "middle", "end", "random")
 SERIES = ("addition", "deletion", "chronology")
-# The authors keep what is scored in `data/mpii/KIND/aug_dataset` (a hundred scenes, or all, beside it).
+# The authors keep what is scored in `data/mpii/KIND/aug_dataset` (a hundred scenes, or all, beside
+# it).
 _FOLDERS = ("{}/aug_dataset", "data/mpii/{}/aug_dataset", "exp/data/mpii/{}/aug_dataset", "{}")
 _SIZES = ("", "_full", "_100")
 
@@ -59,14 +61,22 @@ class Case:
         return f"{self.scene}/{self.name}"
 
 
-# Which of the authors' cases tell the same story (papers, Table 1); all others that they made do not.
+# Which of the authors' cases tell the same story (papers, Table 1); all others that they made do
+# not.
 VALID_IDS = ("1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1")
 # Those of their invalid cases that Table 1 shows.
 TABLE_1_INVALID = (
-    "Addition (~50%)", "Addition (~80%)", "Deletion (~50%)", "Deletion (~80%)",
-    "Subject-Action-Object Corruption", "Summarization", "Reverse Segments Order", "Jumble Segments Order",
-    "Rotate Half Paragraph", "Local Permutation",
-)  # fmt: skip
+    "Addition (~50%)",
+    "Addition (~80%)",
+    "Deletion (~50%)",
+    "Deletion (~80%)",
+    "Subject-Action-Object Corruption",
+    "Summarization",
+    "Reverse Segments Order",
+    "Jumble Segments Order",
+    "Rotate Half Paragraph",
+    "Local Permutation",
+)
 
 
 def find_folder(root: Path, kind: str) -> Path | None:
@@ -97,9 +107,13 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
                 cases += _usable(_series(path, kind, position, problems), problems)
     if not cases:
         raise InputError(
-            f"{root}: unknown dataset format: no scene with rewrites in {root / 'comparison'} nor in "
-            f"the folders of the graded series ({', '.join(SERIES)})"
-            + (f"; {len(problems.messages)} files or cases were refused" if problems.messages else "")
+            f"{root}: unknown dataset format: no scene with rewrites in {root / 'comparison'} nor"
+            f" in the folders of the graded series ({', '.join(SERIES)})"
+            + (
+                f"; {len(problems.messages)} files or cases were refused"
+                if problems.messages
+                else ""
+            )
         )
     return cases
 
@@ -124,7 +138,8 @@ def _comparison(path: Path, problems: Problems) -> Iterator[Case]:
             valid = case.get("valid")
             if not isinstance(valid, bool):
                 valid = str(case["id"]) in VALID_IDS if "id" in case else None
-            yield Case(path.stem, case["name"], scene["ground_truth"], case.get("description"), valid)  # type: ignore[index, arg-type]
+            truth, text = scene["ground_truth"], case.get("description")  # type: ignore[index]
+            yield Case(path.stem, case["name"], truth, text, valid)  # type: ignore[arg-type]
 
 
 def _series(path: Path, kind: str, position: str, problems: Problems) -> Iterator[Case]:
@@ -135,7 +150,9 @@ def _series(path: Path, kind: str, position: str, problems: Problems) -> Iterato
                 problems.add(f"{path}: iteration {level!r} is no whole number: left out")
                 continue
             name, series = f"{kind}/{position}/{level}", (kind, position, int(level))
-            yield Case(path.stem, name, scene["ground_truth"], scene["iterations"][level], series=series)
+            yield Case(
+                path.stem, name, scene["ground_truth"], scene["iterations"][level], series=series
+            )
 
 
 def _scene(path: Path, key: str, kind: type, problems: Problems) -> dict[str, Any] | None:
@@ -144,7 +161,11 @@ def _scene(path: Path, key: str, kind: type, problems: Problems) -> dict[str, An
     except InputError as error:
         problems.add(f"{error}: the scene is left out")
         return None
-    if not isinstance(scene, dict) or "ground_truth" not in scene or not isinstance(scene.get(key), kind):
+    if (
+        not isinstance(scene, dict)
+        or "ground_truth" not in scene
+        or not isinstance(scene.get(key), kind)
+    ):
         problems.add(f"{path}: no object with 'ground_truth' and {key!r}: the scene is left out")
         return None
     return scene
@@ -185,7 +206,9 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
     else:
         table = _object(path)
     by_scene: dict[str, dict[str, str]] = {}
-    authors = sorted({author for texts in table.values() if isinstance(texts, dict) for author in texts})
+    authors = sorted(
+        {author for texts in table.values() if isinstance(texts, dict) for author in texts}
+    )
     for scene in sorted(table, key=scene_key):
         texts = {}
         for author in authors:
@@ -194,13 +217,15 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
                 texts[author] = check_text(text, author)
             except TextError as error:
                 problems.add(
-                    f"scene {scene}: {'missing author ' + author if text is None else error}: left out"
+                    f"scene {scene}: {'missing author ' + author if text is None else error}:"
+                    " left out"
                 )
         if len(texts) > 1:
             by_scene[scene] = texts
     if not by_scene:
         raise InputError(
-            f"{path}: unknown dataset format: no scene written by two authors ({{scene: {{author: text}}}})"
+            f"{path}: unknown dataset format: no scene written by two authors ({{scene: {{author:"
+            " text}})"
         )
     return by_scene
 
@@ -208,7 +233,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
 def read_descriptions(
     path: Path, problems: Problems, *, predictions: bool = False
 ) -> dict[str, str | list[str]]:
-    """Read a text, or a list of references, by id, from any format that `vcs-runtime score` reads."""
+    """Read texts or lists of references, by id, from any format that `vcs-runtime score` reads."""
     by_id: dict[str, str | list[str]] = {}
     for row in Texts(InputFile(path), predictions).read():
         name, text = str(row.name), row.generated if predictions else row.reference

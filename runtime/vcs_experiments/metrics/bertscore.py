@@ -1,8 +1,9 @@
 """BERTScore by the encoder of a bundle: each token in context is matched with the most similar one.
 
-Zhang et al. 2020 (https://arxiv.org/abs/1904.09675), section 3: greedy matching by cosine, of the states of
-one layer, with idf weights and rescaling on request. As in the authors' package, special tokens can be
-matched, but have no weight. A text that is longer than the model's window is read as its bundle says.
+Zhang et al. 2020 (https://arxiv.org/abs/1904.09675), section 3: greedy matching by cosine, of the
+states of one layer, with idf weights and rescaling on request. As in the authors' package, special
+tokens can be matched, but have no weight. A text that is longer than the model's window is read as
+its bundle says.
 """
 
 from __future__ import annotations
@@ -42,15 +43,20 @@ class States(NamedTuple):
 
 
 class TokenStates:
-    """The states of tokens in a layer of a bundle's encoder (None: the last), with a cache of recent texts.
+    """Token states in a layer of a bundle's encoder (None: the last), with a cache of recent texts.
 
-    An open `embedder` of the bundle is used where it can show the states. Raises BundleError if none can.
+    An open `embedder` of the bundle is used where it can show the states. Raises BundleError if
+    none can.
     """
 
     def __init__(
-        self, bundle: Bundle, device: Device, threads: int | None = None, layer: int | None = None,
+        self,
+        bundle: Bundle,
+        device: Device,
+        threads: int | None = None,
+        layer: int | None = None,
         embedder: Embedder | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         spec = embedder_spec(bundle)
         tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
         # bert-score reads the first word of a text as any other where a word begins with its space.
@@ -62,7 +68,9 @@ class TokenStates:
         self.layer = self._layer.number
         self.chosen = layer is not None
         """Whether the caller chose the layer."""
-        self._recent: LRUCache[States] = LRUCache(_MEMORY_BYTES, lambda states: states.vectors.nbytes)
+        self._recent: LRUCache[States] = LRUCache(
+            _MEMORY_BYTES, lambda states: states.vectors.nbytes
+        )
         precision = device.precision_of(spec.precision) if device.precision else spec.precision
         self.identity = f"{bundle.identity(spec)}/{spec.long_text}-{spec.max_tokens}/{precision}"
         """The model, what it does with long texts, and its precision, for the signature."""
@@ -83,7 +91,10 @@ class TokenStates:
         return known
 
     def token_ids(self, text: str) -> list[int]:
-        """Return a text's tokens, of all its windows. Raises TextError for a text that the bundle refuses."""
+        """Return a text's tokens, of all its windows.
+
+        Raises TextError for a text that the bundle refuses.
+        """
         windows = self._tokenizer.sequences([self._read(text)], "", self._limit).ids
         return [token for ids in windows for token in ids]
 
@@ -97,7 +108,11 @@ class TokenStates:
 
 
 def _shown(
-    bundle: Bundle, device: Device, threads: int | None, layer: int | None, embedder: Embedder | None
+    bundle: Bundle,
+    device: Device,
+    threads: int | None,
+    layer: int | None,
+    embedder: Embedder | None,
 ) -> tuple[Embedder, TokenLayer]:
     """Return what shows the states of a layer: the embedder that is open, or one more."""
     if embedder is not None:
@@ -115,12 +130,14 @@ _DIGITS = 4
 
 
 class TokenIdf:
-    """The weights of tokens by how few texts have them: log((texts + 1) / (texts with the token + 1))."""
+    """Inverse document frequencies of tokens: log((texts + 1) / (texts with the token + 1))."""
 
     def __init__(self, texts: Iterable[Iterable[int]]) -> None:
         sets = [set(tokens) for tokens in texts]
         counts = Counter(token for tokens in sets for token in tokens)
-        self._weights = {token: math.log((len(sets) + 1) / (count + 1)) for token, count in counts.items()}
+        self._weights = {
+            token: math.log((len(sets) + 1) / (count + 1)) for token, count in counts.items()
+        }
         self._unknown = math.log(len(sets) + 1)
 
     def weights(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -151,16 +168,22 @@ def read_baseline(path: Path, layer: int) -> Baseline:
         raise InputError(f"{path}: not UTF-8: {error}") from None
     rows = list(csv.reader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","))
     if not rows or [cell.strip() for cell in rows[0]] != _HEADER:
-        raise InputError(f"{path}: not a baseline of bert-score: its first line must be {','.join(_HEADER)}")
+        raise InputError(
+            f"{path}: not a baseline of bert-score: its first line must be {','.join(_HEADER)}"
+        )
     for number, row in enumerate(rows[1:], 2):
         if not row or row[0].strip() != str(layer):
             continue
         try:
             precision, recall, f1 = values = [float(cell) for cell in row[1:]]
         except ValueError:
-            raise InputError(f"{path} line {number}: a layer and three numbers were expected") from None
+            raise InputError(
+                f"{path} line {number}: a layer and three numbers were expected"
+            ) from None
         if not all(-1 <= value < 1 for value in values):
-            raise InputError(f"{path} line {number}: a baseline must be at least -1 and less than 1")
+            raise InputError(
+                f"{path} line {number}: a baseline must be at least -1 and less than 1"
+            )
         digest = sha256(repr(values).encode()).hexdigest()
         return Baseline((precision, recall, f1), digest[:_DIGITS])
     raise InputError(f"{path}: no baseline for layer {layer}")
@@ -170,9 +193,13 @@ class BERTScore:
     """BERTScore with its settings; `named` puts the encoder into the signature."""
 
     def __init__(
-        self, states: TokenStates, corpus: Corpus | None = None, baseline: Baseline | None = None,
-        *, named: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        states: TokenStates,
+        corpus: Corpus | None = None,
+        baseline: Baseline | None = None,
+        *,
+        named: bool = False,
+    ) -> None:
         self._states = states
         self._corpus = corpus
         self._baseline = baseline
@@ -182,8 +209,13 @@ class BERTScore:
         fields += [f"baseline@{baseline.identity}"] if baseline else []
         self.signature = f"bertscore:{'/'.join(fields)}" + (f"/{states.identity}" if named else "")
 
-    def scores(self, references: Sequence[str], generated: str, first: int | None) -> list[dict[str, float]]:
-        """Score a text against each reference; `first` bounds the references of an item for the idf."""
+    def scores(
+        self, references: Sequence[str], generated: str, first: int | None
+    ) -> list[dict[str, float]]:
+        """Score a text against each reference.
+
+        `first` limits how many references of each item count for the idf; None counts all.
+        """
         idf = self._weights(first)
         states = self._states.get([*references, generated])
         scores = [bertscore(states[reference], states[generated], idf) for reference in references]
@@ -198,7 +230,9 @@ class BERTScore:
         return self._idf[first]
 
 
-def bertscore(reference: States, generated: States, idf: TokenIdf | None = None) -> dict[str, float]:
+def bertscore(
+    reference: States, generated: States, idf: TokenIdf | None = None
+) -> dict[str, float]:
     """Compute precision, recall and F1; 0 if no token of a text has a weight."""
     similarity = generated.vectors @ reference.vectors.T
     sides = ((similarity.max(axis=1), generated), (similarity.max(axis=0), reference))
@@ -206,9 +240,14 @@ def bertscore(reference: States, generated: States, idf: TokenIdf | None = None)
     if not all(weight.any() for weight in weights):
         return dict.fromkeys(COLUMNS, 0.0)
     precision, recall = (
-        float(np.average(best, weights=weight)) for (best, _), weight in zip(sides, weights, strict=True)
+        float(np.average(best, weights=weight))
+        for (best, _), weight in zip(sides, weights, strict=True)
     )
     both = precision + recall
     return dict(
-        zip(COLUMNS, (precision, recall, 2 * precision * recall / both if both else 0.0), strict=True)
+        zip(
+            COLUMNS,
+            (precision, recall, 2 * precision * recall / both if both else 0.0),
+            strict=True,
+        )
     )

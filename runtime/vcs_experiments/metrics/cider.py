@@ -1,11 +1,11 @@
-"""CIDEr as pycocoevalcap computes it: n-grams that tell an item apart weigh more than those of every item.
+"""CIDEr as pycocoevalcap computes it: n-grams in few items weigh more than those in every item.
 
-Vedantam et al. 2015 (https://arxiv.org/abs/1411.5726). What pycocoevalcap and the papers call CIDEr is its
-variant CIDEr-D: counts are clipped, and another length is punished by a Gaussian.
+Vedantam et al. 2015 (https://arxiv.org/abs/1411.5726). What pycocoevalcap and the papers call CIDEr
+is its variant CIDEr-D: counts are clipped, and another length is punished by a Gaussian.
 
-Words are those of the tokenizer of Stanford CoreNLP 3.4.1, which pycocoevalcap runs: in lower case, without
-17 kinds of punctuation. No code of CoreNLP is here: the rules were found from what it answers. Both gave the
-same words for 7,315 texts (the script `cider` at 07564bf).
+Words are those of the tokenizer of Stanford CoreNLP 3.4.1, which pycocoevalcap runs: in lower case,
+without 17 kinds of punctuation. No code of CoreNLP is here: the rules were found from what it
+answers. Both gave the same words for 7,315 texts (the script `cider` at 07564bf).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from functools import lru_cache
 
 from vcs_experiments.metrics.corpus import Corpus
 
-# pycocoevalcap leaves these out after the words are in lower case. So it keeps "-lrb-", a parenthesis.
+# pycocoevalcap leaves these out after the words are in lower case. So it keeps "-lrb-", a
+# parenthesis.
 _LEFT_OUT = frozenset(("''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"))
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 _REWRITTEN = {
@@ -48,44 +49,53 @@ _WORD = rf"{_LETTER}{_REST}(?:_+{_LETTER}{_REST}|[.!?]{_LETTER}{_REST})*"
 _NOT = r"n['’`‘]t(?![a-z])"
 # A full stop belongs to these words.
 _ABBREVIATIONS = """
-    adj adm al ala alex apr ariz assn assoc asst attys? aug ave bancorp bhd bldg blvd brig bros calif capt cf
-    cie cmdr colo? comdr conn corp cos? cpl ct dec dept det drs? esq est etc ext feb fla fri ft ga gen govs?
-    hon inc ind insp intl jan jos jr jul jun kans? ky lieut lt ltd maj mar md messrs mfg mich minn mlle mme
-    mont? mr mrs ms msgr mt natl neb nev nov oct okla penn pfc ph plc pp?ty pptys pres profs? pte pvt rd reps?
-    rev rt sens? sep sept seq sgt spc sq sr ste? supts? sys tel tenn thurs? thu tues? univ va vs vt wed wis
-    wisc wm wyo
+    adj adm al ala alex apr ariz assn assoc asst attys? aug ave bancorp bhd bldg blvd brig bros
+    calif capt cf cie cmdr colo? comdr conn corp cos? cpl ct dec dept det drs? esq est etc ext feb
+    fla fri ft ga gen govs? hon inc ind insp intl jan jos jr jul jun kans? ky lieut lt ltd maj mar
+    md messrs mfg mich minn mlle mme mont? mr mrs ms msgr mt natl neb nev nov oct okla penn pfc ph
+    plc pp?ty pptys pres profs? pte pvt rd reps? rev rt sens? sep sept seq sgt spc sq sr ste? supts?
+    sys tel tenn thurs? thu tues? univ va vs vt wed wis wisc wm wyo
 """.split()
-_CAPITALISED = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash".split()  # "mass." in lower case is a word
+# "mass." in lower case is a word.
+_CAPITALISED = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash".split()
 _BEFORE_NUMBERS = "art ca figs? nos? op pp prop".split()
 # After a single letter and a full stop, these begin another sentence.
 _STARTERS = """
-    A About According Additionally After An As At But Earlier He Her Here However If In It Last Many More Now
-    Once One Other Our She Since So Some Such That The Their Then There These They This We What When While Yet
-    You
+    A About According Additionally After An As At But Earlier He Her Here However If In It Last Many
+    More Now Once One Other Our She Since So Some Such That The Their Then There These They This We
+    What When While Yet You
 """.split()
 
 # The first that fits is taken, at each place. All letters stand for both cases, except after (?-i:.
 _KINDS = {
     "tag": r"</?[a-z!][^<>]*>",
-    "address": r"https?://[^\s\"<>|()]+[^\s\"<>|.!?(){},-]"
-    r"|(?:[a-z0-9-]+\.)+(?:com|net|org|edu)\b(?:/[^\s\"<>|()]+[^\s\"<>|.!?(){},-])?"
-    r"|[a-z0-9][^\s\"<>|(),;:@]*@(?:[a-z0-9]+\.)+[a-z]+",
+    "address": (
+        r"https?://[^\s\"<>|()]+[^\s\"<>|.!?(){},-]"
+        r"|(?:[a-z0-9-]+\.)+(?:com|net|org|edu)\b(?:/[^\s\"<>|()]+[^\s\"<>|.!?(){},-])?"
+        r"|[a-z0-9][^\s\"<>|(),;:@]*@(?:[a-z0-9]+\.)+[a-z]+"
+    ),
     "handle": r"@[a-z_][a-z_0-9]*|\#[^\W\d_]\w*|c\+\+|[cf]\#(?!\w)",
     "face": r"[<>]?[:;=][-o*']?[()DP](?!\w)|[-^]_[-^]",
     "date": r"\d{1,2}[-/]\d{1,2}[-/]\d{2,4}(?!\w)",
     "slashed": r"[a-z0-9]+(?:-[a-z]+){0,2}(?:/[a-z0-9]+(?:-[a-z]+){0,2}){1,2}",
     "decade": r"['’‘]\d0s|['’]\d\d(?![\d.:,])",
-    "elided": r"['’]n['’]|['’](?:em|cause|til)|ol['’]|c['’]mon|ma['’]am|cap['’]n|s['’]mores"
-    r"|n?e['’]er|y['’](?=all)"
-    rf"|[dlo]['’](?![smd]\b|ll\b|re\b|ve\b){_LETTER}{_REST}",
+    "elided": (
+        r"['’]n['’]|['’](?:em|cause|til)|ol['’]|c['’]mon|ma['’]am|cap['’]n|s['’]mores"
+        r"|n?e['’]er|y['’](?=all)"
+        rf"|[dlo]['’](?![smd]\b|ll\b|re\b|ve\b){_LETTER}{_REST}"
+    ),
     "joined": r"(?:can(?=not\b)|gon(?=na\b)|got(?=ta\b)|wan(?=na\b)|lem(?=me\b)|gim(?=me\b))",
     "initials": r"(?:ph|ed)\.d\.|[a-z](?:\.[a-z])+\.(?![a-z])",
-    "abbreviation": rf"(?:{'|'.join(_ABBREVIATIONS)}|(?-i:{'|'.join(_CAPITALISED)}"
-    rf"|{'|'.join(word.upper() for word in _CAPITALISED)}))\.(?!\w)"
-    rf"|(?:{'|'.join(_BEFORE_NUMBERS)})\.(?=\s?\d)",
+    "abbreviation": (
+        rf"(?:{'|'.join(_ABBREVIATIONS)}|(?-i:{'|'.join(_CAPITALISED)}"
+        rf"|{'|'.join(word.upper() for word in _CAPITALISED)}))\.(?!\w)"
+        rf"|(?:{'|'.join(_BEFORE_NUMBERS)})\.(?=\s?\d)"
+    ),
     "initial": rf"[a-z]\.(?!\w|\.|\s+(?-i:{'|'.join(_STARTERS)})\b)",
-    "hyphened": rf"[a-z0-9](?:[a-z0-9.,]*[a-z0-9])?(?:-[a-z0-9]+)+(?!{_APOSTROPHE}t)"
-    rf"|{_LETTER}+(?:-{_LETTER}+)+",
+    "hyphened": (
+        rf"[a-z0-9](?:[a-z0-9.,]*[a-z0-9])?(?:-[a-z0-9]+)+(?!{_APOSTROPHE}t)"
+        rf"|{_LETTER}+(?:-{_LETTER}+)+"
+    ),
     "before_not": rf"{_LETTER}+?(?={_NOT})",
     "not": _NOT,
     "contracted": rf"{_APOSTROPHE}(?:[smd]|re|ve|ll)(?![a-z])",
@@ -142,7 +152,9 @@ class _Weighted:
         for gram, count in counts.items():
             self.vectors[len(gram) - 1][gram] = count * cider.idf(gram)
             self.pairs += count if len(gram) == 2 else 0
-        self.norms = [math.sqrt(sum(weight**2 for weight in vector.values())) for vector in self.vectors]
+        self.norms = [
+            math.sqrt(sum(weight**2 for weight in vector.values())) for vector in self.vectors
+        ]
 
 
 class Cider:
@@ -156,7 +168,7 @@ class Cider:
         self._weighted = lru_cache(_RECENT)(self._weigh)
 
     def idf(self, gram: tuple[str, ...]) -> float:
-        """Return the inverse document frequency of an n-gram; one that is nowhere counts as in one item."""
+        """Return an n-gram's inverse document frequency; an unseen one counts as in one item."""
         return self._log_documents - math.log(max(1, self._frequencies[gram]))
 
     def score(self, references: Sequence[str], generated: str) -> float:

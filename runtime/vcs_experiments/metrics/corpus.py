@@ -22,7 +22,10 @@ class Corpus:
         return cls(tuple(dict.fromkeys(tuple(references) for references in items)), given)
 
     def first(self, count: int | None) -> Corpus:
-        """Keep the first references of each item, if the corpus is what an experiment scores against."""
+        """Keep the first `count` references of each item.
+
+        The corpus is unchanged if `count` is None or the user gave the corpus separately.
+        """
         if count is None or self.given:
             return self
         return Corpus.of(references[:count] for references in self.documents)

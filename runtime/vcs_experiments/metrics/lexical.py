@@ -1,8 +1,9 @@
 """BLEU, ROUGE and METEOR as the authors computed them, with the libraries that they used.
 
-BLEU: NLTK's `sentence_bleu`, smoothing `method1`, on lower-cased word tokens without ASCII punctuation.
-ROUGE: `rouge_score`, f-measure, stemmed, a newline after each sentence end (for ROUGE-Lsum).
-METEOR: NLTK's `meteor_score` on lower-cased word tokens; needs the corpora `wordnet` and `punkt_tab`.
+BLEU: NLTK's `sentence_bleu`, smoothing `method1`, on lower-cased word tokens without ASCII
+punctuation. ROUGE: `rouge_score`, f-measure, stemmed, a newline after each sentence end (for
+ROUGE-Lsum). METEOR: NLTK's `meteor_score` on lower-cased word tokens; needs the corpora `wordnet`
+and `punkt_tab`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -
     against = [_bleu_tokens(reference) for reference in references]
     smooth = SmoothingFunction().method1
     scores = {
-        name: float(sentence_bleu(against, tokens, weights=weights, smoothing_function=smooth))
-        if tokens
-        else 0.0
+        name: (
+            float(sentence_bleu(against, tokens, weights=weights, smoothing_function=smooth))
+            if tokens
+            else 0.0
+        )
         for name, weights in _WEIGHTS.items()
     }
     if meteor:
@@ -61,7 +64,9 @@ def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -
 def _meteor(generated: str, references: Sequence[str]) -> float:
     from nltk.translate.meteor_score import meteor_score
 
-    return float(meteor_score([_words(text.lower()) for text in references], _words(generated.lower())))
+    return float(
+        meteor_score([_words(text.lower()) for text in references], _words(generated.lower()))
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -90,7 +95,8 @@ def _rouge() -> Any:
 @functools.cache
 def _tokenizer() -> Any:
     """NLTK's word tokenizer as it was when the scores were published."""
-    # Since 3.10 NLTK also cuts at dashes, and cuts a single quotation mark off the word that follows.
+    # Since 3.10 NLTK also cuts at dashes, and cuts a single quotation mark off the word that
+    # follows.
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
     tokenizer = NLTKWordTokenizer()

@@ -25,7 +25,8 @@ from vcs_runtime.util.extras import require
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-# The columns of each metric beside VCS; of each the largest counts, so substitution itself is not among them.
+# The columns of each metric beside VCS; of each the largest counts, so substitution itself is not
+# among them.
 _BESIDE = {"hm-cf": ("hm_cf", "fine_f1"), "substitution": ("vcs_strict", "margin_strict")}
 
 Scored = dict[str, float] | TextError
@@ -44,7 +45,10 @@ class Job:
 
 
 class KnownMetrics:
-    """BLEU and ROUGE; METEOR if its corpora are there; CIDEr if there is a corpus for its idf; BERTScore."""
+    """BLEU, ROUGE and, where available, METEOR, CIDEr and BERTScore.
+
+    METEOR needs its corpora, and CIDEr needs a corpus for its idf.
+    """
 
     def __init__(
         self, workers: int, corpus: Corpus | None = None, matched: bertscore.BERTScore | None = None
@@ -66,16 +70,24 @@ class KnownMetrics:
         self._pool = _processes(workers) if workers > 1 else None
 
     def start(self, job: Job, first: int | None = None) -> Callable[[], Scored]:
-        """Begin to score a job against its first references (None: all); the result waits for the scores."""
+        """Start scoring a job against its first `first` references (None: all).
+
+        The returned function waits for the scores and returns them.
+        """
         references = job.references[:first]
         score = partial(lexical_scores, references, job.generated, meteor=self.meteor)
-        lexical: Callable[[], dict[str, float]] = self._pool.submit(score).result if self._pool else score
+        lexical: Callable[[], dict[str, float]] = (
+            self._pool.submit(score).result if self._pool else score
+        )
         return lambda: self._joined(references, job.generated, first, lexical)
 
     def _joined(
-        self, references: Sequence[str], generated: str, first: int | None,
+        self,
+        references: Sequence[str],
+        generated: str,
+        first: int | None,
         lexical: Callable[[], dict[str, float]],
-    ) -> Scored:  # fmt: skip
+    ) -> Scored:
         """Join CIDEr and BERTScore with the scores that other processes compute in the meantime."""
         own: dict[str, float] = {}
         matched: list[Scored] = []
@@ -122,18 +134,24 @@ def tolerances(lcts: Sequence[float]) -> str:
 
 
 class Metrics:
-    """VCS and its components at several tolerances, beside the known metrics: columns and a signature."""
+    """VCS and its components at several tolerances, and known metrics: columns and a signature."""
 
     columns: tuple[str, ...]
-    foreign: Mapping[str, Foreign] = MappingProxyType({})  # the last ones, which are not computed here
+    # The last ones, which are not computed here.
+    foreign: Mapping[str, Foreign] = MappingProxyType({})
 
     def __init__(
-        self, scorer: Scorer, known: KnownMetrics, options: Options, lcts: Sequence[float],
+        self,
+        scorer: Scorer,
+        known: KnownMetrics,
+        options: Options,
+        lcts: Sequence[float],
         firsts: Sequence[int | None] = (None,),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._scorer, self._known, self._options = scorer, known, options
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        self._firsts = firsts  # numbers of references that count, each with columns of its own; None: all
+        # Numbers of references that count, each with columns of its own; None: all.
+        self._firsts = firsts
         self.signature = f"{scorer.signature_for(options)}|{tolerances(lcts)}|{known.signature}"
 
     def add(self, foreign: Mapping[str, Foreign]) -> None:
@@ -148,11 +166,15 @@ class Metrics:
             (job, [self._known.start(job, first) for first in self._firsts], []) for job in jobs
         ]
         pairs = [
-            (single, (reference, job.generated)) for job, _, single in tasks for reference in job.references
+            (single, (reference, job.generated))
+            for job, _, single in tasks
+            for reference in job.references
         ]
         for block in self._scorer.stream(pairs, itemgetter(1), self._options):
             for (single, _), result, evidence in block:
-                single.append(TextError(result.error) if evidence is None else self._scores(result, evidence))
+                single.append(
+                    TextError(result.error) if evidence is None else self._scores(result, evidence)
+                )
         for job, known, single in tasks:
             scores: dict[str, float] = {}
             error: TextError | None = None
@@ -178,14 +200,24 @@ def column(name: str, first: int | None) -> str:
 
 
 class LongMetrics(Metrics):
-    """All metrics of whole descriptions. `Cosine` is the cosine of the texts' embeddings, which is GAS."""
+    """All metrics of whole descriptions.
+
+    `Cosine` is the cosine of the texts' embeddings, which is GAS.
+    """
 
     def __init__(
-        self, scorer: Scorer, known: KnownMetrics, *, lcts: Sequence[float], chunk_size: int = 1,
+        self,
+        scorer: Scorer,
+        known: KnownMetrics,
+        *,
+        lcts: Sequence[float],
+        chunk_size: int = 1,
         also: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(scorer, known, Options(chunk_size, Params(lct=lcts[0]), also=also), lcts)
-        own, margins, parts = ([f"{name}_{lct}" for lct in self._params] for name in ("VCS", "margin", "NAS"))
+        own, margins, parts = (
+            [f"{name}_{lct}" for lct in self._params] for name in ("VCS", "margin", "NAS")
+        )
         self._beside = [name for metric in self._options.also for name in _BESIDE[metric]]
         further = [LABELS[name] for name in self._beside]
         # VCS first: a terminal has room for a few columns.

@@ -20,7 +20,13 @@ from vcs_runtime._version import __version__
 from vcs_runtime.errors import TextError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import JobFiles
-from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import (
+    Items,
+    check_signature,
+    check_texts,
+    hash_texts,
+    run_resumable,
+)
 from vcs_runtime.text.cleaning import check_text, plain_line_ends
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.util.progress import progress_bar
@@ -34,9 +40,11 @@ _REMARK = re.compile(
     r"(?:sure|certainly|of course|okay|ok)[,!.:]"
     r"|(?:here(?:['’]s| is| are)|below (?:is|are)|the following (?:is|are)"
     r"|as an? (?:ai|assistant|language model)|i(?:['’]m| am) (?:sorry|unable|not able)"
-    r"|i (?:cannot|can['’]t|apologi[sz]e)|i hope (?:this|that|it)|let me know|feel free to|would you like)\b"
+    r"|i (?:cannot|can['’]t|apologi[sz]e)|i hope (?:this|that|it)|let me know|feel free to|would"
+    r" you like)\b"
     r"|\(?(?:please )?note(?: that\b|:)"
-    r"|(?:the )?(?:\w+ )?(?:rewrit(?:e|ten)|revised|reword(?:ing|ed)|paraphrased?|summary|description|version"
+    r"|(?:the )?(?:\w+"
+    r" )?(?:rewrit(?:e|ten)|revised|reword(?:ing|ed)|paraphrased?|summary|description|version"
     r"|text|answer|output|result)(?: \w+){0,2}:",
     re.IGNORECASE,
 )
@@ -47,7 +55,10 @@ _LAYOUT = ("markdown", "list-numbers")
 
 
 def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
-    """Return the rewrite in an answer, with single spaces; the message of a TextError is the reason alone."""
+    """Return the rewrite in an answer, with single spaces.
+
+    Raise TextError, whose message is the reason alone, if the answer is unusable.
+    """
     laid_out = remove_markup(plain_line_ends(answer), ("think",)).strip()
     rewrite = " ".join(laid_out.split())
     try:
@@ -59,7 +70,9 @@ def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
         if remark and not text.strip().lower().startswith(remark[0].lower()):
             raise TextError(f"it has a remark beside the description ({line.strip()[:40]!r})")
     if remove_markup(laid_out, _LAYOUT) != laid_out and remove_markup(text, _LAYOUT) == text:
-        raise TextError("it has marks of a layout, such as a list, a heading or stars, instead of plain text")
+        raise TextError(
+            "it has marks of a layout, such as a list, a heading or stars, instead of plain text"
+        )
     if _QUOTES.get(rewrite[0]) == rewrite[-1] and text.strip()[0] != rewrite[0]:
         raise TextError("it stands in quotation marks")
     if _ends(text) and not _ends(rewrite):
@@ -76,7 +89,8 @@ def _check_length(rewrite: str, text: str, kind: Kind) -> None:
     fewest, most = round(kind.fewest * own), round(kind.most * own)
     if not fewest <= count <= most:
         raise TextError(
-            f"it has {count} words, and the description has {own}: {fewest} to {most} words were asked for"
+            f"it has {count} words, and the description has {own}: {fewest} to {most} words were"
+            " asked for"
         )
 
 
@@ -86,7 +100,8 @@ def _check_sentences(rewrite: str, text: str, kind: Kind, sentences: Sentences) 
     own, count = sentences(text), sentences(rewrite)
     if own is not None and count is not None and abs(count - own) > max(1, own // 10):
         raise TextError(
-            f"it has {count} sentences, and the description has {own}: each sentence was to keep its place"
+            f"it has {count} sentences, and the description has {own}: each sentence was to keep"
+            " its place"
         )
 
 
@@ -106,7 +121,9 @@ _FIELD = re.compile(r"\{([a-z]+)\}")
 def ask_for(kind: Kind, text: str) -> str:
     """Return the prompt that asks for a rewrite of a description."""
     words = round((kind.aim or 0) * len(text.split()))
-    return _filled("rewrite", task=_filled(kind.task, words=str(words), parts=kind.parts), text=text)
+    return _filled(
+        "rewrite", task=_filled(kind.task, words=str(words), parts=kind.parts), text=text
+    )
 
 
 def ask_again(kind: Kind, text: str, answer: str, reason: str) -> str:
@@ -157,12 +174,21 @@ class Kind:
 def _distortion(id_: str, name: str, parts: str) -> Kind:
     return Kind(
         id_, name, DISTORTED, False, "distortion", 0.7, 1.4, parts=parts, keeps_sentences=True
-    )  # fmt: skip
+    )
 
 
 KINDS = (
     Kind("1.1", "Synonym Substitution", WORDS, True, "lexical", 0.7, 1.4, keeps_sentences=True),
-    Kind("1.2", "Active <-> Passive Transformation", WORDS, True, "voice", 0.8, 1.5, keeps_sentences=True),
+    Kind(
+        "1.2",
+        "Active <-> Passive Transformation",
+        WORDS,
+        True,
+        "voice",
+        0.8,
+        1.5,
+        keeps_sentences=True,
+    ),
     # In the papers' Table 1, but not in the authors' files.
     Kind("1.3", "Paraphrasing", WORDS, True, "paraphrase", 0.6, 1.5),
     Kind("2.1", "Brevity - L1", LENGTH, True, "abstraction", 0.3, 0.8, 0.5),
@@ -171,15 +197,26 @@ KINDS = (
     Kind("2.4", "Verbosity - L2", LENGTH, True, "elaboration", 1.2, 2.0, 1.5),
     Kind("2.5", "Macro-Actions -> Micro-Actions", LENGTH, True, "decomposition", 0.9, 2.5),
     Kind("2.6", "Micro-Actions -> Macro-Actions", LENGTH, True, "aggregation", 0.2, 0.9),
-    Kind("3.1", "Insert Attributes, Emotions and Scene", CONTENT, True, "attributes", 1.1, 2.5,
-         keeps_sentences=True),
+    Kind(
+        "3.1",
+        "Insert Attributes, Emotions and Scene",
+        CONTENT,
+        True,
+        "attributes",
+        1.1,
+        2.5,
+        keeps_sentences=True,
+    ),
     _distortion("4.1", "Subject Corruption", "the subject: who or what acts"),
     _distortion("4.2", "Object Corruption", "the object: what is acted upon"),
     _distortion("4.3", "Action Corruption", "the action: what the verb says"),
-    _distortion("4.7", "Subject-Action-Object Corruption",
-                "the subject, the action and the object: who acts, what is done, and to what"),
+    _distortion(
+        "4.7",
+        "Subject-Action-Object Corruption",
+        "the subject, the action and the object: who acts, what is done, and to what",
+    ),
     Kind("5.1", "Summarization", "Summarization", False, "summary", 0.02, 0.45, 0.25),
-)  # fmt: skip
+)
 
 #: The whole scene by another author (papers, Table 3): no case of `corruption`.
 AUTHOR = Kind("0.0", "Author", "Authors", True, "author", 0.5, 2.0)
@@ -193,14 +230,17 @@ _SHOWN = 200  # characters of an answer in an error
 
 
 class Writer(Protocol):
-    """A language model that writes. Raises ModelError if it fails, and TextError if it refuses a prompt."""
+    """A language model that writes.
+
+    Raises ModelError if it fails, and TextError if it refuses a prompt.
+    """
 
     @property
     def fingerprint(self) -> str:
         """Identity of the model."""
 
     def write(self, parts: Sequence[str], max_tokens: int) -> str:
-        """Return the answer to a user's turn: the likeliest token each time, at most `max_tokens`."""
+        """Return the answer to a user's turn by greedy decoding of at most `max_tokens` tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +266,8 @@ class Rewriter:
     def signature(self) -> str:
         """What a rewrite depends on besides the description."""
         return (
-            f"rewrite|model:{self.writer.fingerprint}|prompts:{identity()}|decoding:greedy|tries:{self.tries}"
-            f"|v:{__version__}"
+            f"rewrite|model:{self.writer.fingerprint}|prompts:{identity()}|decoding:greedy"
+            f"|tries:{self.tries}|v:{__version__}"
         )
 
     def rewrite(self, text: str, kind: Kind) -> str:
@@ -241,16 +281,25 @@ class Rewriter:
             except TextError as error:
                 if not left:
                     raise TextError(
-                        f"no answer of {self.tries} can be used: {error}; the last is {answer[:_SHOWN]!r}"
+                        f"no answer of {self.tries} can be used: {error}; the last is"
+                        f" {answer[:_SHOWN]!r}"
                     ) from None
                 prompt = ask_again(kind, text, answer, str(error))
         raise AssertionError("tries is at least 1")
 
     def run(
-        self, texts: Mapping[str, str], source: Path, folder: Path, problems: Problems, *,
-        resume: bool = False, overwrite: bool = False, kinds: Sequence[Kind] = KINDS, file: str = FILE,
-    ) -> dict[str, list[Rewrite]]:  # fmt: skip
-        """Rewrite descriptions in every kind, and append each rewrite to a file of the folder at once."""
+        self,
+        texts: Mapping[str, str],
+        source: Path,
+        folder: Path,
+        problems: Problems,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        kinds: Sequence[Kind] = KINDS,
+        file: str = FILE,
+    ) -> dict[str, list[Rewrite]]:
+        """Rewrite descriptions in every kind, and append each to the folder's file immediately."""
         tasks = [_Task(scene, kind, text) for scene, text in texts.items() for kind in kinds]
         rewrites: dict[str, list[Rewrite]] = {scene: [] for scene in texts}
 
@@ -268,14 +317,20 @@ class Rewriter:
 
         run_resumable(
             JobFiles(folder / file, resume, overwrite, inputs=[source]),
-            Items(tasks, len(tasks), attrgetter("id"), check), self._lines, collect,
+            Items(tasks, len(tasks), attrgetter("id"), check),
+            self._lines,
+            collect,
             bar=partial(progress_bar, what="rewriting", unit="texts"),
-        )  # fmt: skip
+        )
         return rewrites
 
     def _lines(self, tasks: Iterator[_Task]) -> Iterator[list[tuple[_Task, Record]]]:
         for task in tasks:
-            record: Record = {"id": task.id, "signature": self.signature, "texts": hash_texts(task.text)}
+            record: Record = {
+                "id": task.id,
+                "signature": self.signature,
+                "texts": hash_texts(task.text),
+            }
             try:
                 record["text"] = self.rewrite(task.text, task.kind)
             except TextError as error:

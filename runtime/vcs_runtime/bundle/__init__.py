@@ -1,1 +1,1 @@
-"""The bundle: the contract between `vcs_export`, which writes one, and this runtime, which reads it."""
+"""The bundle: the contract between the writer `vcs_export` and this runtime, the reader."""

@@ -1,9 +1,10 @@
 """Bundles as one file, and copies of them.
 
-A packed bundle is a plain tar file: `bundle.json`, then the files in its order. Owners, times and modes are
-fixed, and nothing is compressed, since weights hardly shrink. Equal bundles are therefore equal files, and
-any `tar` can read them. `unpack` does not trust the headers in the file: it compares each header with the one
-that `pack` writes, and each content with the hash in the manifest.
+A packed bundle is a plain tar file: `bundle.json`, then the files in its order. Owners, times and
+modes are fixed, and nothing is compressed, since weights hardly shrink. Equal bundles are therefore
+equal files, and any `tar` can read them. `unpack` does not trust the headers in the file: it
+compares each header with the one that `pack` writes, and each content with the hash in the
+manifest.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
 
 
-def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance) -> None:
-    """Write a bundle into one file, whole or not at all, and check every byte: BundleError, InputError.
+def pack(
+    bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance
+) -> None:
+    """Write a complete bundle into one file, or no file, and check every byte.
 
-    With `force` a packed bundle or an empty file is replaced. `advance` takes the bytes since its last call.
+    Raises BundleError or InputError.
+
+    With `force` a packed bundle or an empty file is replaced. `advance` takes the bytes since its
+    last call.
     """
     root = bundle_folder(bundle)
     refuse_input_as_output(output, root)
@@ -49,7 +55,10 @@ def pack(bundle: str | os.PathLike[str], output: Path, *, force: bool = False, a
 
 
 def copy_bundle(bundle: Bundle, folder: Path) -> None:
-    """Copy a bundle into a new folder, and check every file again on the way; raises BundleError, OSError."""
+    """Copy a bundle into a new folder, and check every file again.
+
+    Raises BundleError or OSError.
+    """
     folder.mkdir()
     (folder / MANIFEST).write_bytes(bundle.path(MANIFEST).read_bytes())
     for entry in bundle.manifest.files:
@@ -62,7 +71,9 @@ def copy_bundle(bundle: Bundle, folder: Path) -> None:
 
 def _check_replaceable(output: Path, force: bool) -> None:
     if not output.is_file() or (output.stat().st_size and not _is_packed(output)):
-        raise InputError(f"{output}: it is no packed bundle, and is not replaced: choose another output")
+        raise InputError(
+            f"{output}: it is no packed bundle, and is not replaced: choose another output"
+        )
     if not force:
         raise InputError(f"{output} exists already (--overwrite replaces it)")
 
@@ -77,8 +88,9 @@ def _is_packed(path: Path) -> bool:
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:
     """Unpack a packed bundle into a new folder, which is there whole, or not at all.
 
-    Only files that the manifest lists are written, and the folder stays only if all of them are right. Raises
-    BundleError for what `pack` would not write; InputError if `target` exists or the disk is too small.
+    Only files that the manifest lists are written, and the folder stays only if all of them are
+    right. Raises BundleError for what `pack` would not write; InputError if `target` exists or the
+    disk is too small.
     """
     name = os.fspath(source)
     refuse_input_as_output(target, source)
@@ -126,7 +138,9 @@ def _expect_header(file: BinaryIO, path: str, size: int, name: str) -> None:
     expected = tar_header(path, size)
     header = file.read(len(expected))
     if header != expected:
-        raise BundleError(f"{name}: {path} of {size} bytes should come next, not {_described(header)}")
+        raise BundleError(
+            f"{name}: {path} of {size} bytes should come next, not {_described(header)}"
+        )
 
 
 def _described(header: bytes) -> str:

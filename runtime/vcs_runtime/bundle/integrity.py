@@ -1,18 +1,20 @@
 """Checks that a bundle's files are those that `bundle.json` lists, byte for byte.
 
-Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer than
-loading them. A large file is hashed when this machine meets it for the first time. Later openings check its
-size, its first and last MiB, and that the file system reports it unchanged: device, inode, size, and times of
-change of content and inode.
+Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer
+than loading them. A large file is hashed when this machine meets it for the first time. Later
+openings check its size, its first and last MiB, and that the file system reports it unchanged:
+device, inode, size, and times of change of content and inode.
 
-This notices every change made through the file system, copies and restores included. A change of owner, of
-permissions, or of the number of hard links by other programs counts as one, and the file is hashed again. Not
-noticed are bits that decay on the disk, and someone who writes to the raw device, sets back the clock, or
-writes into the folder with the records. `vcs-runtime bundle verify` hashes everything.
+This notices every change made through the file system, copies and restores included. A change of
+owner, of permissions, or of the number of hard links by other programs counts as one, and the file
+is hashed again. Not noticed are bits that decay on the disk, and someone who writes to the raw
+device, sets back the clock, or writes into the folder with the records. `vcs-runtime bundle verify`
+hashes everything.
 
-A record is an empty marker file, so that writing is atomic. Its name holds a hash of these facts and the
-sha256 of the file. A new hard link changes the time of the inode, too. `link` and `unlink` therefore look at
-the file directly before and after it. If nothing else differs, the records hold on.
+A record is an empty marker file, so that writing is atomic. Its name holds a hash of these facts
+and the sha256 of the file. A new hard link changes the time of the inode, too. `link` and `unlink`
+therefore look at the file directly before and after it. If nothing else differs, the records hold
+on.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ LARGE = 1 << 30
 
 
 def record_folder() -> Path | None:
-    """Return the folder of the records; None without a home folder, or where others can write to it."""
+    """Return the folder with the records of verified files.
+
+    The result is None without a home folder, or if other users can write to the folder.
+    """
     with suppress(BundleError, PermissionError):
         return own_folder("verified")
     return None
@@ -84,7 +89,11 @@ def _keep_records(path: Path) -> Iterator[None]:
 
 def _recorded(folder: Path, facts: os.stat_result) -> list[str]:
     with suppress(OSError):
-        return [name.partition("-")[2] for name in os.listdir(folder) if name.startswith(_name(facts, ""))]
+        return [
+            name.partition("-")[2]
+            for name in os.listdir(folder)
+            if name.startswith(_name(facts, ""))
+        ]
     return []
 
 
@@ -111,7 +120,10 @@ def sha256_of(path: Path) -> str:
 
 
 def ends_of(path: Path) -> str | None:
-    """Return the sha256 of the first and last MiB of a large file, for `FileEntry.ends`, otherwise None."""
+    """Return the sha256 of the first and last MiB of a large file, for `FileEntry.ends`.
+
+    The result is None for a file of less than 1 GiB.
+    """
     if (size := path.stat().st_size) < LARGE:
         return None
     with path.open("rb") as file:
@@ -131,20 +143,29 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     def is_whole(entry: FileEntry) -> bool:
         return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
 
-    # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by side.
+    # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by
+    # side.
     with ThreadPoolExecutor(max_workers=2) as pool:
         for entry, whole in zip(manifest.files, pool.map(is_whole, manifest.files), strict=True):
             if not whole:
                 raise BundleError(
-                    f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
+                    f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in"
+                    f" {MANIFEST}"
                 )
 
 
 def check_listing(root: Path, manifest: Manifest) -> None:
-    """Check that every file is listed, and every listed file regular and of its size; raises BundleError."""
+    """Check that a folder holds exactly the listed files.
+
+    Raises BundleError for an unlisted file, or for a listed file that is missing, not regular or of
+    another size.
+    """
     listed = {entry.path for entry in manifest.files}
     for folder, folders, names in os.walk(root):
-        for name in [*names, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
+        for name in [
+            *names,
+            *(name for name in folders if os.path.islink(os.path.join(folder, name))),
+        ]:
             relative = Path(folder, name).relative_to(root).as_posix()
             if relative != MANIFEST and relative not in listed:
                 raise BundleError(f"bundle {root}: {relative} is not listed in {MANIFEST}")
@@ -153,7 +174,9 @@ def check_listing(root: Path, manifest: Manifest) -> None:
         if path.is_symlink() or not is_regular_file(path):
             raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
         if (size := path.stat().st_size) != entry.size:
-            raise BundleError(f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}")
+            raise BundleError(
+                f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}"
+            )
 
 
 def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
@@ -169,8 +192,13 @@ def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
     return True
 
 
-def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, name: str, advance: Advance) -> None:
-    """Copy the bytes of one file and check them; raises BundleError, whose message begins with `name`."""
+def copy_checked(
+    source: BinaryIO, target: BinaryIO, entry: FileEntry, name: str, advance: Advance
+) -> None:
+    """Copy the bytes of one file, and check their number and sha256.
+
+    Raises BundleError with a message that begins with `name`.
+    """
     digest = hashlib.sha256()
     left = entry.size
     while left:
@@ -181,4 +209,6 @@ def copy_checked(source: BinaryIO, target: BinaryIO, entry: FileEntry, name: str
         left -= len(part)
         advance(len(part))
     if digest.hexdigest() != entry.sha256:
-        raise BundleError(f"{name}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}")
+        raise BundleError(
+            f"{name}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
+        )

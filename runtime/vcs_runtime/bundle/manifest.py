@@ -1,7 +1,7 @@
 """`bundle.json`: typed settings, read and validated before anything that they list is opened.
 
-The types are the rules. For programs in other languages `data/bundle.schema.json` says the same; it is made
-from the types by `vcs_runtime.bundle.schema`.
+The types are the rules. For programs in other languages `data/bundle.schema.json` says the same; it
+is made from the types by `vcs_runtime.bundle.schema`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CudaLayout = Literal["varlen", "packed"]
 LongTextPolicy = Literal["window_mean", "truncate_text", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
 LONG_TEXT_POLICIES: tuple[LongTextPolicy, ...] = get_args(LongTextPolicy)
-# What a model may be exported with. Only the code of NV-Embed-v2 loses closing special tokens (truncate).
+# What a model may be exported with. Only the code of NV-Embed-v2 loses closing special tokens
+# (truncate).
 EXPORTED_POLICIES = tuple(policy for policy in LONG_TEXT_POLICIES if policy != "truncate")
 PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -42,8 +43,10 @@ _PATTERNS = {
     _PATH: "a plain relative path",
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
-    _PRECISION: "a precision of letters, digits, '.', '_' and '-', and neither fp8 nor int4, which this "
-    "version no longer runs: export the model again, in fp16 or int8",
+    _PRECISION: (
+        "a precision of letters, digits, '.', '_' and '-', and neither fp8 nor int4, which this "
+        "version no longer runs: export the model again, in fp16 or int8"
+    ),
 }
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
@@ -53,11 +56,15 @@ TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SpecialTokens = Annotated[tuple[TokenId, ...], Meta(max_length=16)]
 Weights = Annotated[
     tuple[RelativePath, ...],
-    Meta(min_length=1, description="Files whose bytes are the weights: all that the graphs refer to."),
+    Meta(
+        min_length=1, description="Files whose bytes are the weights: all that the graphs refer to."
+    ),
 ]
 # Tokens, or numbers of a vector: more would be an attack on memory.
 Extent = Annotated[int, Meta(ge=1, le=1 << 20)]
-Window = Annotated[int, Meta(ge=3, le=1 << 20, description="Longest input, special tokens included.")]
+Window = Annotated[
+    int, Meta(ge=3, le=1 << 20, description="Longest input, special tokens included.")
+]
 Share = Annotated[float, Meta(ge=0, le=1)]
 MarginChange = Annotated[float, Meta(ge=0, le=2)]
 Cosine = Annotated[float, Meta(ge=-1, le=1)]
@@ -72,27 +79,33 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Annotated[Sha256, Meta(description="Of the bytes, in hexadecimal digits.")]
     ends: Annotated[
         Sha256 | None,
-        Meta(description="For a file of 1 GiB or more: sha256 of its first MiB followed by its last."),
+        Meta(
+            description="For a file of 1 GiB or more: sha256 of its first MiB followed by its last."
+        ),
     ] = None
 
 
 class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
-    """Quantisation error of an embedder: its vectors compared with those of the unquantised graph."""
+    """Quantisation error of an embedder, measured against the vectors of the unquantised graph."""
 
     texts: Annotated[int, Meta(ge=1, description="Number of texts compared.")]
-    cosine_mean: Annotated[Cosine, Meta(description="Mean cosine between the two vectors of a text.")]
+    cosine_mean: Annotated[
+        Cosine, Meta(description="Mean cosine between the two vectors of a text.")
+    ]
     cosine_min: Annotated[Cosine, Meta(description="Smallest such cosine; at most cosine_mean.")]
     pairs: Annotated[int, Meta(ge=0, description="Number of pairs of texts scored.")] = 0
     vcs_change: Annotated[
         Share | None, Meta(description="Mean absolute change of the VCS of these pairs.")
     ] = None
-    vcs_change_p95: Annotated[Share | None, Meta(description="95th percentile of this change.")] = None
+    vcs_change_p95: Annotated[Share | None, Meta(description="95th percentile of this change.")] = (
+        None
+    )
     margin_change: Annotated[
         MarginChange | None, Meta(description="Mean absolute change of the margin of these pairs.")
     ] = None
-    margin_change_p95: Annotated[MarginChange | None, Meta(description="95th percentile of this change.")] = (
-        None
-    )
+    margin_change_p95: Annotated[
+        MarginChange | None, Meta(description="95th percentile of this change.")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.cosine_min > self.cosine_mean:
@@ -103,16 +116,20 @@ class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
     """A second graph of a model over the same weights, which ONNX Runtime's CUDA provider runs."""
 
     model: Annotated[
-        RelativePath, Meta(description="ONNX graph with the output of the other one; in its folder.")
+        RelativePath,
+        Meta(description="ONNX graph with the output of the other one; in its folder."),
     ]
-    layout: Annotated[CudaLayout, Meta(description="Inputs of this graph, as for an embedder's other one.")]
+    layout: Annotated[
+        CudaLayout, Meta(description="Inputs of this graph, as for an embedder's other one.")
+    ]
     precision: Annotated[
         Precision | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
     ] = None
 
 
 _Cuda = Annotated[
-    CudaGraph | None, Meta(description="The graph for CUDA; null: CUDA runs the same graph as a CPU.")
+    CudaGraph | None,
+    Meta(description="The graph for CUDA; null: CUDA runs the same graph as a CPU."),
 ]
 
 
@@ -131,9 +148,11 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     long_text: Annotated[
         LongTextPolicy,
         Meta(
-            description="Longer texts are embedded in windows, whose vectors are averaged by token count "
-            "(window_mean), cut at the right end, closing special tokens kept (truncate_text) or lost "
-            "(truncate), or refused (error)."
+            description=(
+                "Longer texts are embedded in windows, whose vectors are averaged by token count"
+                " (window_mean), cut at the right end, closing special tokens kept (truncate_text)"
+                " or lost (truncate), or refused (error)."
+            )
         ),
     ]
     precision: Annotated[
@@ -141,7 +160,11 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     layout: Annotated[
         InputLayout,
-        Meta(description="Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."),
+        Meta(
+            description=(
+                "Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."
+            )
+        ),
     ] = "padded"
     cuda: _Cuda = None
     instruction: Annotated[
@@ -150,18 +173,25 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     mask_instruction: Annotated[
         bool,
         Meta(
-            description="Leave the first n positions out of the pooling, n being the number of tokens of the "
-            "instruction without special tokens."
+            description=(
+                "Leave the first n positions out of the pooling, n being the number of tokens of"
+                " the instruction without special tokens."
+            )
         ),
     ] = False
     special_tokens: Annotated[
         tuple[SpecialTokens, SpecialTokens] | None,
-        Meta(description="Token ids before and after a text; null: the tokenizer's own special tokens."),
+        Meta(
+            description=(
+                "Token ids before and after a text; null: the tokenizer's own special tokens."
+            )
+        ),
     ] = field(name="frame", default=None)
     quantization_error: QuantizationErrorStats | None = field(name="loss", default=None)
 
     def __post_init__(self) -> None:
-        # A padded graph has no input that says what to leave out. Only the first window has the instruction.
+        # A padded graph has no input that says what to leave out. Only the first window has the
+        # instruction.
         if self.mask_instruction and (self.layout == "padded" or self.long_text == "window_mean"):
             raise ValueError("mask_instruction goes with neither a padded layout nor window_mean")
 
@@ -174,14 +204,19 @@ class RulesSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the learned segmenter is run: windows of a text in, logits (batch, tokens, labels) out."""
+    """Settings of the learned segmenter.
+
+    The model takes windows of a text and returns logits (batch, tokens, labels).
+    """
 
     name: Annotated[Name, Meta(description="Name of the model, as the signature prints it.")]
     kind: Annotated[
         Literal["sat", "words"],
         Meta(
-            description="Inputs of the graph: input_ids and attention_mask (batch, tokens) for sat; capitals "
-            "as well for words, whose segments end only after words."
+            description=(
+                "Inputs of the graph: input_ids and attention_mask (batch, tokens) for sat;"
+                " capitals as well for words, whose segments end only after words."
+            )
         ),
     ]
     model: Annotated[RelativePath, Meta(description="ONNX graph; label 0 counts.")]
@@ -193,16 +228,25 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Window
     stride: Annotated[
         int,
-        Meta(ge=1, description="Tokens from the start of one window to the next; at most max_tokens - 2."),
+        Meta(
+            ge=1,
+            description="Tokens from the start of one window to the next; at most max_tokens - 2.",
+        ),
     ]
     threshold: Annotated[
-        float, Meta(gt=0, lt=1, description="A segment ends after a character whose probability is above it.")
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="A segment ends after a character whose probability is above it.",
+        ),
     ]
     precision: Annotated[
         Precision, Meta(description="Of weights and arithmetic, as the signature prints it.")
     ]
     agreement: Annotated[
-        Share | None, Meta(description="For a quantised model: F1 of its segment ends against fp32.")
+        Share | None,
+        Meta(description="For a quantised model: F1 of its segment ends against fp32."),
     ] = None
     cuda: _Cuda = None
 
@@ -215,13 +259,16 @@ class SegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """How texts are split into segments: by rules, by a learned segmenter, or both."""
 
     rules: Annotated[
-        RulesSpec | None, Meta(description="Without a model, they refuse texts without sentence punctuation.")
+        RulesSpec | None,
+        Meta(description="Without a model, they refuse texts without sentence punctuation."),
     ] = None
     model: Annotated[
         LearnedSegmenterSpec | None,
         Meta(
-            description="Without rules, it sees every text without its punctuation. With rules, it splits "
-            "the texts without sentence punctuation."
+            description=(
+                "Without rules, it sees every text without its punctuation. With rules, it splits "
+                "the texts without sentence punctuation."
+            )
         ),
     ] = None
 
@@ -253,32 +300,43 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     licence: Annotated[str, Meta(description="SPDX expression of the weights.")]
     source: Annotated[str, Meta(description="Where the weights came from, in words.")]
     files: Annotated[
-        tuple[FileEntry, ...], Meta(description="Every file of the folder except bundle.json itself.")
+        tuple[FileEntry, ...],
+        Meta(description="Every file of the folder except bundle.json itself."),
     ]
     embedder: Annotated[EmbedderSpec | None, Meta(extra_json_schema=_EMBEDDER_RULE)] = None
     segmenter: Annotated[SegmenterSpec | None, Meta(extra_json_schema=_SEGMENTER_RULE)] = None
     schema: Annotated[Literal[2, 3], Meta(description="Version of this schema.")]
 
     def to_json(self) -> str:
-        """Return the text of `bundle.json`: sorted keys, so that equal manifests are equal bytes."""
+        """Return the text of `bundle.json`.
+
+        The keys are sorted, so that equal manifests have equal bytes.
+        """
         return json.dumps(_without_null(msgspec.to_builtins(self)), indent=2, sort_keys=True) + "\n"
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Parse and validate a `bundle.json`; raises BundleError, which names the field, or SchemaError."""
+    """Parse and validate a `bundle.json`.
+
+    Raises BundleError, which names the field, or SchemaError for another schema version.
+    """
     try:
         if path.stat().st_size > MAX_MANIFEST_BYTES:
-            raise BundleError(f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest")
+            raise BundleError(
+                f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest"
+            )
         # Not msgspec's own parser, which takes the last of several equal keys.
-        data = json.loads(path.read_bytes(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
+        data = json.loads(
+            path.read_bytes(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant
+        )
     except (OSError, ValueError, RecursionError) as error:
         raise BundleError(f"{path}: cannot be read: {error}") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is int and schema not in SCHEMAS:
         raise SchemaError(
-            f"{path}: schema {schema}, but this version reads schema {' and '.join(map(str, SCHEMAS))} only: "
-            "build the bundle again (the default one with `vcs-runtime fetch default`), "
-            "or use a matching vcs-runtime"
+            f"{path}: schema {schema}, but this version reads schema"
+            f" {' and '.join(map(str, SCHEMAS))} only: build the bundle again (the default one with"
+            " `vcs-runtime fetch default`), or use a matching vcs-runtime"
         )
     try:
         manifest = msgspec.convert(data, Manifest)
@@ -299,7 +357,11 @@ def _check_paths(manifest: Manifest) -> None:
         for place, spec in (("embedder", manifest.embedder), ("segmenter.model", learned))
         if spec
     ]
-    used = [(place, path) for place, spec in models for path in (spec.model, spec.tokenizer, *spec.weights)]
+    used = [
+        (place, path)
+        for place, spec in models
+        for path in (spec.model, spec.tokenizer, *spec.weights)
+    ]
     used += [(f"{place}.cuda", spec.cuda.model) for place, spec in models if spec.cuda]
     for place, path in used:
         if path not in listed:
@@ -307,11 +369,16 @@ def _check_paths(manifest: Manifest) -> None:
     for place, spec in models:
         # A graph names files in its own folder only: elsewhere it would have other weights.
         if spec.cuda and spec.cuda.model.rpartition("/")[0] != spec.model.rpartition("/")[0]:
-            raise ValueError(f"{place}.cuda: {spec.cuda.model} is not in the folder of {spec.model}")
+            raise ValueError(
+                f"{place}.cuda: {spec.cuda.model} is not in the folder of {spec.model}"
+            )
 
 
 def _explain(error: ValueError) -> str:
-    """Put the place first in an error of msgspec, which says "Expected `int` - at `$.files[0].size`"."""
+    """Return the message of a msgspec error with the place first.
+
+    msgspec puts the place last, as in "Expected `int` - at `$.files[0].size`".
+    """
     message, _, place = str(error).partition(" - at `$")
     named = {f"`str` matching regex {pattern!r}": words for pattern, words in _PATTERNS.items()}
     for said, words in named.items():

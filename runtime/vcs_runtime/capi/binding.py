@@ -1,4 +1,4 @@
-"""The types of `vcs_runtime.h` for ctypes, and `load`, which declares the functions of a built library."""
+"""The ctypes types of `vcs_runtime.h`, and `load`, which declares a built library's functions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ class vcs_params(ctypes.Structure):
 
 
 class vcs_result(ctypes.Structure):
-    """The scores of a pair, in the order of `score_table.NAMES`, and its flags. Set `struct_size` first."""
+    """The scores of a pair, in the order of `score_table.NAMES`, and its flags.
+
+    Set `struct_size` first.
+    """
 
     _fields_ = (
         ("struct_size", c_uint32),
@@ -74,7 +77,8 @@ class vcs_result(ctypes.Structure):
     )
 
 
-#: The size of each struct in the first header of this ABI. Programs that were compiled with it are served.
+#: The size of each struct in the first header of this ABI. Programs that were compiled with it are
+#: served.
 FIRST_SIZES: Final[dict[type[ctypes.Structure], int]] = {vcs_params: 40, vcs_result: 136}
 
 #: `vcs_log_fn`: level, message, user. The caller keeps a reference while the function is set.

@@ -1,6 +1,7 @@
 """Building `libvcs_runtime`, a shared library of `library.c` and the code that cffi generates.
 
-The library is bound to this interpreter and this environment: it starts this Python with these packages.
+The library is bound to this interpreter and this environment: it starts this Python with these
+packages.
 """
 
 from __future__ import annotations
@@ -60,10 +61,14 @@ def find_tools() -> Tools:
         raise BuildError("the C API is built on Linux with CPython so far")
     compiler = shlex.split(os.environ.get("CC", "cc"))
     if not compiler or shutil.which(compiler[0]) is None:
-        raise BuildError(f"there is no C compiler {' '.join(compiler)!r}: install one, or name one in $CC")
+        raise BuildError(
+            f"there is no C compiler {' '.join(compiler)!r}: install one, or name one in $CC"
+        )
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").is_file():
-        raise BuildError(f"{include} has no Python.h: install Python's headers (Debian: python3-dev)")
+        raise BuildError(
+            f"{include} has no Python.h: install Python's headers (Debian: python3-dev)"
+        )
     name = sysconfig.get_config_var("INSTSONAME") or ""
     python = Path(sysconfig.get_config_var("LIBDIR") or "", name)
     if ".so" not in name or not python.is_file():
@@ -75,37 +80,50 @@ def find_tools() -> Tools:
 
 
 def build(folder: Path) -> Built:
-    """Build the library with its header and `vcs_runtime.pc`, all of them or none. Raises BuildError."""
+    """Build the library with its header and `vcs_runtime.pc`, all of them or none.
+
+    Raises BuildError.
+    """
     for name in (SONAME, HEADER, "vcs_runtime.pc"):
         path = folder / name
         if path.is_file() and not path.is_symlink() and b"vcs_runtime" not in path.read_bytes():
-            raise BuildError(f"{path}: it is no file of this library, and would be replaced: move it")
+            raise BuildError(
+                f"{path}: it is no file of this library, and would be replaced: move it"
+            )
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         _generate(work / f"{_MODULE}.c", packages)
-        # Only the functions of the header are visible, so that neither Python's start-up nor a second cffi
-        # library in the same process finds our other symbols.
+        # Only the functions of the header are visible, so that neither Python's start-up nor a
+        # second cffi library in the same process finds our other symbols.
         names = " ".join(f"{name};" for name in PROTOTYPES)
         (work / "exports").write_text(f"{{ global: {names} local: *; }};\n")
         compile_c(
             [work / f"{_MODULE}.c", python],
             work / SONAME,
-            "-shared", "-fPIC", "-Wall", f"-I{source('include')}", f"-I{tools.include}",
-            f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports'}",
-            f"-Wl,-rpath,{python.parent}", "-Wl,-z,defs",
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            f"-I{source('include')}",
+            f"-I{tools.include}",
+            f"-Wl,-soname,{SONAME}",
+            f"-Wl,--version-script={work / 'exports'}",
+            f"-Wl,-rpath,{python.parent}",
+            "-Wl,-z,defs",
             "-Wl,-z,nodelete",  # Python cannot be unloaded, so its callbacks must stay
-            "-pthread", "-ldl",
-        )  # fmt: skip
+            "-pthread",
+            "-ldl",
+        )
         files = {
             "vcs_runtime.pc": _PKG_CONFIG.format(version=__version__).encode(),
             SONAME: (work / SONAME).read_bytes(),
             HEADER: (source("include") / HEADER).read_bytes(),
         }
         with made_folder(folder), contextlib.ExitStack() as stack:
-            # A program may have the old library open. No file is replaced until all are on the disk.
+            # A program may have the old library open. No file is replaced until all are on the
+            # disk.
             for name, content in files.items():
                 file = stack.enter_context(replaced(folder / name))
                 file.write(content)
@@ -126,7 +144,10 @@ def compile_c(sources: Sequence[Path], target: Path, *options: str) -> None:
 
 
 def source(name: str) -> Path:
-    """Return the folder "include" or "examples": in the installed package, or beside it in a checkout."""
+    """Return the folder "include" or "examples".
+
+    The folder is in the installed package, or next to the package in a source checkout.
+    """
     installed, checkout = _HERE / name, _HERE.parents[1] / name
     return installed if installed.is_dir() else checkout
 
@@ -140,7 +161,10 @@ def _generate(target: Path, packages: list[str]) -> None:
         "NAME": f"{sys.executable}, Python {platform.python_version()}",
     }
     # A JSON string is also a C string, unless it escapes half a surrogate pair as \u.
-    defines = (f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n" for key, text in bound.items())
+    defines = (
+        f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n"
+        for key, text in bound.items()
+    )
     ffi = cffi.FFI()
     ffi.embedding_api("")
     functions = re.findall(r"^static (\w+ python_\w+\(.*?\);)", code, re.MULTILINE)

@@ -1,7 +1,8 @@
 """The functions of `vcs_runtime.h` in Python: the library calls them, and so may a Python program.
 
-A pointer is an integer (as C passes it), None, or what ctypes accepts for a pointer: bytes, an array,
-`byref(...)`. Every function returns the same values as its namesake in C, and raises no exception.
+A pointer is an integer (as C passes it), None, or what ctypes accepts for a pointer: bytes, an
+array, `byref(...)`. Every function returns the same values as its namesake in C, and raises no
+exception.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _CLOSED: Final = "the scorer's model was closed"
 
 
 class Model:
-    """An open `Scorer`. It is closed when its handle has been given back *and* no call uses it any more.
+    """An open `Scorer`.
+
+    It is closed when its handle has been given back *and* no call uses it any more.
 
     A call uses it by `with model as scorer:`, which raises ValueError for a closed model.
     """
@@ -76,7 +79,10 @@ Object = TypeVar("Object", Model, ScorerState)
 
 
 class Handles:
-    """Objects by number. No number is used twice, so that a handle which was given back is recognised."""
+    """Objects by number.
+
+    No number is used twice, so that a handle which was given back is recognised.
+    """
 
     def __init__(self) -> None:
         self._objects: dict[int, Model | ScorerState] = {}
@@ -89,7 +95,10 @@ class Handles:
         return handle
 
     def get(self, handle: int, kind: type[Object], name: str) -> Object:
-        """Return the object of a handle. Raises ValueError with `name` if there is none of `kind`."""
+        """Return the object of a handle.
+
+        Raises ValueError with `name` if there is none of `kind`.
+        """
         item = self._objects.get(handle)
         if not isinstance(item, kind):
             raise ValueError(_unknown(handle, name))
@@ -188,7 +197,13 @@ def vcs_score(
 
 @returns_status
 def vcs_score_batch(
-    scorer: Any, references: Any, reference_lens: Any, generated: Any, generated_lens: Any, n: int, out: Any
+    scorer: Any,
+    references: Any,
+    reference_lens: Any,
+    generated: Any,
+    generated_lens: Any,
+    n: int,
+    out: Any,
 ) -> None:
     """Score `n` pairs and write an array of `vcs_result`, each with its own status."""
     arrays = {
@@ -208,13 +223,17 @@ def vcs_score_batch(
 
 
 @returns_status
-def vcs_align_f32(similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any) -> None:
+def vcs_align_f32(
+    similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any
+) -> None:
     """Score a row-major float32 similarity matrix `(n_ref, n_gen)` and write a `vcs_result`."""
     _align("f4", similarity, n_ref, n_gen, gas, params, out)
 
 
 @returns_status
-def vcs_align_f64(similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any) -> None:
+def vcs_align_f64(
+    similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any
+) -> None:
     """Score a row-major float64 similarity matrix `(n_ref, n_gen)` and write a `vcs_result`."""
     _align("f8", similarity, n_ref, n_gen, gas, params, out)
 
@@ -225,7 +244,10 @@ def vcs_last_error(buffer: Any, capacity: int) -> int:
 
 
 def vcs_signature(scorer: Any, buffer: Any, capacity: int) -> int:
-    """Copy the signature of a scorer's scores. Returns its full length in bytes, 0 after an error."""
+    """Copy the signature of a scorer's scores.
+
+    Returns its full length in bytes, 0 after an error.
+    """
     signature = ""
     try:
         state = _handles.get(memory.address_of(scorer), ScorerState, "scorer")
@@ -243,13 +265,18 @@ def vcs_set_log(fn: Any, user: Any) -> None:
         log.set_receiver(None)
         return
     function = vcs_log_fn(address)
-    log.set_receiver(lambda level, message: function(level, message.encode(errors="replace"), user_data))
+    log.set_receiver(
+        lambda level, message: function(level, message.encode(errors="replace"), user_data)
+    )
 
 
 def _score(
     scorer: Any, pairs: Sequence[tuple[Any, int, Any, int]], results: memory.Results
 ) -> list[Exception | None]:
-    """Score pairs into `results`. Returns the error of each pair; raises what concerns the whole call."""
+    """Score pairs into `results`.
+
+    Returns the error of each pair; raises what concerns the whole call.
+    """
     state = _handles.get(memory.address_of(scorer), ScorerState, "scorer")
     items = [_read_pair(*pair) for pair in pairs]
     errors: list[Exception | None] = []
@@ -283,7 +310,9 @@ def _pair_of(item: Pair | ValueError) -> Pair:
     return item
 
 
-def _align(kind: str, similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any) -> None:
+def _align(
+    kind: str, similarity: Any, n_ref: int, n_gen: int, gas: float, params: Any, out: Any
+) -> None:
     with memory.Results(out, 1) as results:
         core = memory.core_params(memory.read_params(params))
         scores = score_similarity(memory.matrix_at(similarity, kind, n_ref, n_gen), gas, core)

@@ -1,4 +1,4 @@
-"""The Python side inside the library: its C side calls `vcs_runtime.capi` through functions made by cffi."""
+"""The Python side of the C library, which calls `vcs_runtime.capi` through cffi functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _VERSION: Final = ctypes.create_string_buffer(calls.vcs_version())
 
 
 def connect(ffi: Any) -> None:
-    """Set the Python function of each `python_*` function in `library.c` by the library's FFI object."""
+    """Connect each `python_*` function of `library.c` to the matching Python function.
+
+    `ffi` is the FFI object of the library.
+    """
 
     def unexpected(kind: object, error: BaseException, where: object) -> None:
         failed(error)  # for example out of memory while another error was reported
@@ -23,4 +26,6 @@ def connect(ffi: Any) -> None:
     for name, function in functions.items():
         result, _ = PROTOTYPES[name]
         error = None if result is None else Status.VCS_INTERNAL if result is ctypes.c_int else 0
-        ffi.def_extern(f"python_{name.removeprefix('vcs_')}", error=error, onerror=unexpected)(function)
+        ffi.def_extern(f"python_{name.removeprefix('vcs_')}", error=error, onerror=unexpected)(
+            function
+        )

@@ -36,11 +36,16 @@ def status_of(error: BaseException | None) -> Status:
     """Return the status of an error."""
     if isinstance(error, Refusal):
         return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.VCS_INTERNAL)
+    return next(
+        (status for kind, status in _STATUSES if isinstance(error, kind)), Status.VCS_INTERNAL
+    )
 
 
 def failed(error: BaseException) -> Status:
-    """Keep the message of an error for this thread, and log the traceback of a defect. Returns the status."""
+    """Keep the message of an error for this thread, and log the traceback of a defect.
+
+    Returns the status.
+    """
     status = status_of(error)
     _last.message = str(error) or type(error).__name__
     if status == Status.VCS_INTERNAL:

@@ -17,7 +17,10 @@ _receiver: Callable[[int, str], None] | None = None
 
 
 def set_receiver(receiver: Callable[[int, str], None] | None) -> None:
-    """Set the receiver of messages, which any thread may call with level and text. None: discard messages."""
+    """Set the receiver of messages, which any thread may call with level and text.
+
+    None: discard messages.
+    """
     global _receiver
     _receiver = receiver
 
@@ -48,7 +51,10 @@ class _Lines(io.TextIOBase):
 
 
 def redirect_streams() -> None:
-    """Turn all output of Python, warnings included, into messages. Only for an interpreter without a host."""
+    """Turn all output of Python, warnings included, into messages.
+
+    Only for an interpreter without a host.
+    """
     stdout: Any = _Lines(INFORMATION)
     stderr: Any = _Lines(WARNING)
     sys.stdout, sys.stderr = stdout, stderr

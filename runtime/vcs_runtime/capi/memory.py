@@ -1,7 +1,8 @@
-"""The caller's memory: pointers, texts, numbers and structs that Python reads, and results that it writes.
+"""The caller's memory: reading pointers, texts, numbers and structs, and writing results.
 
-A pointer is an integer (as C passes it), None, or what ctypes accepts for a pointer: bytes, an array,
-`byref(...)`. For a NULL pointer, these functions raise ValueError with the name of the argument.
+A pointer is an integer (as C passes it), None, or what ctypes accepts for a pointer: bytes, an
+array, `byref(...)`. For a NULL pointer, these functions raise ValueError with the name of the
+argument.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba import Params
-from vcs_runtime.capi.binding import FIRST_SIZES, VCS_ABI_VERSION, Flag, Status, vcs_params, vcs_result
+from vcs_runtime.capi.binding import (
+    FIRST_SIZES,
+    VCS_ABI_VERSION,
+    Flag,
+    Status,
+    vcs_params,
+    vcs_result,
+)
 from vcs_runtime.capi.failures import status_of
 from vcs_runtime.errors import TextError
 from vcs_runtime.scoring import score_table
@@ -37,10 +45,12 @@ _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 
 
 class Results:
-    """An array of results that is filled in order. After an exception, the remaining ones get its status.
+    """An array of results that is filled in order.
 
-    The first `struct_size` is the size of all; ValueError if another differs. Results of an earlier header
-    are smaller, and get the members that they have.
+    After an exception, the remaining ones get its status.
+
+    The first `struct_size` is the size of all; ValueError if another differs. Results of an earlier
+    header are smaller, and get the members that they have.
     """
 
     def __init__(self, out: Any, count: int) -> None:
@@ -62,7 +72,11 @@ class Results:
         self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
     ) -> None:
         """Fill in the next result."""
-        names = flags_of(dict(zip(score_table.NAMES, scores, strict=True)), n_ref, n_gen) if n_ref else ()
+        names = (
+            flags_of(dict(zip(score_table.NAMES, scores, strict=True)), n_ref, n_gen)
+            if n_ref
+            else ()
+        )
         flags = sum(Flag[f"VCS_{name.upper()}"] for name in names)
         packed = _RESULT.pack(status, n_ref, n_gen, *scores, flags)
         ctypes.memmove(next(self._left) + 4, packed, self._written)
@@ -99,12 +113,18 @@ def handle_at(out: Any) -> ctypes.c_void_p:
 
 
 def read_string(pointer: Any, name: str) -> str:
-    """Return the NUL-terminated string at `pointer`: usually UTF-8, but a path may contain any bytes."""
+    """Return the NUL-terminated string at `pointer`.
+
+    The string is usually UTF-8, but a path may contain any bytes.
+    """
     return os.fsdecode(ctypes.string_at(required(pointer, name)))
 
 
 def read_text(pointer: Any, length: int, name: str) -> str:
-    """Return the UTF-8 text of `length` bytes at `pointer`. Raises TextError if it is invalid or too long."""
+    """Return the UTF-8 text of `length` bytes at `pointer`.
+
+    Raises TextError if it is invalid or too long.
+    """
     address = required(pointer, name)
     if not 0 <= length <= _MOST_BYTES:
         raise TextError(f"{name}: the text has {length:,} bytes, more than {_MOST_BYTES:,}")
@@ -123,7 +143,10 @@ def read_numbers(pointer: Any, count: int, name: str) -> list[int]:
 
 
 def read_params(pointer: Any) -> vcs_params:
-    """Return the `vcs_params` at `pointer`. Raises ValueError for a wrong `struct_size` or `reserved`."""
+    """Return the `vcs_params` at `pointer`.
+
+    Raises ValueError for a wrong `struct_size` or `reserved`.
+    """
     address = required(pointer, "params")
     _check_size(address, vcs_params, "params")
     params = vcs_params.from_address(address)
@@ -165,8 +188,8 @@ def _check_size(address: int, kind: type[ctypes.Structure], name: str) -> int:
     size: int = ctypes.c_uint32.from_address(address).value
     if size < (first := FIRST_SIZES[kind]):
         raise ValueError(
-            f"{name}.struct_size is {size}, less than the {first} of the first {kind.__name__} of ABI "
-            f"{VCS_ABI_VERSION}: set it to sizeof({kind.__name__})"
+            f"{name}.struct_size is {size}, less than the {first} of the first {kind.__name__} of"
+            f" ABI {VCS_ABI_VERSION}: set it to sizeof({kind.__name__})"
         )
     return size
 
@@ -176,5 +199,8 @@ class _Memory:
 
     def __init__(self, address: int, kind: str, shape: tuple[int, ...]) -> None:
         self.__array_interface__ = {
-            "data": (address, True), "typestr": _NATIVE + kind, "shape": shape, "version": 3,
-        }  # fmt: skip
+            "data": (address, True),
+            "typestr": _NATIVE + kind,
+            "shape": shape,
+            "version": 3,
+        }

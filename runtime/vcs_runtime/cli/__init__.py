@@ -1,8 +1,8 @@
 """The command line, `vcs-runtime`.
 
-Exit codes: 0 all scored; 1 some pairs could not be scored; 2 wrong usage, unreadable input, or a machine that
-lacks something; 3 a defect of this program; 130 interrupted. Errors are one line on standard error. With
-VCS_RUNTIME_DEBUG=1 in the environment, the traceback of a defect follows.
+Exit codes: 0 all scored; 1 some pairs could not be scored; 2 wrong usage, unreadable input, or a
+machine that lacks something; 3 a defect of this program; 130 interrupted. Errors are one line on
+standard error. With VCS_RUNTIME_DEBUG=1 in the environment, the traceback of a defect follows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from vcs_runtime.errors import VcsError
 from vcs_runtime.util import process
 from vcs_runtime.util.printable import printable
 
-# The commands under the headings of `vcs-runtime --help`, with the package of their modules and summaries.
-# A module is imported when its command is asked for, so that neither this help nor `score` waits for what the
-# others need. The commands of other packages are found by name only: this package never imports those.
+# The commands under the headings of `vcs-runtime --help`, with the package of their modules and
+# summaries. A module is imported when its command is asked for, so that neither this help nor
+# `score` waits for what the others need. The commands of other packages are found by name only:
+# this package never imports those.
 _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
 _EXPERIMENTS, _VISIL = "vcs_experiments.cli", "vcs_visil.cli"
 _SECTIONS = {
@@ -56,7 +57,9 @@ _SECTIONS = {
         "capi": (_HERE, "Build the library for C, C++, Rust and Go."),
     },
 }
-_PACKAGES = {name: package for section in _SECTIONS.values() for name, (package, _) in section.items()}
+_PACKAGES = {
+    name: package for section in _SECTIONS.values() for name, (package, _) in section.items()
+}
 
 
 class _Commands(click.Group):
@@ -77,7 +80,9 @@ class _Commands(click.Group):
         width = max(map(len, _PACKAGES))
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
+                formatter.write_dl(
+                    [(name.ljust(width), text) for name, (_, text) in commands.items()]
+                )
 
 
 def _cite(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
@@ -91,18 +96,31 @@ def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool
 
 
 @click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="vcs-runtime")
-@click.option("--cite", is_flag=True, is_eager=True, expose_value=False, callback=_cite,
-              help="Show what to cite, as BibTeX, and exit.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_set_verbose,
-              help="Report which device runs the models of a command, and why.")  # fmt: skip
+@click.option(
+    "--cite",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_cite,
+    help="Show what to cite, as BibTeX, and exit.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_verbose,
+    help="Report which device runs the models of a command, and why.",
+)
 def cli() -> None:
     """Score how well a description tells the story of a video.
 
-    The Video Comprehension Score (VCS) compares a generated text with a reference text: theme, content, and
-    order of events. Scoring runs offline and without PyTorch.
+    The Video Comprehension Score (VCS) compares a generated text with a reference text: theme,
+    content, and order of events. Scoring runs offline and without PyTorch.
 
     \b
     First steps:

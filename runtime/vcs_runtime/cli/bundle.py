@@ -58,8 +58,8 @@ def info(name: str, as_json: bool) -> None:
 def verify(name: str) -> None:
     """Check every file of a bundle against its hash.
 
-    The files that its ONNX graphs refer to are checked, too. So is the length of a vector, if the embedder
-    runs here.
+    The files that its ONNX graphs refer to are checked, too. So is the length of a vector, if the
+    embedder runs here.
 
     \b
     Example:
@@ -114,7 +114,9 @@ def unpack(file: Path, output: Path) -> None:
 
 @bundle.command()
 @click.option("--embedder", required=True, metavar="BUNDLE", help="Bundle whose embedder is used.")
-@click.option("--segmenter", required=True, metavar="BUNDLE", help="Bundle whose segmenter is used.")
+@click.option(
+    "--segmenter", required=True, metavar="BUNDLE", help="Bundle whose segmenter is used."
+)
 @output_folder(help="Folder to create.")
 @click.option("--name", metavar="NAME", help="Name of the new bundle. [default: both names]")
 def make(embedder: str, segmenter: str, output: Path, name: str | None) -> None:
@@ -140,28 +142,45 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
         yield "embedder", f"{bundle.identity(spec)}, {spec.precision}, {spec.layout}"
         if spec.cuda:
             yield "", _second_graph(spec.cuda)
-        yield "", f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}"
+        yield (
+            "",
+            f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}",
+        )
         if spec.instruction:
             pooled = "not pooled" if spec.mask_instruction else "pooled"
             yield "", f"instruction {spec.instruction!r} ({pooled})"
         if error := spec.quantization_error:
             yield (
                 "",
-                f"cosine to the unquantised graph {error.cosine_mean:.6f} on average, "
-                f"{error.cosine_min:.6f} at worst, {error.texts} texts",
+                (
+                    f"cosine to the unquantised graph {error.cosine_mean:.6f} on average, "
+                    f"{error.cosine_min:.6f} at worst, {error.texts} texts"
+                ),
             )
             if error.vcs_change is not None:
                 yield (
                     "",
-                    f"VCS changes by {_change(error.vcs_change, error.vcs_change_p95)}, {error.pairs} pairs",
+                    (
+                        f"VCS changes by {_change(error.vcs_change, error.vcs_change_p95)},"
+                        f" {error.pairs} pairs"
+                    ),
                 )
             if error.margin_change is not None:
-                yield "", f"the margin changes by {_change(error.margin_change, error.margin_change_p95)}"
+                yield (
+                    "",
+                    (
+                        "the margin changes by"
+                        f" {_change(error.margin_change, error.margin_change_p95)}"
+                    ),
+                )
     if segmenter := manifest.segmenter:
         if rules := segmenter.rules:
             yield "segmenter", f"rules: {rules.name}, {rules.language}"
         if model := segmenter.model:
-            yield "segmenter", f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}"
+            yield (
+                "segmenter",
+                f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}",
+            )
             if model.cuda:
                 yield "", _second_graph(model.cuda)
 

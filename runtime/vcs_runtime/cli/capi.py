@@ -24,16 +24,28 @@ def capi() -> None:
 
 
 @capi.command()
-@click.option("-o", "--output", "folder", type=NamedPath(path_type=Path, file_okay=False), required=True,
-              metavar="DIR", help="Folder for the library, its header and vcs_runtime.pc.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=NamedPath(path_type=Path, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="Folder for the library, its header and vcs_runtime.pc.",
+)
 @click.option("--check", is_flag=True, help="Compile the example with the library, and run it.")
-@click.option("--bundle", default="default", show_default=True, metavar="BUNDLE",
-              help="Folder of the bundle that --check scores with.")  # fmt: skip
+@click.option(
+    "--bundle",
+    default="default",
+    show_default=True,
+    metavar="BUNDLE",
+    help="Folder of the bundle that --check scores with.",
+)
 def build(folder: Path, check: bool, bundle: str) -> None:
     """Build libvcs_runtime.so for this Python.
 
-    The library uses this interpreter and its packages. Building needs a C compiler, Python's headers, and
-    `vcs-runtime[capi]`.
+    The library uses this interpreter and its packages. Building needs a C compiler, Python's
+    headers, and `vcs-runtime[capi]`.
 
     \b
     Example:
@@ -43,7 +55,9 @@ def build(folder: Path, check: bool, bundle: str) -> None:
 
     built = building.build(folder)
     click.echo(f"library      {built.file} ({building.SONAME}), {building.HEADER}, vcs_runtime.pc")
-    click.echo(f"interpreter  {built.interpreter} (Python {platform.python_version()}, {built.python})")
+    click.echo(
+        f"interpreter  {built.interpreter} (Python {platform.python_version()}, {built.python})"
+    )
     click.echo(f"packages     {', '.join(built.packages)}")
     click.echo(f"vcs-runtime  {_version.__version__} ({Path(_version.__file__).parent})")
     if check:
@@ -51,18 +65,30 @@ def build(folder: Path, check: bool, bundle: str) -> None:
 
 
 def _run_example(folder: Path, bundle: str) -> str:
-    """Compile `score.c` with the library in `folder`, score a text with itself, and return the output."""
+    """Compile `score.c` with the library in `folder`, run the program and return its output.
+
+    The program scores a text against the same text.
+    """
     from vcs_runtime.capi import build as building
 
     with tempfile.TemporaryDirectory() as temporary:
         program, text = Path(temporary, "score"), Path(temporary, "text")
         text.write_text("A man opens a door. A dog runs into the garden.", "utf-8")
         building.compile_c(
-            [building.source("examples") / "score.c"], program, "-std=c11", *building.STRICT,
-            f"-I{folder}", f"-L{folder}", "-lvcs_runtime", f"-Wl,-rpath,{folder}",
-        )  # fmt: skip
+            [building.source("examples") / "score.c"],
+            program,
+            "-std=c11",
+            *building.STRICT,
+            f"-I{folder}",
+            f"-L{folder}",
+            "-lvcs_runtime",
+            f"-Wl,-rpath,{folder}",
+        )
         done = subprocess.run(
-            [program, os.fspath(text), os.fspath(text), bundle], capture_output=True, text=True, check=False
+            [program, os.fspath(text), os.fspath(text), bundle],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if done.returncode:
         raise BuildError(f"the example ended with {done.returncode}: {done.stderr.strip()}")

@@ -16,5 +16,7 @@ LINKS = {
 def bibtex() -> str:
     """Return the BibTeX entries of the metric, its benchmark and this program."""
     entries = files("vcs_runtime").joinpath("data/citation.bib").read_text("utf-8")
-    entries = entries.replace("REFERENCE", LINKS["reference package"]).replace("VERSION", __version__)
+    entries = entries.replace("REFERENCE", LINKS["reference package"]).replace(
+        "VERSION", __version__
+    )
     return entries.replace("BENCHMARK", LINKS["CLIP-CC-Bench"])

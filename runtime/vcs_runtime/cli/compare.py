@@ -20,46 +20,99 @@ from vcs_runtime.scoring.score_table import ALL
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
 _MORE = "with --format json"
 #: Options of paired tests, also of `experiment rank`.
-correction = click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
-                          help="How p-values are corrected for the number of tests.")  # fmt: skip
-family = click.option("--family", type=click.Choice(FAMILIES), default="score", show_default=True,
-                      help="Tests that are corrected together: those of one score, or of all.")  # fmt: skip
+correction = click.option(
+    "--correction",
+    type=click.Choice(CORRECTIONS),
+    default="holm",
+    show_default=True,
+    help="How p-values are corrected for the number of tests.",
+)
+family = click.option(
+    "--family",
+    type=click.Choice(FAMILIES),
+    default="score",
+    show_default=True,
+    help="Tests that are corrected together: those of one score, or of all.",
+)
 enough_resamples = click.option(
-    "--resamples", type=click.IntRange(min=100), metavar="N", help="Number of resamples of the bootstrap and "
-    "the permutation test. [default: 2000; more if many tests are corrected]",
-)  # fmt: skip
+    "--resamples",
+    type=click.IntRange(min=100),
+    metavar="N",
+    help=(
+        "Number of resamples of the bootstrap and "
+        "the permutation test. [default: 2000; more if many tests are corrected]"
+    ),
+)
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="A.jsonl B.jsonl...")
-@click.option("--baseline", metavar="NAME", help="System that the others are compared with, by its name or "
-              "file. [default: the first file]")  # fmt: skip
-@click.option("--name", "names", multiple=True, metavar="NAME",
-              help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
-@click.option("--score", "scores", type=click.Choice(tuple(ALL), case_sensitive=False), multiple=True,
-              metavar="NAME", help="Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
-              "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]")  # fmt: skip
-@click.option("--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone.")
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="System that the others are compared with, by its name or file. [default: the first file]",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a system, once for each file, in order. [default: the files' names]",
+)
+@click.option(
+    "--score",
+    "scores",
+    type=click.Choice(tuple(ALL), case_sensitive=False),
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
+        "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]"
+    ),
+)
+@click.option(
+    "--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone."
+)
 @correction
 @family
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True,
-              help="Format of the table.")  # fmt: skip
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(_FORMATS),
+    default="text",
+    show_default=True,
+    help="Format of the table.",
+)
 @csv_safe
 @max_read_mb
-@click.option("--moved", type=click.IntRange(min=0), metavar="N", help="Number of pairs of two systems to "
-              "list, those that changed most first. [default: 10]")  # fmt: skip
+@click.option(
+    "--moved",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Number of pairs of two systems to list, those that changed most first. [default: 10]",
+)
 @click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
 @enough_resamples
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 def compare(
-    files: tuple[Path, ...], baseline: str | None, names: tuple[str, ...], scores: tuple[str, ...],
-    all_pairs: bool, correction: str, family: str, format_: str, moved: int | None,
-    ignore_signatures: bool, resamples: int | None, seed: int,
-) -> None:  # fmt: skip
+    files: tuple[Path, ...],
+    baseline: str | None,
+    names: tuple[str, ...],
+    scores: tuple[str, ...],
+    all_pairs: bool,
+    correction: str,
+    family: str,
+    format_: str,
+    moved: int | None,
+    ignore_signatures: bool,
+    resamples: int | None,
+    seed: int,
+) -> None:
     """Compare the score files of several systems.
 
-    A folder stands for the files in it. Pairs are matched by id; only those that all systems have scored are
-    compared. The table has the mean of each system, and its difference to the baseline with two paired tests.
+    A folder stands for the files in it. Pairs are matched by id; only those that all systems have
+    scored are compared. The table has the mean of each system, and its difference to the baseline
+    with two paired tests.
 
     \b
     Examples:
@@ -70,10 +123,18 @@ def compare(
         raise click.UsageError("--moved lists the pairs of two systems; there are more")
     with usage_errors():
         comparison = compare_files(
-            files, names=names, baseline=baseline, scores=scores, correction=correction, family=family,
-            all_pairs=all_pairs, moved=10 if moved is None else moved, force=ignore_signatures,
-            resamples=resamples, seed=seed,
-        )  # fmt: skip
+            files,
+            names=names,
+            baseline=baseline,
+            scores=scores,
+            correction=correction,
+            family=family,
+            all_pairs=all_pairs,
+            moved=10 if moved is None else moved,
+            force=ignore_signatures,
+            resamples=resamples,
+            seed=seed,
+        )
     if format_ == "json":
         click.echo(json.dumps(comparison.to_dict()))
     elif format_ == "csv":
@@ -109,7 +170,9 @@ def _print(comparison: Comparison) -> None:
         prose(out, sentence)
     if comparison.moved:
         out.print()
-        a, b = sorted((own.name for own in comparison.systems), key=lambda name: name != comparison.baseline)
+        a, b = sorted(
+            (own.name for own in comparison.systems), key=lambda name: name != comparison.baseline
+        )
         rows = [[id_, f"{x:.4f}", f"{y:.4f}", f"{y - x:+.4f}"] for id_, x, y in comparison.moved]
         print_table(("moved most", a, b, "difference"), rows, more=_MORE)
     for line in tables.signatures(comparison):

@@ -27,8 +27,8 @@ _SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
 def demo(device: str) -> None:
     """Score a small built-in story, told well and badly.
 
-    The reference is compared with a paraphrase, a reordering, an omission and a hallucination. If the
-    default bundle does not exist yet, it is fetched first (83 MB).
+    The reference is compared with a paraphrase, a reordering, an omission and a hallucination. If
+    the default bundle does not exist yet, it is fetched first (83 MB).
 
     \b
     Example:
@@ -41,7 +41,9 @@ def demo(device: str) -> None:
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
-        results = scorer.score_many([(story["reference"], version["text"]) for version in story["versions"]])
+        results = scorer.score_many(
+            [(story["reference"], version["text"]) for version in story["versions"]]
+        )
         signature = scorer.signature
     out = console()
     prose(out, f"Reference: {story['reference']}\n")
@@ -57,6 +59,8 @@ def demo(device: str) -> None:
     readings = [(version["name"], version["reading"]) for version, _ in versions]
     print_table(("generated text", "what the numbers say"), readings, prose_at=1)
     out.print()
-    print_table(("score", "meaning"), [(LABELS[name], SCORES[name].meaning) for name in _SHOWN], prose_at=1)
+    print_table(
+        ("score", "meaning"), [(LABELS[name], SCORES[name].meaning) for name in _SHOWN], prose_at=1
+    )
     out.print()
     out.print(signature, soft_wrap=True)

@@ -38,13 +38,21 @@ _BASE = ("numpy", "numba", "tokenizers")
 # The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
-    "openvino": ("openvino",), "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
-    "default": ("onnx-ir", "safetensors"), "export": ("onnx", "onnx-ir", "safetensors"),
-    "parquet": ("pyarrow",), "xlsx": ("python-calamine",), "report": ("matplotlib",),
-    "experiments": ("nltk", "rouge-score", "scipy"), "serve": ("starlette", "uvicorn"), "ray": ("ray",),
-    "visil": ("onnxruntime-genai",), "video": ("av",), "capi": ("cffi",),
+    "openvino": ("openvino",),
+    "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
+    "default": ("onnx-ir", "safetensors"),
+    "export": ("onnx", "onnx-ir", "safetensors"),
+    "parquet": ("pyarrow",),
+    "xlsx": ("python-calamine",),
+    "report": ("matplotlib",),
+    "experiments": ("nltk", "rouge-score", "scipy"),
+    "serve": ("starlette", "uvicorn"),
+    "ray": ("ray",),
+    "visil": ("onnxruntime-genai",),
+    "video": ("av",),
+    "capi": ("cffi",),
     "kit": ("pip", "packaging", "cyclonedx-python-lib"),
-}  # fmt: skip
+}
 _INSTRUCTIONS = {"amx": "AMX", "avx512": "AVX-512 BF16"}
 _PROCESSORS_PAGE = "docs/guide/processors.md"
 _CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few seconds
@@ -52,14 +60,17 @@ _CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few second
 
 @click.command()
 @bundle
-@click.option("--measure", is_flag=True,
-              help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.")  # fmt: skip
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.",
+)
 @as_json
 def doctor(bundle: str, measure: bool, as_json: bool) -> None:
     """Check this machine: packages, devices, caches, bundle.
 
-    The report names the command that installs what is missing. The exit code is 1 if anything that scoring
-    needs is missing.
+    The report names the command that installs what is missing. The exit code is 1 if anything that
+    scoring needs is missing.
 
     \b
     Examples:
@@ -104,10 +115,13 @@ def _examine(name: str) -> _Report:
         facts[f"extra {extra}"] = _describe_extra(extra, packages)
     if _version("onnxruntime") and _version("onnxruntime-gpu"):
         problems.append(
-            "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one again"
+            "onnxruntime and onnxruntime-gpu overwrite each other: uninstall both, install one"
+            " again"
         )
     early = " and ".join(early_reporters())
-    facts["telemetry"] = f"{early}: imported before vcs-runtime, with telemetry on" if early else "off"
+    facts["telemetry"] = (
+        f"{early}: imported before vcs-runtime, with telemetry on" if early else "off"
+    )
     try:
         facts["providers"] = ", ".join(available_providers())
         device = choose_device("auto")
@@ -118,12 +132,16 @@ def _examine(name: str) -> _Report:
             install = "pip uninstall onnxruntime, then pip install 'vcs-runtime[gpu]'"
             facts["GPU 0"] = f"{nvidia.gpu(0).name}, unused: {install}, then --device cuda:0"
         else:
-            facts["GPU 0"] = "none that NVIDIA's driver shows: --device cpu, which is what auto takes"
+            facts["GPU 0"] = (
+                "none that NVIDIA's driver shows: --device cpu, which is what auto takes"
+            )
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()
     try:
-        facts["home"] = f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+        facts["home"] = (
+            f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
+        )
     except BundleError:
         facts["home"] = "none"
     facts["numba cache"] = (
@@ -170,7 +188,10 @@ def _hindrances(bundle: Bundle) -> Iterator[str]:
 
 
 def _examine_gpu(report: _Report) -> None:
-    """Add the first GPU and NVIDIA's libraries. TensorRT is optional, so its absence is no problem."""
+    """Add the first GPU and NVIDIA's libraries.
+
+    TensorRT is optional, so its absence is no problem.
+    """
     facts, problems = report.facts, report.problems
     onnxruntime = import_onnxruntime()
     try:
@@ -182,7 +203,9 @@ def _examine_gpu(report: _Report) -> None:
         facts["GPU 0"] = "none"
         problems.append(str(error))
     for item in nvidia.libraries(onnxruntime):
-        facts[item.name] = f"missing ({item.package})" if item.version is None else item.version or "found"
+        facts[item.name] = (
+            f"missing ({item.package})" if item.version is None else item.version or "found"
+        )
     if lacking := nvidia.missing(onnxruntime):
         problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
     if "TensorrtExecutionProvider" in available_providers():
@@ -214,7 +237,10 @@ def _measured(name: str) -> dict[str, str]:
 
 
 def _describe_openvino() -> str:
-    """Say in what precision device openvino computes on this processor, or what installing it would bring."""
+    """Describe the precision of device openvino on this processor.
+
+    If OpenVINO is not installed, describe what installing it would bring.
+    """
     named = _INSTRUCTIONS.get(bf16_instructions(), "")
     try:
         precision, reason = best_precision()
@@ -223,21 +249,25 @@ def _describe_openvino() -> str:
             return str(error)
         gain = f"; this processor multiplies in bf16 ({named}), which vcs-runtime[openvino] uses: "
         return (
-            f"not installed{gain}{_PROCESSORS_PAGE}" if named and not is_slow_in_bf16() else "not installed"
+            f"not installed{gain}{_PROCESSORS_PAGE}"
+            if named and not is_slow_in_bf16()
+            else "not installed"
         )
     if precision != "bf16":
         return f"{precision} ({reason}); little to gain over device cpu"
     faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
     reason += f": {named}" * bool(named)
-    return f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
+    return (
+        f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
+    )
 
 
 def _describe(bundle: Bundle) -> str:
     manifest = bundle.manifest
     size = sum(entry.size for entry in manifest.files)
     return (
-        f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes right; "
-        f"segmenter: {_segmenters(manifest.segmenter)}"
+        f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes"
+        f" right; segmenter: {_segmenters(manifest.segmenter)}"
     )
 
 

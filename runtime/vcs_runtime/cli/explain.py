@@ -1,4 +1,4 @@
-"""`vcs-runtime explain`: a verdict for every chunk of a pair, and the cost of each part of its score."""
+"""`vcs-runtime explain`: a verdict for each chunk of a pair, and the cost of each score part."""
 
 from __future__ import annotations
 
@@ -53,12 +53,19 @@ from vcs_runtime.scoring.verdicts import (
 from vcs_runtime.util.printable import counted, printable
 
 _COLOURS = {
-    IN_PLACE: "green", COVERED: "green", SHIFTED: "cyan", MOVED: "yellow", UNSUPPORTED: "red", MISSING: "red",
+    IN_PLACE: "green",
+    COVERED: "green",
+    SHIFTED: "cyan",
+    MOVED: "yellow",
+    UNSUPPORTED: "red",
+    MISSING: "red",
     REPEATED: "magenta",
-}  # fmt: skip
+}
 
 
-def _verdicts(context: click.Context, parameter: click.Parameter, value: str | None) -> frozenset[str]:
+def _verdicts(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> frozenset[str]:
     names = [*VERDICTS] if value is None else [name.strip() for name in value.split(",")]
     for name in names:
         if name not in VERDICTS:
@@ -69,10 +76,17 @@ def _verdicts(context: click.Context, parameter: click.Parameter, value: str | N
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @click.option(
-    "--id", "name", metavar="NAME", help="Id of the one pair of PAIRS to explain. [default: all pairs]"
+    "--id",
+    "name",
+    metavar="NAME",
+    help="Id of the one pair of PAIRS to explain. [default: all pairs]",
 )
-@click.option("--only", callback=_verdicts, metavar="VERDICTS", help="Comma-separated verdicts to "
-              "show, such as missing,repeated. [default: all]")  # fmt: skip
+@click.option(
+    "--only",
+    callback=_verdicts,
+    metavar="VERDICTS",
+    help="Comma-separated verdicts to show, such as missing,repeated. [default: all]",
+)
 @as_json
 @input_options
 @explaining_options
@@ -93,12 +107,12 @@ def explain(
 ) -> None:
     """Show what is missing, invented or moved in a text.
 
-    Every chunk of both texts gets a verdict, and every part of the score a sentence that says what it cost.
-    With several references, the pair is explained against the best one. docs/guide/explain.md says how
-    often the verdicts are right.
+    Every chunk of both texts gets a verdict, and every part of the score a sentence that says what
+    it cost. With several references, the pair is explained against the best one.
+    docs/guide/explain.md says how often the verdicts are right.
 
-    The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system, or plain
-    texts. After PAIRS, its score file tells its columns and metrics.
+    The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system,
+    or plain texts. After PAIRS, its score file tells its columns and metrics.
 
     \b
     Examples:
@@ -106,7 +120,9 @@ def explain(
       vcs-runtime explain run.json scores/run.jsonl --id 17
       vcs-runtime explain reference.txt generated.txt --json
     """
-    scores = next((path for path in files[1:] if path.suffix.lower() in SCORES and is_scores(path)), None)
+    scores = next(
+        (path for path in files[1:] if path.suffix.lower() in SCORES and is_scores(path)), None
+    )
     if scores:
         files = tuple(path for path in files if path != scores)
         source = as_scored(source, scores, files[0])
@@ -142,12 +158,17 @@ def explain(
 def print_explanation(
     explanation: Explanation, only: frozenset[str] = frozenset(VERDICTS), name: object = None
 ) -> None:
-    """Print what one can see, then both texts with their verdicts, then the sentences about the score."""
+    """Print the conclusion, both texts with their verdicts, and the sentences about the score."""
     out = console()
     head = f"pair {printable(name)}: " if name is not None else ""
     prose(out, f"{head}{explanation.conclusion}", "bold")
-    for title, chunks in (("generated", explanation.generated), ("reference", explanation.reference)):
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items())
+    for title, chunks in (
+        ("generated", explanation.generated),
+        ("reference", explanation.reference),
+    ):
+        counts = ", ".join(
+            f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items()
+        )
         prose(out, f"\n{title}, {counted(len(chunks), explanation.noun)}: {counts}", "bold")
         for number, chunk in enumerate(chunks, 1):
             if chunk.verdict in only:
@@ -174,8 +195,13 @@ def print_explanation(
 def _print_replaced(words: tuple[ReplacedWord, ...]) -> None:
     """Print a table of the replaced words; chunks count from 1, that of the reference first."""
     rows = [
-        (word.reference, word.generated, word.word_class, word.likeness,
-         f"{word.reference_chunk + 1} > {word.generated_chunk + 1}")
+        (
+            word.reference,
+            word.generated,
+            word.word_class,
+            word.likeness,
+            f"{word.reference_chunk + 1} > {word.generated_chunk + 1}",
+        )
         for word in surest(words)
-    ]  # fmt: skip
+    ]
     print_table(("replaced", "became", "kind", "similarity", "chunks"), rows, more="with --json")

@@ -1,4 +1,4 @@
-"""Input of the commands: files of any format, or the text files of one pair; and the scorer for it."""
+"""Command input, from files of any format or from one pair's text files, and its scorer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
-from vcs_runtime.jobs.pairs import DUPLICATES, REFUSE, InputPair, Keys, PairFile, PairSource, count_pairs
+from vcs_runtime.jobs.pairs import (
+    DUPLICATES,
+    REFUSE,
+    InputPair,
+    Keys,
+    PairFile,
+    PairSource,
+    count_pairs,
+)
 from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of
 from vcs_runtime.jobs.readers.json_files import NestedRows
 from vcs_runtime.jobs.readers.rows import RowError
@@ -52,8 +60,8 @@ def report_device(description: str) -> None:
 def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """Open a scorer for a job, and report on standard error what its user should know.
 
-    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if vectors
-    could not be kept, or texts are not in the script of the model's language.
+    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if
+    vectors could not be kept, or texts are not in the script of the model's language.
     """
     if config.bundle == FAST and config.cache == vector_store():
         config = replace(config, cache=None)  # static vectors are made faster than they are read
@@ -67,16 +75,20 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
         yield scorer
     if scorer.cache_failure:
         warn(
-            f"vectors are not kept for later commands (--no-cache, if that is meant): {scorer.cache_failure}"
+            "vectors are not kept for later commands (--no-cache, if that is meant):"
+            f" {scorer.cache_failure}"
         )
     counts = scorer.scripts
     others = f"{counts.not_latin} of {counts.texts} texts are not in Latin script"
     if counts.not_latin and scorer.compares_words:
-        warn(f"{others}: substitution compares English words, and is 0 for them (docs/guide/substitution.md)")
+        warn(
+            f"{others}: substitution compares English words, and is 0 for them"
+            " (docs/guide/substitution.md)"
+        )
     if counts.not_latin and scorer.embedder.name in _ENGLISH:
         warn(
-            f"{others}: the default model reads English, and its scores of other languages say little "
-            "(docs/guide/texts.md)"
+            f"{others}: the default model reads English, and its scores of other languages say"
+            " little (docs/guide/texts.md)"
         )
 
 
@@ -114,37 +126,83 @@ class InputOptions:
 
 
 #: Options of the input; the command receives `source`, an `InputOptions`.
-input_options = combined("source", InputOptions, together(
-    click.option("--references", "reference_file", type=PATH, metavar="FILE",
-                 help="References by id, in place of PAIRS."),
-    click.option("--predictions", "prediction_files", type=PATH, multiple=True, metavar="FILE",
-                 help="Generated texts by id: a file for each system, or a folder of them; may be repeated."),
-    click.option("--format", type=click.Choice(FORMATS), metavar="NAME",
-                 help=f"Format of the input: {', '.join(FORMATS)}. [default: by the suffix]"),
-    click.option("--reference-key", multiple=True, metavar="NAME",
-                 help="Column of the reference; repeated: several references. [default: reference]"),
-    click.option("--generated-key", multiple=True, metavar="NAME",
-                 help="Column of the generated text; repeated: several systems. [default: generated]"),
-    click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
-    section="Input",
-), together(
-    click.option("--rows", metavar="KEY", help="Key of a JSON object whose value is the list of rows."),
-    click.option("--duplicates", type=click.Choice(DUPLICATES), default=REFUSE, show_default=True,
-                 help="A second pair with one id: refuse the input, or call the pair id#2."),
-    max_read_mb,
-    section="Input",
-    advanced=True,
-))  # fmt: skip
+input_options = combined(
+    "source",
+    InputOptions,
+    together(
+        click.option(
+            "--references",
+            "reference_file",
+            type=PATH,
+            metavar="FILE",
+            help="References by id, in place of PAIRS.",
+        ),
+        click.option(
+            "--predictions",
+            "prediction_files",
+            type=PATH,
+            multiple=True,
+            metavar="FILE",
+            help=(
+                "Generated texts by id: a file for each system, or a folder of them; may be"
+                " repeated."
+            ),
+        ),
+        click.option(
+            "--format",
+            type=click.Choice(FORMATS),
+            metavar="NAME",
+            help=f"Format of the input: {', '.join(FORMATS)}. [default: by the suffix]",
+        ),
+        click.option(
+            "--reference-key",
+            multiple=True,
+            metavar="NAME",
+            help="Column of the reference; repeated: several references. [default: reference]",
+        ),
+        click.option(
+            "--generated-key",
+            multiple=True,
+            metavar="NAME",
+            help="Column of the generated text; repeated: several systems. [default: generated]",
+        ),
+        click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
+        section="Input",
+    ),
+    together(
+        click.option(
+            "--rows", metavar="KEY", help="Key of a JSON object whose value is the list of rows."
+        ),
+        click.option(
+            "--duplicates",
+            type=click.Choice(DUPLICATES),
+            default=REFUSE,
+            show_default=True,
+            help="A second pair with one id: refuse the input, or call the pair id#2.",
+        ),
+        max_read_mb,
+        section="Input",
+        advanced=True,
+    ),
+)
 keep_column = together(
-    click.option("--keep-column", "keep", multiple=True, metavar="NAME",
-                 help="Column of the input to repeat in the output; may be repeated."),
+    click.option(
+        "--keep-column",
+        "keep",
+        multiple=True,
+        metavar="NAME",
+        help="Column of the input to repeat in the output; may be repeated.",
+    ),
     section="Input",
     advanced=True,
-)  # fmt: skip
+)
 
 
 def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
-    """Whether the arguments are the text files of one pair; UsageError if the input is given in two ways."""
+    """Return whether the arguments are the text files of one pair.
+
+    Raises UsageError if the input is missing, or given in two ways.
+    """
     by_id = source.reference_file is not None or bool(source.prediction_files)
     if files and source.prediction_files:
         raise click.UsageError("--predictions takes one file here: one system at a time")
@@ -159,20 +217,27 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
         return False
     if not any(path.exists() for path in files) and any(" " in path.name for path in files):
         raise click.UsageError(
-            "the arguments are files, and these look like texts: put each text into a file, then type "
-            "vcs-runtime score reference.txt generated.txt"
+            "the arguments are files, and these look like texts: put each text into a file, then"
+            " type vcs-runtime score reference.txt generated.txt"
         )
     if data := [path for path in files if path.suffix.lower() in _DATA]:
         if len(data) == len(files):
             return False  # one file of pairs for each system
-        raise click.UsageError(f"several files are the plain texts of one pair, and {data[0]} is none")
+        raise click.UsageError(
+            f"several files are the plain texts of one pair, and {data[0]} is none"
+        )
     if source.format or source.keys != Keys() or source.has_several_systems:
-        raise click.UsageError("REFERENCE and GENERATED are plain texts: they have no format and no keys")
+        raise click.UsageError(
+            "REFERENCE and GENERATED are plain texts: they have no format and no keys"
+        )
     return True
 
 
 def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
-    """Return the pairs of a file, or of references and the predictions of one system. As `systems_of`."""
+    """Return the pairs of a file, or of references and the predictions of one system.
+
+    As `systems_of`.
+    """
     found = systems_of(pairs, source)
     if len(found) > 1:
         raise click.UsageError(f"one system was expected, not {len(found)}: {', '.join(found)}")
@@ -190,18 +255,29 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
         file = input_file(path, source.format, source.rows)
         for name in source.generated_key if source.has_several_systems else (path.stem,):
             if name in systems:
-                raise click.UsageError(f"two systems are called {name!r}: rename one of their files")
+                raise click.UsageError(
+                    f"two systems are called {name!r}: rename one of their files"
+                )
             if pairs:
-                keys = replace(source.keys, generated=name) if source.has_several_systems else source.keys
+                keys = (
+                    replace(source.keys, generated=name)
+                    if source.has_several_systems
+                    else source.keys
+                )
                 systems[name] = PairFile(file, keys, source.duplicates)
             else:
                 predictions = Texts(file, True, source.keys, source.duplicates)
-                systems[name] = MatchedFiles(references, reference_file, predictions, source.keys.keep)
+                systems[name] = MatchedFiles(
+                    references, reference_file, predictions, source.keys.keep
+                )
     return systems
 
 
 def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
-    """Name markup and what has no match on standard error. Return how many sources have texts without one."""
+    """Name markup and what has no match on standard error.
+
+    Return how many sources have texts without one.
+    """
     markup_notice((pair.generated for source in sources for pair in source.read()), cleaned)
     problems = [source.problems() for source in sources if isinstance(source, MatchedFiles)]
     for problem in chain.from_iterable(problems):
@@ -232,12 +308,17 @@ def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:
         if found:
             same = (key for key in rows[0] if all(str(row.get(key)) in own for row, own in found))
             id_key = next(same, None)
-            return replace(source, reference_key=(reference,), generated_key=(generated,), id_key=id_key)
+            return replace(
+                source, reference_key=(reference,), generated_key=(generated,), id_key=id_key
+            )
     return source
 
 
 def input_file(path: Path, format: str | None, rows: str | None = None) -> InputFile:
-    """Return a file of the input; `-` is standard input, which is copied to a file as it is read twice."""
+    """Return an input file; `-` means standard input.
+
+    Standard input is copied to a file, because the input is read twice.
+    """
     if str(path) != "-":
         return InputFile(path, format, rows_key=rows)
     context = click.get_current_context()
@@ -251,7 +332,10 @@ def input_file(path: Path, format: str | None, rows: str | None = None) -> Input
 
 
 def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
-    """Name on standard error what generated texts have that is probably not meant, with what removes it."""
+    """Warn on standard error about probably unintended markup in generated texts.
+
+    The warning also names the option that removes the markup.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(["texts", *(markup_in(text) if isinstance(text, str) else ())])
@@ -261,22 +345,35 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     if found := [name for name in _MARKUP if counts[name] and name not in used]:
         shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in found)
         clean = ",".join([*cleaned, *found])
-        clock = f", or --segmenter {TIME_STAMPS} to score by them" if cut and TIME_STAMPS in found else ""
-        warn(f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean {clean}{clock}")
+        clock = (
+            f", or --segmenter {TIME_STAMPS} to score by them"
+            if cut and TIME_STAMPS in found
+            else ""
+        )
+        warn(
+            f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean"
+            f" {clean}{clock}"
+        )
 
 
 _MARKUP = {TIME_STAMPS: "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
 
 
 def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:
-    """Read the text files of one pair: its references, then its generated text, whose markup is named."""
+    """Read the text files of one pair: first its references, then its generated text.
+
+    Markup in the generated text causes a warning.
+    """
     *references, generated = map(_read_text, files)
     markup_notice([generated], cleaned)
     return InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:
-    """Check all pairs of an input, then read them, or the one whose id is `name`. Raises InputError."""
+    """Check all pairs of an input, then read them, or the one whose id is `name`.
+
+    Raises InputError.
+    """
     if not count_pairs(source):
         raise InputError(f"{source}: the file holds no pairs")
     if name is None:

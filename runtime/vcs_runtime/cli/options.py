@@ -78,7 +78,12 @@ class SectionedCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options, with --help-all among them."""
         help_all = click.Option(
-            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_help_all
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            hidden=True,
+            callback=_help_all,
         )
         return [*super().get_params(ctx), help_all]
 
@@ -104,7 +109,10 @@ class SectionedCommand(click.Command):
 
 
 def together(*options: Decorator, section: str = "Options", advanced: bool = False) -> Decorator:
-    """Return one decorator for several options; the help lists them in this order under `section`."""
+    """Return one decorator for several options.
+
+    The help lists the options in this order under `section`.
+    """
 
     def decorate(command: Command) -> Command:
         first = len(getattr(command, "__click_params__", ()))
@@ -121,10 +129,10 @@ def together(*options: Decorator, section: str = "Options", advanced: bool = Fal
 def combined(
     argument: str, make: Callable[..., Any], *options: Decorator, shared: Sequence[str] = ()
 ) -> Decorator:
-    """Return a decorator that adds options to a command, and hands it one value made from all of them.
+    """Return a decorator that adds options to a command and passes one value made from them all.
 
-    The names of the parameters of `make` are those of the options; a ValueError of it is wrong usage. The
-    command also receives the `shared` options as they are.
+    The names of the parameters of `make` are those of the options; a ValueError of it is wrong
+    usage. The command also receives the `shared` options as they are.
     """
     names = tuple(inspect.signature(make).parameters)
 
@@ -155,12 +163,20 @@ def usage_errors() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-output_file = click.option("-o", "--output", type=PATH, required=True, metavar="FILE", help="File to write.")
-output_folder = functools.partial(click.option, "-o", "--output", type=PATH, required=True, metavar="DIR")
+output_file = click.option(
+    "-o", "--output", type=PATH, required=True, metavar="FILE", help="File to write."
+)
+output_folder = functools.partial(
+    click.option, "-o", "--output", type=PATH, required=True, metavar="DIR"
+)
 resume = click.option(
-    "--resume", is_flag=True,
-    help="Continue an interrupted job, with the same input and options, after the last complete output line.",
-)  # fmt: skip
+    "--resume",
+    is_flag=True,
+    help=(
+        "Continue an interrupted job, with the same input and options, after the last complete"
+        " output line."
+    ),
+)
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 
 
@@ -169,35 +185,56 @@ def _make_csv_safe(context: click.Context, parameter: click.Parameter, value: bo
         context.with_resource(formulas_as_text())
 
 
-def _set_read_limit(context: click.Context, parameter: click.Parameter, value: float | None) -> None:
+def _set_read_limit(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> None:
     if value is not None:
         context.with_resource(reading_up_to(value))
 
 
 max_read_mb = click.option(
-    "--max-read-mb", type=NumberRange(min=0, max=1e6, min_open=True), metavar="MB", expose_value=False,
+    "--max-read-mb",
+    type=NumberRange(min=0, max=1e6, min_open=True),
+    metavar="MB",
+    expose_value=False,
     callback=_set_read_limit,
-    help="Largest line, and largest file that is read as a whole (JSON, Excel, plain text). "
-    f"[default: {LINE_MB:g}, {FILE_MB:g}]",
-)  # fmt: skip
+    help=(
+        "Largest line, and largest file that is read as a whole (JSON, Excel, plain text). "
+        f"[default: {LINE_MB:g}, {FILE_MB:g}]"
+    ),
+)
 csv_safe = click.option(
-    "--csv-safe", is_flag=True, expose_value=False, callback=_make_csv_safe,
+    "--csv-safe",
+    is_flag=True,
+    expose_value=False,
+    callback=_make_csv_safe,
     help="Put ' before texts in CSV and TSV that a spreadsheet would take for formulas.",
-)  # fmt: skip
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 bundle = click.option(
     "--bundle", default="default", show_default=True, metavar="BUNDLE", help="Folder of the bundle."
 )
 segmenter = click.option(
-    "--segmenter", default="auto", show_default=True, metavar="NAME",
-    help="How texts are split into sentences: auto (rules if punctuated, otherwise the learned model), "
-    "rules, learned, punkt (NLTK's), time-stamps (segments marked [00:12-00:18] or as in SRT), or a bundle.",
-)  # fmt: skip
+    "--segmenter",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help=(
+        "How texts are split into sentences: auto (rules if punctuated, otherwise the learned"
+        " model), rules, learned, punkt (NLTK's), time-stamps (segments marked [00:12-00:18] or as"
+        " in SRT), or a bundle."
+    ),
+)
 device = click.option(
-    "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all, or "
-    "tensorrt:N.",
-)  # fmt: skip
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="DEVICE",
+    help=(
+        "Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all,"
+        " or tensorrt:N."
+    ),
+)
 
 
 def check_resume(resume: bool, overwrite: bool) -> None:
@@ -218,10 +255,13 @@ class _Cache(click.Option):
         parser.add_option(self, ["--no-cache"], self.name, action="store_const", const=_NO_CACHE)
 
 
-def _vector_folder(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+def _vector_folder(
+    context: click.Context, parameter: click.Parameter, folder: Path | None
+) -> Path | None:
     """Return the folder of --cache; by default that of this user's commands, but not for a server.
 
-    Vectors of `--embedder` are kept only in a folder that is named: nobody knows when its weights change.
+    Vectors of `--embedder` are kept only in a folder that is named: nobody knows when its weights
+    change.
     """
     if folder is None and context.command.name not in ("serve", "export"):
         return None if context.params.get("embedder") else vector_store()
@@ -246,44 +286,94 @@ def _note_model(context: click.Context, parameter: click.Parameter, name: str | 
 
 
 #: Options that open a scorer; the command receives `config`, a `ScorerConfig`.
-scorer_options = combined("config", ScorerConfig, together(
-    bundle,
-    segmenter,
-    device,
-    click.option("--cache", cls=_Cache, type=PATH, callback=_vector_folder, metavar="DIR / --no-cache",
-                 help="Folder that stores vectors for later commands, without a limit. [default: a folder "
-                 "of this user, of at most 2 GB; of a server none]"),
-    click.option("--threads", type=click.IntRange(1, MOST_THREADS), metavar="N",
-                 help="Number of CPU threads. [default: all cores]"),
-    section="Models",
-), together(
-    click.option("--gpu-memory-gb", type=NumberRange(0, 1e6, min_open=True, max_open=True), metavar="GB",
-                 help="Maximum GPU memory of the models. [default: no limit]"),
-    click.option("--max-pair-gb", type=NumberRange(min=0, min_open=True),
-                 default=ScorerConfig.max_pair_gb, show_default=True, metavar="GB",
-                 help="Maximum memory for the similarities of one pair, 8 bytes for each pair of chunks. A "
-                 "pair that needs more cannot be scored."),
-    click.option("--batch-invariant", is_flag=True,
-                 help="Same score for a pair on a GPU whatever else is scored with it. A job computes 9 to "
-                 "22 % more, a lone pair two to five times as much (calculated). No effect on a CPU, where "
-                 "that holds anyway."),
-    click.option("--words", default=ScorerConfig.words, show_default=True, metavar="BUNDLE",
-                 help="Folder of the bundle whose token vectors compare words, for --also substitution."),
-    section="Models",
-    advanced=True,
-))  # fmt: skip
+scorer_options = combined(
+    "config",
+    ScorerConfig,
+    together(
+        bundle,
+        segmenter,
+        device,
+        click.option(
+            "--cache",
+            cls=_Cache,
+            type=PATH,
+            callback=_vector_folder,
+            metavar="DIR / --no-cache",
+            help=(
+                "Folder that stores vectors for later commands, without a limit. [default: a folder"
+                " of this user, of at most 2 GB; of a server none]"
+            ),
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1, MOST_THREADS),
+            metavar="N",
+            help="Number of CPU threads. [default: all cores]",
+        ),
+        section="Models",
+    ),
+    together(
+        click.option(
+            "--gpu-memory-gb",
+            type=NumberRange(0, 1e6, min_open=True, max_open=True),
+            metavar="GB",
+            help="Maximum GPU memory of the models. [default: no limit]",
+        ),
+        click.option(
+            "--max-pair-gb",
+            type=NumberRange(min=0, min_open=True),
+            default=ScorerConfig.max_pair_gb,
+            show_default=True,
+            metavar="GB",
+            help=(
+                "Maximum memory for the similarities of one pair, 8 bytes for each pair of chunks."
+                " A pair that needs more cannot be scored."
+            ),
+        ),
+        click.option(
+            "--batch-invariant",
+            is_flag=True,
+            help=(
+                "Same score for a pair on a GPU whatever else is scored with it. A job computes 9"
+                " to 22 % more, a lone pair two to five times as much (calculated). No effect on a"
+                " CPU, where that holds anyway."
+            ),
+        ),
+        click.option(
+            "--words",
+            default=ScorerConfig.words,
+            show_default=True,
+            metavar="BUNDLE",
+            help="Folder of the bundle whose token vectors compare words, for --also substitution.",
+        ),
+        section="Models",
+        advanced=True,
+    ),
+)
 
 
 #: Options of commands whose embedder may be a server's, beside `scorer_options`.
 served_embedder = together(
-    click.option("--embedder", callback=_served, metavar="URL",
-                 help="Server of your own that embeds, such as http://127.0.0.1:8000/v1 of vLLM or TEI, in "
-                 "place of the bundle's model. Its weights are not verified."),
-    click.option("--embedder-model", is_eager=True, expose_value=False, callback=_note_model, metavar="NAME",
-                 help="Name of the model on that server, which the signature repeats."),
+    click.option(
+        "--embedder",
+        callback=_served,
+        metavar="URL",
+        help=(
+            "Server of your own that embeds, such as http://127.0.0.1:8000/v1 of vLLM or TEI, in "
+            "place of the bundle's model. Its weights are not verified."
+        ),
+    ),
+    click.option(
+        "--embedder-model",
+        is_eager=True,
+        expose_value=False,
+        callback=_note_model,
+        metavar="NAME",
+        help="Name of the model on that server, which the signature repeats.",
+    ),
     section="Models",
     advanced=True,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -323,9 +413,15 @@ _THRESHOLD_NAMES = [threshold.name for threshold in fields(Thresholds)]
 
 
 def _options(
-    preset: str, chunk_size: int | None, lct: float | None, aggregate: str, short: bool, clean: str | None,
-    also: tuple[str, ...], params: FileParams,
-) -> Options:  # fmt: skip
+    preset: str,
+    chunk_size: int | None,
+    lct: float | None,
+    aggregate: str,
+    short: bool,
+    clean: str | None,
+    also: tuple[str, ...],
+    params: FileParams,
+) -> Options:
     if short and chunk_size is not None:
         raise click.UsageError("--chunk-size: words are the chunks of --short")
     values = {"lct": PRESETS[preset][1], **params.metric, **({} if lct is None else {"lct": lct})}
@@ -335,32 +431,75 @@ def _options(
     return Options(chunk_size, Params(**values), aggregate, short, names, also)
 
 
-further = click.option("--also", type=click.Choice(FURTHER), multiple=True, metavar="METRIC",
-                       help="Metric to compute beside VCS; may be repeated: substitution, which words others "
-                       "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
-                       "fine similarity (CLIP-CC-Bench). [default: none]")  # fmt: skip
-_SCORING = (together(
-    click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True,
-                 help="Chunk size and LCT of the reference package, the papers, or a table of theirs."),
-    click.option("--chunk-size", type=click.IntRange(min=1), metavar="K",
-                 help="Number of sentences joined to one chunk. [default: the preset's, 1]"),
-    click.option("--lct", type=NumberRange(min=0), metavar="X",
-                 help="Local Chronology Tolerance. [default: of --params, else the preset's, 0]"),
-    click.option("--aggregate", type=click.Choice(AGGREGATES), default="max", show_default=True,
-                 help="How scores against several references become one."),
-    click.option("--short", is_flag=True, help="Compare words instead of sentences, for short captions."),
-    further,
-    section="Scoring",
-), together(
-    click.option("--clean", metavar="NAMES",
-                 help="Comma-separated list of what is removed from all texts first: markdown, think "
-                 "(reasoning in <think> tags), list-numbers, time-stamps. [default: nothing]"),
-    click.option("--params", type=_ParamsFile(), default=FileParams(), metavar="FILE.toml",
-                 help=f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table "
-                 f"[thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default: none]"),
-    section="Scoring",
-    advanced=True,
-))  # fmt: skip
+further = click.option(
+    "--also",
+    type=click.Choice(FURTHER),
+    multiple=True,
+    metavar="METRIC",
+    help=(
+        "Metric to compute beside VCS; may be repeated: substitution, which words others "
+        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
+        "fine similarity (CLIP-CC-Bench). [default: none]"
+    ),
+)
+_SCORING = (
+    together(
+        click.option(
+            "--preset",
+            type=click.Choice(list(PRESETS)),
+            default="default",
+            show_default=True,
+            help="Chunk size and LCT of the reference package, the papers, or a table of theirs.",
+        ),
+        click.option(
+            "--chunk-size",
+            type=click.IntRange(min=1),
+            metavar="K",
+            help="Number of sentences joined to one chunk. [default: the preset's, 1]",
+        ),
+        click.option(
+            "--lct",
+            type=NumberRange(min=0),
+            metavar="X",
+            help="Local Chronology Tolerance. [default: of --params, else the preset's, 0]",
+        ),
+        click.option(
+            "--aggregate",
+            type=click.Choice(AGGREGATES),
+            default="max",
+            show_default=True,
+            help="How scores against several references become one.",
+        ),
+        click.option(
+            "--short", is_flag=True, help="Compare words instead of sentences, for short captions."
+        ),
+        further,
+        section="Scoring",
+    ),
+    together(
+        click.option(
+            "--clean",
+            metavar="NAMES",
+            help=(
+                "Comma-separated list of what is removed from all texts first: markdown, think "
+                "(reasoning in <think> tags), list-numbers, time-stamps. [default: nothing]"
+            ),
+        ),
+        click.option(
+            "--params",
+            type=_ParamsFile(),
+            default=FileParams(),
+            metavar="FILE.toml",
+            help=(
+                f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table"
+                f" [thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default:"
+                " none]"
+            ),
+        ),
+        section="Scoring",
+        advanced=True,
+    ),
+)
 #: Options of the metric; the command receives `options`, an `Options`.
 scoring_options = combined("options", _options, *_SCORING)
 #: The same of a command with verdicts, which receives `params`, a `FileParams`, as well.

@@ -51,25 +51,67 @@ from vcs_runtime.util.progress import progress_bar
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]")
-@click.option("-o", "--output", type=PATH, required=True, metavar="FILE",
-              help="Report to write: a .html file, or for one pair a .pdf file.")  # fmt: skip
+@click.argument(
+    "sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="Report to write: a .html file, or for one pair a .pdf file.",
+)
 @overwrite
-@click.option("--pairs", "texts", type=PATH, multiple=True, metavar="FILE",
-              help="Pairs that were scored, a file with the name of each of SCORES; adds pages.")  # fmt: skip
-@click.option("--pages", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-              help="Number of worst and of best pairs, by margin, that get a page with the texts: of "
-              "several systems in equal shares.")  # fmt: skip
-@click.option("--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ.")
-@click.option("--title", metavar="TEXT", help="Title of the report. [default: the names of the systems and "
-              "the number of videos; of one pair, the name of the generated text]")  # fmt: skip
-@click.option("--name", "names", multiple=True, metavar="NAME",
-              help="Name of a system, once for each file, in order. [default: the files' names]")  # fmt: skip
-@click.option("--baseline", metavar="NAME", help="System that the others are compared with, by its name or "
-              "file. [default: the first file]")  # fmt: skip
+@click.option(
+    "--pairs",
+    "texts",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Pairs that were scored, a file with the name of each of SCORES; adds pages.",
+)
+@click.option(
+    "--pages",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help=(
+        "Number of worst and of best pairs, by margin, that get a page with the texts: of "
+        "several systems in equal shares."
+    ),
+)
+@click.option(
+    "--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ."
+)
+@click.option(
+    "--title",
+    metavar="TEXT",
+    help=(
+        "Title of the report. [default: the names of the systems and "
+        "the number of videos; of one pair, the name of the generated text]"
+    ),
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a system, once for each file, in order. [default: the files' names]",
+)
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="System that the others are compared with, by its name or file. [default: the first file]",
+)
 @family
-@click.option("--date", "dated", metavar="TEXT", help="Date below the title. [default: the day on which the "
-              "newest input was changed]")  # fmt: skip
+@click.option(
+    "--date",
+    "dated",
+    metavar="TEXT",
+    help="Date below the title. [default: the day on which the newest input was changed]",
+)
 @input_options
 @keep_column
 @explaining_options
@@ -97,20 +139,21 @@ def report(
 ) -> None:
     """Write an HTML report of pairs or scores, or a PDF of one pair.
 
-    The source is a file of pairs of any format, one or several score files (one for each system), or
-    plain texts: the references of one pair, and last its generated text. --references and --predictions
-    stand for PAIRS, or for --pairs.
+    The source is a file of pairs of any format, one or several score files (one for each system),
+    or plain texts: the references of one pair, and last its generated text. --references and
+    --predictions stand for PAIRS, or for --pairs.
 
-    An HTML report is one file that needs nothing but a browser; every explained pair has a page in it. A
-    PDF holds every view of one pair on A4 pages, and needs `vcs-runtime[report]`.
-    Pairs are listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
+    An HTML report is one file that needs nothing but a browser; every explained pair has a page in
+    it. A PDF holds every view of one pair on A4 pages, and needs `vcs-runtime[report]`. Pairs are
+    listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
     by `vcs-runtime compare`.
 
     \b
     Examples:
       vcs-runtime report pairs.jsonl -o report.html
       vcs-runtime report scores/*.jsonl -o report.html
-      vcs-runtime report scores/*.jsonl --references refs.json --predictions systems/*.json -o report.html
+      vcs-runtime report scores/*.jsonl --references refs.json --predictions systems/*.json \\
+        -o report.html
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
       vcs-runtime report reference.txt generated.txt -o report.pdf
     """
@@ -118,12 +161,18 @@ def report(
     sources, source = _predictions_apart(tuple(files_of(sources)), source)
     matched = bool(source.prediction_files)
     of_scores = _of_scores(sources, source.format, bool(texts) or matched)
-    one = is_text_pair(() if of_scores and matched else sources[:1] if of_scores else sources, source)
+    one = is_text_pair(
+        () if of_scores and matched else sources[:1] if of_scores else sources, source
+    )
     _check_systems(sources, of_scores, names, baseline)
     if texts and (matched or not of_scores):
-        raise click.UsageError("--pairs belongs to SCORES, in place of --references and --predictions")
+        raise click.UsageError(
+            "--pairs belongs to SCORES, in place of --references and --predictions"
+        )
     if in_pdf and not one:
-        raise click.UsageError("a PDF shows one pair, given as text files: write this report as .html")
+        raise click.UsageError(
+            "a PDF shows one pair, given as text files: write this report as .html"
+        )
     if in_pdf:
         require_matplotlib()
     by_name = systems_of(texts, as_scored(source, sources[0], texts[0])) if texts else {}
@@ -146,25 +195,43 @@ def report(
             *references, generated = (path.name for path in sources)
             day = date_of(sources) if dated is None else dated
             report_pair(
-                scorer, one_pair(sources, options.clean), output, title or generated, options, thresholds,
-                (generated, references), day,
-            )  # fmt: skip
+                scorer,
+                one_pair(sources, options.clean),
+                output,
+                title or generated,
+                options,
+                thresholds,
+                (generated, references),
+                day,
+            )
             click.echo(output)
             return
         comparisons = _compared(sources, names, baseline, family, ignore_signatures)
         html = stack.enter_context(HtmlReport(output, title or ""))
         if of_scores:
-            advance = stack.enter_context(progress_bar(2 * pages, "explaining", enabled=bool(found)))
+            advance = stack.enter_context(
+                progress_bar(2 * pages, "explaining", enabled=bool(found))
+            )
             systems = report_scores(
-                sources, found, scorer, html, options, thresholds, names=names, pages=pages, advance=advance,
+                sources,
+                found,
+                scorer,
+                html,
+                options,
+                thresholds,
+                names=names,
+                pages=pages,
+                advance=advance,
                 force=ignore_signatures,
-            )  # fmt: skip
+            )
         else:
             assert scorer is not None
             [pairs] = found
             advance = stack.enter_context(progress_bar(count_pairs(pairs), "explaining"))
             [name] = names or [Path(str(pairs)).stem]
-            systems = report_pairs(scorer, input_pairs(pairs), html, name, options, thresholds, advance)
+            systems = report_pairs(
+                scorer, input_pairs(pairs), html, name, options, thresholds, advance
+            )
         systems.comparisons, systems.incomparable = comparisons
         systems.dated = _dated(sources, found, of_scores) if dated is None else dated
         html.finish(systems)
@@ -175,12 +242,16 @@ def report(
 
 
 def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[PairSource]:
-    """Return the texts of each score file, which have its name; of a single one they may have another."""
+    """Return the texts of each score file, found by the score file's name.
+
+    If there is one score file, its texts may have another name.
+    """
     if len(scores) == len(texts) == 1:
         return [*texts.values()]
     if lacking := [path.stem for path in scores if texts and path.stem not in texts]:
         raise click.UsageError(
-            f"no texts are called {lacking[0]!r}, as that score file is: there are {', '.join(texts)}"
+            f"no texts are called {lacking[0]!r}, as that score file is: there are"
+            f" {', '.join(texts)}"
         )
     return [texts[path.stem] for path in scores] if texts else []
 
@@ -196,7 +267,10 @@ def _in_pdf(output: Path) -> bool:
 def _predictions_apart(
     sources: tuple[Path, ...], source: InputOptions
 ) -> tuple[tuple[Path, ...], InputOptions]:
-    """Part the score files from predictions, which a shell makes of `--predictions systems/*.json`."""
+    """Separate the score files from the prediction files.
+
+    A shell expands `--predictions systems/*.json` so that prediction files follow as arguments.
+    """
     if not source.prediction_files:
         return sources, source
     scores = tuple(path for path in sources if str(path) == "-" or is_scores(path))
@@ -210,9 +284,13 @@ def _check_systems(
     """Raise UsageError unless the files, their names and the baseline fit together."""
     several = of_scores and len(sources) > 1
     if several and (other := next((path for path in sources if not is_scores(path)), None)):
-        raise click.UsageError(f"several files must all be score files, one for each system: {other} is none")
+        raise click.UsageError(
+            f"several files must all be score files, one for each system: {other} is none"
+        )
     if len(names) not in (0, len(sources) if of_scores else 1):
-        raise click.UsageError("--name must be given once for each system, in the order of the files")
+        raise click.UsageError(
+            "--name must be given once for each system, in the order of the files"
+        )
     if baseline is not None and not several:
         raise click.UsageError("--baseline needs several score files")
 
@@ -226,7 +304,9 @@ def _compared(
     try:
         with usage_errors():
             scores = figures_of(set.intersection(*(set(metrics_of(file)) for file in files)))
-            whole = compare(files, names=names, baseline=baseline, scores=scores, family=family, force=force)
+            whole = compare(
+                files, names=names, baseline=baseline, scores=scores, family=family, force=force
+            )
             return [whole.of_score(score).to_dict() for score in scores], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)
@@ -241,7 +321,10 @@ def _dated(sources: Sequence[Path], found: Sequence[PairSource], of_scores: bool
 
 
 def _of_scores(sources: Sequence[Path], format: str | None, adds_pages: bool) -> bool:
-    """Whether the sources are score files: not if another format or standard input is given as pairs."""
+    """Return whether the sources are score files.
+
+    Standard input, and a single file given in another format, hold pairs instead.
+    """
     if len(sources) == 1:
         [path] = sources
         return str(path) != "-" and (adds_pages or format in (None, "jsonl")) and is_scores(path)
@@ -249,7 +332,10 @@ def _of_scores(sources: Sequence[Path], format: str | None, adds_pages: bool) ->
 
 
 def _may_be_scores(path: Path) -> bool:
-    """Whether one of several files is a score file; a plain text is none, even if it cannot be read twice."""
+    """Return whether one of several files is a score file.
+
+    A plain text is not a score file, even if it cannot be read twice.
+    """
     if path.suffix.lower() in SUFFIXES:
         return is_scores(path)
     with suppress(InputError):

@@ -40,7 +40,14 @@ from vcs_runtime.cli.options import (
     together,
     usage_errors,
 )
-from vcs_runtime.cli.tables import Seen, print_end, print_result, print_summary, print_systems, worst_first
+from vcs_runtime.cli.tables import (
+    Seen,
+    print_end,
+    print_result,
+    print_summary,
+    print_systems,
+    worst_first,
+)
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
@@ -56,53 +63,100 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
-@click.option("-o", "--output", type=NamedPath(path_type=str), metavar="FILE",
-              help="File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
-              "Parquet by its suffix; a folder (DIR/) for a file of each system.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=NamedPath(path_type=str),
+    metavar="FILE",
+    help=(
+        "File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
+        "Parquet by its suffix; a folder (DIR/) for a file of each system."
+    ),
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
 )
-@click.option("--on-error", type=click.Choice(ON_ERROR), default=SKIP, show_default=True,
-              help="Pairs that cannot be scored: leave them out of the means, count them as a text that says "
-              "nothing, or end the job at the first one.")  # fmt: skip
-@click.option("--all", "every", is_flag=True, help="Print every score, with its standard deviation.")
-@click.option("--worst", type=click.IntRange(min=1), metavar="N",
-              help="Number of worst pairs of each system to name, with the reason.")  # fmt: skip
+@click.option(
+    "--on-error",
+    type=click.Choice(ON_ERROR),
+    default=SKIP,
+    show_default=True,
+    help=(
+        "Pairs that cannot be scored: leave them out of the means, count them as a text that says "
+        "nothing, or end the job at the first one."
+    ),
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Print every score, with its standard deviation."
+)
+@click.option(
+    "--worst",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of worst pairs of each system to name, with the reason.",
+)
 @resume
 @overwrite
 @together(csv_safe, advanced=True)
 @input_options
 @keep_column
 @together(
-    click.option("--runner", type=click.Choice(["process", "ray"]), default="process", show_default=True,
-                 help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md)."),
-    click.option("--actors", type=click.IntRange(min=1), metavar="N",
-                 help="Number of Ray actors. [default: as many as fit the cluster]"),
-    click.option("--address", metavar="ADDRESS",
-                 help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]"),
+    click.option(
+        "--runner",
+        type=click.Choice(["process", "ray"]),
+        default="process",
+        show_default=True,
+        help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md).",
+    ),
+    click.option(
+        "--actors",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of Ray actors. [default: as many as fit the cluster]",
+    ),
+    click.option(
+        "--address",
+        metavar="ADDRESS",
+        help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]",
+    ),
     section="Many machines",
     advanced=True,
-)  # fmt: skip
+)
 @scoring_options
 @scorer_options
 @served_embedder
 @click.pass_context
 def score(
-    context: click.Context, /, files: tuple[Path, ...], output: str | None, resume: bool, overwrite: bool,
-    as_json: bool, every: bool, worst: int | None, on_error: str, source: InputOptions, runner: str,
-    actors: int | None, address: str | None, config: ScorerConfig, options: Options,
-) -> None:  # fmt: skip
+    context: click.Context,
+    /,
+    files: tuple[Path, ...],
+    output: str | None,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+    every: bool,
+    worst: int | None,
+    on_error: str,
+    source: InputOptions,
+    runner: str,
+    actors: int | None,
+    address: str | None,
+    config: ScorerConfig,
+    options: Options,
+) -> None:
     """Score a file of pairs, or one pair of text files.
 
-    PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has a
-    `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe an `id`.
-    --reference-key and its like give other names. --references and --predictions take texts by id: JSON
-    `{id: text}`, any of these formats, or one text a line. docs/guide/input.md has a command for each case.
-    Several such files, or a folder of them, are a system each. Several plain texts are one pair: its
-    references, and last its generated text.
+    PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has
+    a `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe
+    an `id`. --reference-key and its like give other names. --references and --predictions take
+    texts by id: JSON `{id: text}`, any of these formats, or one text a line. docs/guide/input.md
+    has a command for each case.
 
-    A summary is printed; the scores of every pair are written to --output. Pairs that cannot be scored are
-    named on standard error and have an `error` in the output. The exit code is then 1.
+    Several such files, or a folder of them, are a system each. Several plain texts are
+    one pair: its references, and last its generated text.
+
+    A summary is printed; the scores of every pair are written to --output. Pairs that cannot be
+    scored are named on standard error and have an `error` in the output. The exit code is then 1.
 
     \b
     Examples:
@@ -124,7 +178,9 @@ def score(
         if runner == "ray":
             raise click.UsageError("--runner ray scores a file of PAIRS")
         if output is not None or on_error != SKIP:
-            raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
+            raise click.UsageError(
+                "--output and --on-error belong to PAIRS; use --json for one pair"
+            )
         context.exit(_score_pair(one_pair(files, options.clean), config, options, as_json, every))
     systems = systems_of(files, source)
     targets = _targets(systems, output)
@@ -154,8 +210,13 @@ def score(
     context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
 
 
-def _print(summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: Sequence[str]) -> None:
-    """Print one table of several systems, or the scores of one, and what to report and to type next."""
+def _print(
+    summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: Sequence[str]
+) -> None:
+    """Print one table of several systems, or the scores of one system.
+
+    The last lines show what to report and which command to type next.
+    """
     if len(summaries) > 1:
         print_systems(summaries)
     for name, summary in summaries.items():
@@ -163,13 +224,20 @@ def _print(summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: S
             click.echo(f"\n{printable(name)}\n")
         if every or len(summaries) == 1:
             print_summary(summary, every)
-    files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl" if len(outputs) > 1 else "".join(outputs)
+    files = (
+        f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl"
+        if len(outputs) > 1
+        else "".join(outputs)
+    )
     following = f"compare {files}" if len(summaries) > 1 else f"report {files} -o report.html"
     print_end(summaries, seen, files and f"vcs-runtime {following}")
 
 
 def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
-    """Return the output of each system: a file, or one each in a folder (several systems, or "DIR/")."""
+    """Return the output file of each system; None without an output.
+
+    Several systems, or an output such as "DIR/", get one file per system in a folder.
+    """
     if given is None:
         return dict.fromkeys(systems)
     output = Path(given)
@@ -188,7 +256,9 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
     return {name: output / f"{name}.jsonl" for name in systems}
 
 
-def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool) -> int:
+def _score_pair(
+    pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool
+) -> int:
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
@@ -202,9 +272,13 @@ def _score_pair(pair: InputPair, config: ScorerConfig, options: Options, as_json
 
 
 def _score_on_ray(
-    address: str | None, actors: int | None, config: ScorerConfig, pairs: PairSource, files: JobFiles,
+    address: str | None,
+    actors: int | None,
+    config: ScorerConfig,
+    pairs: PairSource,
+    files: JobFiles,
     options: Options,
-) -> Summary:  # fmt: skip
+) -> Summary:
     from vcs_runtime.ray import connected, score_file
 
     if config.cache == vector_store():  # a folder of this machine

@@ -22,34 +22,80 @@ from vcs_runtime.util.extras import require
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST",
-              help="Address to listen on; one that other machines reach needs --token-file.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="PORT",
-              help="Port that the server listens on; 0 takes a free one.")  # fmt: skip
-@click.option("--token-file", type=PATH, metavar="FILE",
-              help="File with the token that clients must send. [default: none needed]")  # fmt: skip
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="Address to listen on; one that other machines reach needs --token-file.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    metavar="PORT",
+    help="Port that the server listens on; 0 takes a free one.",
+)
+@click.option(
+    "--token-file",
+    type=PATH,
+    metavar="FILE",
+    help="File with the token that clients must send. [default: none needed]",
+)
 @together(
-    click.option("--max-body-mb", type=NumberRange(0, 1e6, min_open=True), default=8.0,
-                 show_default=True, metavar="MB", help="Maximum size of a request."),
-    click.option("--max-pairs", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
-                 help="Maximum number of pairs in a request."),
-    click.option("--timeout-s", type=NumberRange(0, 1e6, min_open=True), default=60.0,
-                 show_default=True, metavar="S",
-                 help="Maximum seconds until a request is scored, and to finish after SIGTERM."),
-    click.option("--queue", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
-                 help="Maximum number of requests in work; further requests get HTTP 429."),
-)  # fmt: skip
+    click.option(
+        "--max-body-mb",
+        type=NumberRange(0, 1e6, min_open=True),
+        default=8.0,
+        show_default=True,
+        metavar="MB",
+        help="Maximum size of a request.",
+    ),
+    click.option(
+        "--max-pairs",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of pairs in a request.",
+    ),
+    click.option(
+        "--timeout-s",
+        type=NumberRange(0, 1e6, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="S",
+        help="Maximum seconds until a request is scored, and to finish after SIGTERM.",
+    ),
+    click.option(
+        "--queue",
+        type=click.IntRange(min=1),
+        default=64,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of requests in work; further requests get HTTP 429.",
+    ),
+)
 @scoring_options
 @scorer_options
 @served_embedder
 def serve(
-    host: str, port: int, token_file: Path | None, max_body_mb: float, max_pairs: int, timeout_s: float,
-    queue: int, options: Options, config: ScorerConfig,
-) -> None:  # fmt: skip
+    host: str,
+    port: int,
+    token_file: Path | None,
+    max_body_mb: float,
+    max_pairs: int,
+    timeout_s: float,
+    queue: int,
+    options: Options,
+    config: ScorerConfig,
+) -> None:
     """Serve scores over HTTP.
 
-    The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish the
-    accepted requests, then the server ends with exit code 0. docs/guide/serve.md describes the requests.
+    The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish
+    the accepted requests, then the server ends with exit code 0. docs/guide/serve.md describes the
+    requests.
 
     \b
     Examples:

@@ -35,8 +35,8 @@ class _Console(Console):
 def console() -> Console:
     """Return a console on standard output, wide enough for its tables where nothing limits it.
 
-    A terminal limits it, or the variable COLUMNS. Names and ids may look like markup, which is printed as it
-    is, and may hold control characters, which are escaped.
+    A terminal limits it, or the variable COLUMNS. Names and ids may look like markup, which is
+    printed as it is, and may hold control characters, which are escaped.
     """
     out = _Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
     return out if _limited(out) else _Console(highlight=False, width=160, markup=False, emoji=False)
@@ -52,14 +52,22 @@ def _limited(out: Console) -> bool:
 
 
 def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, drop: Iterable[int] | None = None,
-    prose_at: int = -1, more: str = "", most: int = sys.maxsize,
-) -> None:  # fmt: skip
-    """Print a table whose names and numbers are never cut or broken: columns are left out until it fits.
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Iterable[int] | None = None,
+    prose_at: int = -1,
+    more: str = "",
+    most: int = sys.maxsize,
+) -> None:
+    """Print a table, but no columns that do not fit.
 
-    They are left out in the order of `drop`, by default from the right, and a line below names them; `more`
-    says where they are ("with --json"). Only headings and the cells of the column `prose_at` break, between
-    words. No more than `most` columns are printed, however wide the terminal is.
+    Names and numbers are never cut or broken: columns are left out until the table fits.
+
+    They are left out in the order of `drop`, by default from the right, and a line below names
+    them; `more` says where they are ("with --json"). Only headings and the cells of the column
+    `prose_at` break, between words. No more than `most` columns are printed, however wide the
+    terminal is.
     """
     out = console()
     room = out.width if _limited(out) else sys.maxsize
@@ -72,10 +80,13 @@ def print_table(
     shifted = [i > 0 and all(map(_NUMBERS.fullmatch, own[1:])) for i, own in columns.items()]
     for number in range(1 + len(rows)):
         cells = [
-            [line.plain.rstrip() for line in Text(own[number]).wrap(out, widths[i])]
-            if own[number] and (i == prose_at or not number) else [own[number]]
+            (
+                [line.plain.rstrip() for line in Text(own[number]).wrap(out, widths[i])]
+                if own[number] and (i == prose_at or not number)
+                else [own[number]]
+            )
             for i, own in columns.items()
-        ]  # fmt: skip
+        ]
         for line in zip_longest(*cells, fillvalue=""):
             parts = []
             for part, width, right in zip(line, widths.values(), shifted, strict=True):
@@ -93,7 +104,10 @@ def _used(widths: Mapping[int, int]) -> int:
 
 
 def _widths(columns: Mapping[int, Sequence[str]], prose_at: int, room: int) -> dict[int, int]:
-    """Return the widths of columns; headings get a second line, and prose breaks, only for want of room."""
+    """Return the widths of columns.
+
+    Headings take a second line, and prose is wrapped, only if the room is too small.
+    """
     widths: dict[int, int] = {}
     for halves in (False, True):
         widths = {
@@ -134,7 +148,10 @@ def print_summary(summary: Summary, every: bool = False) -> None:
     statistics, digits = summary.statistics(), 4 if every else 3
     headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
     other = {"vcs_strict": "margin_strict"} if summary.counts.mostly_zero else {}
-    rows, names = [], ALL if every else [other.get(name, name) for name in up_to(HEADLINE, summary.also)]
+    rows, names = (
+        [],
+        ALL if every else [other.get(name, name) for name in up_to(HEADLINE, summary.also)],
+    )
     for name in filter(statistics.__contains__, names):
         s = statistics[name]
         mean, sd, low, high = (f"{value:.{digits}f}" for value in (s.mean, s.sd, s.low, s.high))
@@ -178,8 +195,14 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     for system, summary in summaries.items():
         for line in summary.worst(ranking):
             name = f"{system} {line['id']}" if len(every) > 1 else line["id"]
-            why = seen.get(system, {}).get(line["id"]) or describe(line, line["n_ref"], line["n_gen"])
-            prose(out, f"worst: {printable(name)}, {ranking[0]} {line[ranking[0]]:.3f}{why and f': {why}'}")
+            why = seen.get(system, {}).get(line["id"]) or describe(
+                line, line["n_ref"], line["n_gen"]
+            )
+            prose(
+                out,
+                f"worst: {printable(name)}, {ranking[0]}"
+                f" {line[ranking[0]]:.3f}{why and f': {why}'}",
+            )
     failed, resumed = (sum(getattr(each, name) for each in every) for name in ("failed", "resumed"))
     seconds = sum(each.seconds for each in every)
     fresh = scored + failed - resumed
@@ -197,7 +220,9 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
 def _about_zeros(summary: Summary) -> list[str]:
     sentences = summary.counts.sentences()
     if 0 < summary.counts.not_judged < summary.scored:
-        sentences.append(f"The mean VCS of the others is {summary.statistics(judged=True)['vcs'].mean:.3f}.")
+        sentences.append(
+            f"The mean VCS of the others is {summary.statistics(judged=True)['vcs'].mean:.3f}."
+        )
     return sentences
 
 

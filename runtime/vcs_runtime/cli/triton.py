@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.options import PATH, SectionedCommand, scorer_options, scoring_options, usage_errors
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
+    scorer_options,
+    scoring_options,
+    usage_errors,
+)
 from vcs_runtime.scoring.options import Options, ScorerConfig
 
 
@@ -21,24 +27,50 @@ def triton() -> None:
 @triton.command(cls=SectionedCommand)
 @click.argument("folder", metavar="DIR", type=PATH)
 @click.option("--name", default="vcs", show_default=True, metavar="NAME", help="Name of the model.")
-@click.option("--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved.")
-@click.option("--max-batch-size", default=64, show_default=True, metavar="N",
-              help="Maximum number of items in a request, and in requests scored together.")  # fmt: skip
-@click.option("--queue-delay-us", default=0, show_default=True, metavar="US",
-              help="Microseconds that a request may wait for others.")  # fmt: skip
-@click.option("--instances", default=1, show_default=True, metavar="N", help="Number of copies of the model.")
-@click.option("--address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-              help="Address that the server listens on, in the start command of DIR/README.md.")  # fmt: skip
+@click.option(
+    "--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved."
+)
+@click.option(
+    "--max-batch-size",
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of items in a request, and in requests scored together.",
+)
+@click.option(
+    "--queue-delay-us",
+    default=0,
+    show_default=True,
+    metavar="US",
+    help="Microseconds that a request may wait for others.",
+)
+@click.option(
+    "--instances", default=1, show_default=True, metavar="N", help="Number of copies of the model."
+)
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address that the server listens on, in the start command of DIR/README.md.",
+)
 @scoring_options
 @scorer_options
 def export(
-    folder: Path, name: str, copy_bundle: bool, max_batch_size: int, queue_delay_us: int, instances: int,
-    address: str, options: Options, config: ScorerConfig,
-) -> None:  # fmt: skip
+    folder: Path,
+    name: str,
+    copy_bundle: bool,
+    max_batch_size: int,
+    queue_delay_us: int,
+    instances: int,
+    address: str,
+    options: Options,
+    config: ScorerConfig,
+) -> None:
     """Write a model repository for Triton into DIR.
 
-    DIR must be empty, or must not exist yet. Its README.md says how to start the server. The device is the
-    server's, and need not exist on this machine.
+    DIR must be empty, or must not exist yet. Its README.md says how to start the server. The device
+    is the server's, and need not exist on this machine.
 
     \b
     Example:

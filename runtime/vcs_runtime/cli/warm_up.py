@@ -11,8 +11,8 @@ import click
 def warm_up() -> None:
     """Compile alignment and tokenizer for a faster first score.
 
-    Numba's cache keeps the machine code, so that no later process compiles it. Scoring works without this
-    command, but the first score then takes longer.
+    Numba's cache keeps the machine code, so that no later process compiles it. Scoring works
+    without this command, but the first score then takes longer.
 
     \b
     Example:
@@ -22,4 +22,6 @@ def warm_up() -> None:
 
     started = time.perf_counter()
     compile_all()
-    click.echo(f"alignment and tokenizer are compiled and cached ({time.perf_counter() - started:.1f} s)")
+    click.echo(
+        f"alignment and tokenizer are compiled and cached ({time.perf_counter() - started:.1f} s)"
+    )

@@ -1,1 +1,1 @@
-"""Systems beside each other: score files compared pair by pair, with paired tests (docs/guide/compare.md)."""
+"""Comparing systems: score files pair by pair, with paired tests (docs/guide/compare.md)."""

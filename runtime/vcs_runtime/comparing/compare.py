@@ -20,15 +20,23 @@ from vcs_runtime.scoring.flags import scores_to_report, what_to_report
 
 
 def compare(
-    files: Sequence[Path], *, names: Sequence[str] = (), baseline: str | None = None,
-    scores: Sequence[str] = (), correction: str = "holm", family: str = "score",
-    all_pairs: bool = False, moved: int = 10, force: bool = False, resamples: int | None = None,
+    files: Sequence[Path],
+    *,
+    names: Sequence[str] = (),
+    baseline: str | None = None,
+    scores: Sequence[str] = (),
+    correction: str = "holm",
+    family: str = "score",
+    all_pairs: bool = False,
+    moved: int = 10,
+    force: bool = False,
+    resamples: int | None = None,
     seed: int = SEED,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
 
-    `baseline` is a name or a file. Without `scores` these are VCS, or the margin if VCS is 0 for most pairs.
-    Raises InputError for files that cannot be compared, ValueError for an argument.
+    `baseline` is a name or a file. Without `scores` these are VCS, or the margin if VCS is 0 for
+    most pairs. Raises InputError for files that cannot be compared, ValueError for an argument.
     """
     for score in scores:
         if score not in score_table.ALL:
@@ -48,7 +56,9 @@ def compare(
     if not common:
         raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
     columns = {
-        score: {name: np.array([own.rows[id_][score] for id_ in common]) for name, own in read.items()}
+        score: {
+            name: np.array([own.rows[id_][score] for id_ in common]) for name, own in read.items()
+        }
         for score in (*required, "margin")
     }
     zeros = {name: int((own <= 0).sum()) for name, own in columns["vcs"].items()}
@@ -65,23 +75,31 @@ def compare(
         if best != "vcs" and all(np.isfinite(own).all() for own in columns[best].values()):
             scores, reason = [best], what_to_report(zero, total)
     comparison = compare_systems(
-        {score: columns[score] for score in scores}, counts,
-        {name: own.signature for name, own in read.items()}, first,
-        correction=correction, family=family, all_pairs=all_pairs, resamples=resamples, seed=seed,
-    )  # fmt: skip
+        {score: columns[score] for score in scores},
+        counts,
+        {name: own.signature for name, own in read.items()},
+        first,
+        correction=correction,
+        family=family,
+        all_pairs=all_pairs,
+        resamples=resamples,
+        seed=seed,
+    )
     left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
     return replace(
         comparison,
         reason=reason,
         moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
         left_out={id_: without for id_, without in left_out.items() if without},
-        mix=Mix.of({name: {id_: own.segmenters[id_] for id_ in common} for name, own in read.items()}),
+        mix=Mix.of(
+            {name: {id_: own.segmenters[id_] for id_ in common} for name, own in read.items()}
+        ),
     )
 
 
 @dataclass
 class _Scores:
-    """A score file: its signature, scores and segmenters by id, and the ids that could not be scored."""
+    """Contents of a score file: signature, scores and segmenters by id, and ids without scores."""
 
     signature: str = ""
     rows: dict[str, dict[str, float]] = field(default_factory=dict)

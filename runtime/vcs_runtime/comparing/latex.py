@@ -1,4 +1,4 @@
-r"""Tables as LaTeX for the package booktabs: `\begin{table}` with caption and label, as papers print them."""
+r"""LaTeX tables for the package booktabs: `\begin{table}` with caption and label, as in papers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Number(NamedTuple):
-    """A number as it is printed: its digits, a mark of significance, an interval, and whether it is bold."""
+    """A printed number: digits, a mark of significance, an interval, and whether it is bold."""
 
     value: str
     mark: str = ""
@@ -32,13 +32,18 @@ _MANY: Final = 10  # columns
 
 
 def latex_table(
-    headings: Sequence[Heading], rows: Iterable[Row], *, caption: str, label: str,
-    comments: Sequence[str] = (), wide: bool = False,
-) -> str:  # fmt: skip
+    headings: Sequence[Heading],
+    rows: Iterable[Row],
+    *,
+    caption: str,
+    label: str,
+    comments: Sequence[str] = (),
+    wide: bool = False,
+) -> str:
     r"""Return a table; texts are escaped, and columns without numbers are aligned at their left.
 
-    A `wide` one spans both columns of a page, in letters that fit it; headings of many columns stand upright.
-    Both need the package graphicx.
+    A `wide` one spans both columns of a page, in letters that fit it; headings of many columns
+    stand upright. Both need the package graphicx.
     """
     rows, many = [*rows], len(headings) > _MANY
     at_left = [all(isinstance(row[i], str) for row in rows) for i in range(len(headings))]
@@ -52,7 +57,11 @@ def latex_table(
     if any(heading.group for heading in headings):
         lines += _groups(headings)
     upright = [
-        rf"\rotatebox{{90}}{{{escape(heading.text)}}}" if many and not left else escape(heading.text)
+        (
+            rf"\rotatebox{{90}}{{{escape(heading.text)}}}"
+            if many and not left
+            else escape(heading.text)
+        )
         for heading, left in zip(headings, at_left, strict=True)
     ]
     lines += [rf"{' & '.join(upright)} \\", r"\midrule"]
@@ -83,11 +92,18 @@ def _cell(cell: str | Number) -> str:
 
 
 _ESCAPED: Final = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "\u2193": r"$\downarrow$",
-    "\u03c4": r"$\tau$", "\u03c1": r"$\rho$",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "\u2193": r"$\downarrow$",
+    "\u03c4": r"$\tau$",
+    "\u03c1": r"$\rho$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
-}  # fmt: skip
+}
 
 
 def escape(text: str) -> str:

@@ -35,8 +35,9 @@ def paired_difference(
 ) -> Difference:
     """Compare two samples `(n,)` of the same pairs.
 
-    The bootstrap's p-value is the one of sacrebleu's paired test: how often a resample, centred on zero, lies
-    as far off as the mean. The permutation test swaps the two sides of pairs. Both count the data themselves.
+    The bootstrap's p-value is the one of sacrebleu's paired test: how often a resample, centred on
+    zero, lies as far off as the mean. The permutation test swaps the two sides of pairs. Both count
+    the data themselves.
     """
     differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     mean = float(differences.mean())
@@ -48,19 +49,26 @@ def paired_difference(
     # Within rounding: a sum depends on its order, a tie must stay one.
     far = np.abs(means - means.mean()) >= abs(mean) * (1 - 1e-12)
     p_bootstrap = float((far.sum() + 1) / (resamples + 1))
-    return Difference(mean, *interval(means), p_bootstrap, _permutation(differences, resamples, seed))
+    return Difference(
+        mean, *interval(means), p_bootstrap, _permutation(differences, resamples, seed)
+    )
 
 
 def _bootstrap_means(values: Values, resamples: int, seed: int) -> Values:
     if np.ptp(values) == 0:
         return np.full(resamples, values.mean())
     draw, n = np.random.default_rng(seed), len(values)
-    drawn = [values[draw.integers(n, size=(size, n))].mean(axis=1) for size in _batches(resamples, n)]
+    drawn = [
+        values[draw.integers(n, size=(size, n))].mean(axis=1) for size in _batches(resamples, n)
+    ]
     return np.concatenate(drawn)
 
 
 def _permutation(differences: Values, resamples: int, seed: int) -> float:
-    """Return the p-value of `scipy.stats.permutation_test` on paired samples, with SciPy's draws."""
+    """Return the p-value of `scipy.stats.permutation_test` for paired samples.
+
+    The random draws are the same as SciPy's.
+    """
     draw, n = np.random.default_rng(seed), len(differences)
     exact = 2**n <= resamples
     if exact:  # all ways to swap the sides of pairs

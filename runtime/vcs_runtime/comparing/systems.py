@@ -80,7 +80,8 @@ class Comparison:
     resamples: int
     seed: int
     reason: str = ""  # why this score was chosen; "" if the caller named it
-    moved: list[tuple[str, float, float]] = field(default_factory=list)  # id, baseline's score, other's
+    # Id, baseline's score, other's.
+    moved: list[tuple[str, float, float]] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)  # systems without a score, by id
     mix: Mix = field(default_factory=Mix)
 
@@ -89,12 +90,17 @@ class Comparison:
         """The systems, the best by the first score first."""
         first = self.scores[0]
         return sorted(
-            self.systems, key=lambda own: own.means[first].mean, reverse=first not in SMALLER_IS_BETTER
+            self.systems,
+            key=lambda own: own.means[first].mean,
+            reverse=first not in SMALLER_IS_BETTER,
         )
 
     @property
     def about_segmenters(self) -> list[str]:
-        """Which segmenters have split the pairs, and what that does to differences if there are several."""
+        """Sentences about the segmenters that split the pairs.
+
+        For several segmenters, a sentence explains the effect on differences between systems.
+        """
         return self.mix.sentences({own.name: own.signature for own in self.systems})
 
     def test_of(self, system: str, score: str) -> PairedTest | None:
@@ -108,47 +114,77 @@ class Comparison:
         return replace(self, scores=(score,), tests=own, moved=[])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object; numbers that are undefined for a single pair are null.
+        """Return the comparison as a JSON object.
 
-        A comparison of two systems has further keys, for its first score: A is the baseline, B the other.
+        Numbers that are undefined for a single pair are null.
+
+        A comparison of two systems has further keys, for its first score: A is the baseline, B the
+        other.
         """
         value = {
-            "scores": list(self.scores), "reason": self.reason, "pairs": self.pairs,
-            "baseline": self.baseline, "correction": self.correction, "family": self.family,
+            "scores": list(self.scores),
+            "reason": self.reason,
+            "pairs": self.pairs,
+            "baseline": self.baseline,
+            "correction": self.correction,
+            "family": self.family,
             "tests": self.family_size,
             "systems": [
-                {"name": own.name, "signature": own.signature, **own.counts._asdict(),
-                 "segmenters": dict(self.mix.counts.get(own.name, {})),
-                 "scores": {name: {"mean": own.means[name].mean, "ci95": [*own.means[name][1:]]}
-                            for name in self.scores}}
+                {
+                    "name": own.name,
+                    "signature": own.signature,
+                    **own.counts._asdict(),
+                    "segmenters": dict(self.mix.counts.get(own.name, {})),
+                    "scores": {
+                        name: {"mean": own.means[name].mean, "ci95": [*own.means[name][1:]]}
+                        for name in self.scores
+                    },
+                }
                 for own in self.systems
             ],
             "comparisons": [
-                {"score": test.score, "system": test.system, "baseline": test.baseline,
-                 **_numbers(test.difference), "p_bootstrap_corrected": test.p_bootstrap,
-                 "p_permutation_corrected": test.p_permutation}
+                {
+                    "score": test.score,
+                    "system": test.system,
+                    "baseline": test.baseline,
+                    **_numbers(test.difference),
+                    "p_bootstrap_corrected": test.p_bootstrap,
+                    "p_permutation_corrected": test.p_permutation,
+                }
                 for test in self.tests
             ],
-            "split_differently": self.mix.differently, "left_out": list(self.left_out),
-            "resamples": self.resamples, "seed": self.seed,
-        }  # fmt: skip
+            "split_differently": self.mix.differently,
+            "left_out": list(self.left_out),
+            "resamples": self.resamples,
+            "seed": self.seed,
+        }
         if len(self.systems) == 2:
             score = self.scores[0]
             a, b = sorted(self.systems, key=lambda system: system.name != self.baseline)
             value |= {
-                "score": score, "mean_a": a.means[score].mean, "mean_b": b.means[score].mean,
+                "score": score,
+                "mean_a": a.means[score].mean,
+                "mean_b": b.means[score].mean,
                 **_numbers(self.tests[0].difference),
-                "moved": [{"id": name, "a": first, "b": second} for name, first, second in self.moved],
-                "signature_a": a.signature, "signature_b": b.signature,
-            }  # fmt: skip
+                "moved": [
+                    {"id": name, "a": first, "b": second} for name, first, second in self.moved
+                ],
+                "signature_a": a.signature,
+                "signature_b": b.signature,
+            }
         plain: dict[str, Any] = _plain(value)
         return plain
 
 
 def paired_tests(
-    values: ByScore, pairs: Sequence[tuple[str, str]], *, resamples: int, correction: str = "holm",
-    family: str = "score", seed: int = SEED,
-) -> list[PairedTest]:  # fmt: skip
+    values: ByScore,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    resamples: int,
+    correction: str = "holm",
+    family: str = "score",
+    seed: int = SEED,
+) -> list[PairedTest]:
     """Test differences of systems, and correct the p-values over the tests of a score, or all."""
     keys = [(score, *pair) for score in values for pair in pairs]
     differences = []
@@ -170,22 +206,32 @@ def paired_tests(
 def enough_resamples(tests: int, correction: str) -> int:
     """Return how many resamples show that a difference is significant at the lowest of `LEVELS`.
 
-    The smallest p-value of a permutation test is about two of so many, and it is corrected for all `tests`.
+    The smallest p-value of a permutation test is about two of so many, and it is corrected for all
+    `tests`.
     """
     return max(RESAMPLES, round(2 * tests / LEVELS[-1])) if correction == "holm" else RESAMPLES
 
 
 def compare_systems(
-    values: ByScore, counts: Mapping[str, Counts], signatures: Mapping[str, str], baseline: str,
-    *, correction: str = "holm", family: str = "score",
-    all_pairs: bool = False, resamples: int | None = None, seed: int = SEED,
-) -> Comparison:  # fmt: skip
+    values: ByScore,
+    counts: Mapping[str, Counts],
+    signatures: Mapping[str, str],
+    baseline: str,
+    *,
+    correction: str = "holm",
+    family: str = "score",
+    all_pairs: bool = False,
+    resamples: int | None = None,
+    seed: int = SEED,
+) -> Comparison:
     """Compare systems over pairs that all of them have scored."""
     order = [baseline, *(name for name in counts if name != baseline)]
     pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
     size = len(pairs) * (len(values) if family == "all" else 1)
     resamples = resamples or enough_resamples(size, correction)
-    tests = paired_tests(values, pairs, resamples=resamples, correction=correction, family=family, seed=seed)
+    tests = paired_tests(
+        values, pairs, resamples=resamples, correction=correction, family=family, seed=seed
+    )
     means = {
         name: {
             score: Mean(float(own[name].mean()), *mean_interval(own[name], seed=seed).tolist())
@@ -194,17 +240,27 @@ def compare_systems(
         for name in counts
     }
     return Comparison(
-        tuple(values), len(next(iter(values.values()))[baseline]), baseline,
-        [System(name, counts[name], means[name], signatures[name]) for name in counts], tests, all_pairs,
-        correction, family, size, resamples, seed,
-    )  # fmt: skip
+        tuple(values),
+        len(next(iter(values.values()))[baseline]),
+        baseline,
+        [System(name, counts[name], means[name], signatures[name]) for name in counts],
+        tests,
+        all_pairs,
+        correction,
+        family,
+        size,
+        resamples,
+        seed,
+    )
 
 
 def _numbers(difference: Difference) -> dict[str, Any]:
     return {
-        "difference": difference.mean, "ci95": [difference.low, difference.high],
-        "p_bootstrap": difference.p_bootstrap, "p_permutation": difference.p_permutation,
-    }  # fmt: skip
+        "difference": difference.mean,
+        "ci95": [difference.low, difference.high],
+        "p_bootstrap": difference.p_bootstrap,
+        "p_permutation": difference.p_permutation,
+    }
 
 
 def _plain(value: Any) -> Any:

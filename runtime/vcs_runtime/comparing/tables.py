@@ -30,7 +30,8 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     note: str = ""
-    drop: tuple[str, ...] = ()  # columns that a narrow terminal leaves out first; then others, from the right
+    # Columns that a narrow terminal leaves out first; then others, from the right.
+    drop: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Cell]]:
         """Return the rows as JSON objects; NaN and infinity become null."""
@@ -89,7 +90,9 @@ def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid
     headings = [Heading("", name) for name in ("system", *counts)]
     for score in scores:
         label = _label(score)
-        headings += [Heading(label, text) for text in ("mean" if len(scores) > 1 else label, *_TESTED)]
+        headings += [
+            Heading(label, text) for text in ("mean" if len(scores) > 1 else label, *_TESTED)
+        ]
     rows: list[list[str | Number]] = []
     for own in comparison.ranked:
         row: list[str | Number] = [printable(own.name)]
@@ -146,7 +149,9 @@ def _corrected(comparison: Comparison) -> str:
     """Say how p-values were corrected, after a comma; "" for a single test."""
     c = comparison
     over = "of a score" if c.family == "score" else "of all scores"
-    return f", {describe_correction(c.correction, c.family_size)} {over}" if c.family_size > 1 else ""
+    return (
+        f", {describe_correction(c.correction, c.family_size)} {over}" if c.family_size > 1 else ""
+    )
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -155,12 +160,18 @@ def notes(comparison: Comparison) -> list[str]:
     labels = ", ".join(map(_label, c.scores))
     pairs = f"{c.pairs} pair{'s' if c.pairs != 1 else ''}"
     sentences = [f"{c.reason} --score vcs compares VCS."] if c.reason else []
-    sentences += [f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."]
+    sentences += [
+        f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."
+    ]
     if c.left_out:
-        sentences.append(f"Left out: {len(c.left_out)} more, which a system failed to score or lacks.")
+        sentences.append(
+            f"Left out: {len(c.left_out)} more, which a system failed to score or lacks."
+        )
     lines = {own.signature for own in c.systems}
     beside = [
-        beside_points({printable(own.name): own.means[score].mean for own in c.ranked}, score, lines)
+        beside_points(
+            {printable(own.name): own.means[score].mean for own in c.ranked}, score, lines
+        )
         for score in c.scores
     ]
     points = reference_points(*lines) if len(lines) == 1 and "margin" in c.scores else ""
@@ -172,9 +183,14 @@ def notes(comparison: Comparison) -> list[str]:
     others = ", in the second table to the other system" if c.all_pairs else ""
     return [
         *sentences,
-        f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap interval.",
-        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples} resamples"
-        f"{_corrected(c)}.",
+        (
+            f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
+            " interval."
+        ),
+        (
+            f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples}"
+            f" resamples{_corrected(c)}."
+        ),
         *few,
         *filter(None, [points, *beside]),
         f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}.",
@@ -202,7 +218,10 @@ def _escape_markdown(text: str) -> str:
 
 
 def latex(comparison: Comparison) -> str:
-    """Return a comparison as a LaTeX table, one column a score; if all pairs were tested, a second one."""
+    """Return a comparison as a LaTeX table with one column per score.
+
+    If all pairs of systems were tested, a second table follows.
+    """
     c, label = comparison, "-".join(comparison.scores)
     best = {score: max(_better(own, score) for own in c.systems) for score in c.scores}
     rows: list[Row] = []
@@ -211,13 +230,19 @@ def latex(comparison: Comparison) -> str:
         for score in c.scores:
             test = c.test_of(own.name, score)
             mean = f"{own.means[score].mean:.3f}"
-            means.append(Number(mean, _mark(test) if test else "", bold=best[score] == _better(own, score)))
+            means.append(
+                Number(mean, _mark(test) if test else "", bold=best[score] == _better(own, score))
+            )
         rows.append([printable(own.name), Number(str(own.counts.zeros)), *means])
     lower = {score for score in c.scores if score in SMALLER_IS_BETTER}
-    texts = ["system", "zeros", *(LABELS.get(each, each) + " \u2193" * (each in lower) for each in c.scores)]
+    texts = [
+        "system",
+        "zeros",
+        *(LABELS.get(each, each) + " \u2193" * (each in lower) for each in c.scores),
+    ]
     stars = (
-        f"(* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; the larger p of a paired bootstrap and a permutation "
-        f"test{_corrected(c)})"
+        f"(* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; the larger p of a paired bootstrap and a"
+        f" permutation test{_corrected(c)})"
     )
     arrow = "\u2193: smaller is better. " if lower else ""
     caption = (
@@ -232,8 +257,12 @@ def latex(comparison: Comparison) -> str:
     if not c.all_pairs:
         return text
     grid = _pairs(c, c.scores, 3)
-    groups = grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
-    caption = f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
+    groups = (
+        grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
+    )
+    caption = (
+        f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
+    )
     wide = len(c.scores) > 1
     tests = latex_table(groups, grid.rows, caption=caption, label=f"{label}-pairs", wide=wide)
     return f"{text}\n{tests}"
@@ -255,7 +284,10 @@ def short_signature(signature: str) -> str:
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return a comparison with all digits: a row a system; then a row a test, if all pairs were tested."""
+    """Return a comparison with all digits, as a table with one row per system.
+
+    If all pairs of systems were tested, a second table has one row per test.
+    """
     c, note = comparison, " ".join(notes(comparison))
     correction = c.correction + " (all scores)" * (c.correction == "holm" and c.family == "all")
     columns = ["system", "failed", "missing", "zeros"]
@@ -269,7 +301,9 @@ def tables(comparison: Comparison) -> list[Table]:
             test = c.test_of(own.name, score)
             row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
         rows.append((*row, correction))
-    lists = [Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)]
+    lists = [
+        Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)
+    ]
     if c.all_pairs:
         rows = [(t.score, t.system, t.baseline, *test_cells(t), correction) for t in c.tests]
         heads = ("score", "system", "against", *_COLUMNS, "correction")
@@ -277,7 +311,13 @@ def tables(comparison: Comparison) -> list[Table]:
     return lists
 
 
-_COLUMNS: Final = ("difference", "difference low", "difference high", "p bootstrap", "p permutation")
+_COLUMNS: Final = (
+    "difference",
+    "difference low",
+    "difference high",
+    "p bootstrap",
+    "p permutation",
+)
 
 
 def test_cells(test: PairedTest) -> list[Cell]:

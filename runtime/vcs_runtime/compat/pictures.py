@@ -1,7 +1,9 @@
-"""The pictures and the PDF report of the reference package, drawn by `vcs_runtime.report` (extra `report`).
+"""Pictures and the PDF report of the reference package (extra `report`).
 
-Every function takes the internals that `compute_vcs_score` returned, here or in the reference package. Its
-figures are pyplot's, as there: they can be shown, saved and closed.
+`vcs_runtime.report` draws them.
+
+Every function takes the internals that `compute_vcs_score` returned, here or in the reference
+package. Its figures are pyplot's, as there: they can be shown, saved and closed.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def visualize_best_match(internals: Internals) -> dict[str, Figure]:
     Returns
     -------
     dict of figures
-        "precision_details" and "recall_details" list the chunks of a direction, "summary_table" counts them.
+        "precision_details" and "recall_details" list the chunks of a direction, "summary_table"
+        counts them.
     """
     e = _explained(internals)
     return {
@@ -116,8 +119,8 @@ def create_vcs_pdf_report(
     output_file
         The file to write. Its folder is made if missing; an existing file is replaced.
     metrics_to_include
-        "all", or names of sections: "Config", "Overview", "Text Chunks", "Similarity Matrix", "Mapping
-        Windows", "Best Match", "LAS", "NAS Distance", "NAS Line", "Window Regularizer".
+        "all", or names of sections: "Config", "Overview", "Text Chunks", "Similarity Matrix",
+        "Mapping Windows", "Best Match", "LAS", "NAS Distance", "NAS Line", "Window Regularizer".
 
     Raises
     ------
@@ -128,11 +131,15 @@ def create_vcs_pdf_report(
     MissingExtraError
         matplotlib is not installed.
     """
-    wanted = [metrics_to_include] if isinstance(metrics_to_include, str) else list(metrics_to_include)
+    wanted = (
+        [metrics_to_include] if isinstance(metrics_to_include, str) else list(metrics_to_include)
+    )
     wanted = list(_SECTIONS) if wanted == ["all"] else wanted
     if not wanted or not set(wanted) <= set(_SECTIONS):
         names = ", ".join(map(repr, _SECTIONS))
-        raise ValueError(f"metrics_to_include must be 'all' or names out of {names}, not {wanted!r}")
+        raise ValueError(
+            f"metrics_to_include must be 'all' or names out of {names}, not {wanted!r}"
+        )
     e = _explained(internals)
     path = Path(output_file)
     with file_errors(path):
@@ -152,12 +159,17 @@ def _lines(e: Explanation) -> list[Part]:
 
 #: The sections of the report in the package's order, and their parts.
 _SECTIONS: Final[dict[str, Callable[[Explanation], list[Part]]]] = {
-    "Config": lambda e: [pair_tables.configuration(e)], "Overview": lambda e: [views.scores(e)],
-    "Text Chunks": _tables(pair_tables.chunks), "Similarity Matrix": lambda e: [views.similarity(e)],
-    "Mapping Windows": lambda e: [views.windows(e)], "Best Match": _tables(pair_tables.matches),
-    "LAS": lambda e: [views.las(e)], "NAS Distance": lambda e: [views.nas_d(e)], "NAS Line": _lines,
+    "Config": lambda e: [pair_tables.configuration(e)],
+    "Overview": lambda e: [views.scores(e)],
+    "Text Chunks": _tables(pair_tables.chunks),
+    "Similarity Matrix": lambda e: [views.similarity(e)],
+    "Mapping Windows": lambda e: [views.windows(e)],
+    "Best Match": _tables(pair_tables.matches),
+    "LAS": lambda e: [views.las(e)],
+    "NAS Distance": lambda e: [views.nas_d(e)],
+    "NAS Line": _lines,
     "Window Regularizer": lambda e: [views.regularizer(e)],
-}  # fmt: skip
+}
 
 
 def _explained(internals: Internals) -> Explanation:

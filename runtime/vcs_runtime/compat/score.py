@@ -23,7 +23,8 @@ DEFAULT_CONTEXT_WINDOW_CONTROL: Final = 4.0
 DEFAULT_LCT: Final = 0
 DEFAULT_CHUNK_SIZE: Final = 1
 
-_SHORTEST: Final = 1e-8  # no vector counts as shorter in a cosine: a vector of zeros has the cosine 0
+# No vector counts as shorter in a cosine: a vector of zeros has the cosine 0.
+_SHORTEST: Final = 1e-8
 
 SegmenterFunction = Callable[[str], list[str]]
 EmbeddingFunction = Callable[[list[str]], Any]
@@ -44,9 +45,9 @@ def compute_vcs_score(
 ) -> dict[str, Any]:
     """Score one pair as the reference package 1.0.0 does, with its rule for small texts.
 
-    Nothing is deleted from the texts. The similarity of two chunks is the product of their vectors as they
-    come, so the embedder has to scale them to unit length; GAS is a cosine. Products are computed where the
-    tensors are, in their precision.
+    Nothing is deleted from the texts. The similarity of two chunks is the product of their vectors
+    as they come, so the embedder has to scale them to unit length; GAS is a cosine. Products are
+    computed where the tensors are, in their precision.
 
     Parameters
     ----------
@@ -57,8 +58,8 @@ def compute_vcs_score(
     segmenter_fn
         Splits a text into a list of segments.
     embedding_fn_las
-        Returns for a list of chunks an array (n, d): a torch tensor on any device, or what NumPy reads.
-        None: `embedding_fn_gas`.
+        Returns for a list of chunks an array (n, d): a torch tensor on any device, or what NumPy
+        reads. None: `embedding_fn_gas`.
     embedding_fn_gas
         The same for the list of the two texts. None: `embedding_fn_las`.
     chunk_size
@@ -88,10 +89,15 @@ def compute_vcs_score(
     ValueError
         A parameter is out of range, or a function is none.
     """
-    embed_chunks, embed_texts = embedding_fn_las or embedding_fn_gas, embedding_fn_gas or embedding_fn_las
+    embed_chunks, embed_texts = (
+        embedding_fn_las or embedding_fn_gas,
+        embedding_fn_gas or embedding_fn_las,
+    )
     functions = {
-        "segmenter_fn": segmenter_fn, "embedding_fn_las": embed_chunks, "embedding_fn_gas": embed_texts
-    }  # fmt: skip
+        "segmenter_fn": segmenter_fn,
+        "embedding_fn_las": embed_chunks,
+        "embedding_fn_gas": embed_texts,
+    }
     for name, function in functions.items():
         if not callable(function):
             raise ValueError(f"{name} must be a function, not {type(function).__name__}")
@@ -104,7 +110,8 @@ def compute_vcs_score(
         "lct": lct,
     }
     options = _options(config)
-    # In this order, each as one call: what an embedder returns may depend on what it is given at a time.
+    # In this order, each as one call: what an embedder returns may depend on what it is given at a
+    # time.
     whole = _rows(embed_texts([reference_text, generated_text]), 2, "embedding_fn_gas")
     gas = _cosine(whole[:1], whole[1:], "embedding_fn_gas")
     reference = _chunks(reference_text, "reference_text", segmenter_fn, options.chunk_size)
@@ -115,7 +122,12 @@ def compute_vcs_score(
         "embedding_fn_las",
     )
     return _scored(
-        (reference, generated), similarity, gas, config, return_all_metrics, internals=return_internals
+        (reference, generated),
+        similarity,
+        gas,
+        config,
+        return_all_metrics,
+        internals=return_internals,
     )
 
 
@@ -133,15 +145,16 @@ def compute_vcs_from_embeddings(
     return_all_metrics: bool = False,
     return_internals: bool = False,
 ) -> dict[str, Any]:
-    """Score one pair from vectors, as `compute_vcs_score` does from the texts that they were made of.
+    """Score one pair from vectors, as `compute_vcs_score` scores a pair from the texts.
 
-    The function of this name in the authors' unreleased versions computes their later definition; this one
-    computes 1.0.0, with `lct` in place of `Rn`, and takes vectors as they come.
+    The function of this name in the authors' unreleased versions computes their later definition;
+    this one computes 1.0.0, with `lct` in place of `Rn`, and takes vectors as they come.
 
     Parameters
     ----------
     reference_doc_embedding
-        Vector (d,) or (1, d) of the whole reference: a torch tensor on any device, or what NumPy reads.
+        Vector (d,) or (1, d) of the whole reference: a torch tensor on any device, or what NumPy
+        reads.
     generated_doc_embedding
         The same of the whole generated text.
     reference_chunk_embeddings
@@ -196,8 +209,12 @@ def compute_vcs_from_embeddings(
     return _scored(texts, similarity, gas, config, return_all_metrics, internals=return_internals)
 
 
-def explain_internals(internals: Mapping[str, Any], thresholds: Thresholds = Thresholds()) -> Explanation:
-    """Explain a pair from its internals, those of the reference package included (docs/guide/explain.md).
+def explain_internals(
+    internals: Mapping[str, Any], thresholds: Thresholds = Thresholds()
+) -> Explanation:
+    """Explain a pair from its internals (docs/guide/explain.md).
+
+    The internals may also come from the reference package.
 
     Parameters
     ----------
@@ -243,9 +260,14 @@ def _options(config: Mapping[str, Any]) -> Options:
 
 
 def _scored(
-    chunks: tuple[list[str], list[str]], similarity: npt.NDArray[Any], gas: float, config: Mapping[str, Any],
-    return_all_metrics: bool, *, internals: bool,
-) -> dict[str, Any]:  # fmt: skip
+    chunks: tuple[list[str], list[str]],
+    similarity: npt.NDArray[Any],
+    gas: float,
+    config: Mapping[str, Any],
+    return_all_metrics: bool,
+    *,
+    internals: bool,
+) -> dict[str, Any]:
     params = _options(config).params
     alignment = align(similarity, params) if internals else None
     scores = alignment.scores(gas) if alignment else score_similarity(similarity, gas, params)
@@ -317,15 +339,31 @@ def _check_lengths(reference: Any, generated: Any, name: str) -> None:
 
 #: The scores in the order of the reference package.
 KEYS: Final = (
-    "Precision LAS", "Recall LAS", "LAS", "Precision NAS-D", "Recall NAS-D", "NAS-D", "Precision NAS-L",
-    "Recall NAS-L", "NAS-L", "NAS-F1", "Window-Regularizer", "NAS", "GAS", "GAS-LAS-Scaled", "VCS",
-)  # fmt: skip
+    "Precision LAS",
+    "Recall LAS",
+    "LAS",
+    "Precision NAS-D",
+    "Recall NAS-D",
+    "NAS-D",
+    "Precision NAS-L",
+    "Recall NAS-L",
+    "NAS-L",
+    "NAS-F1",
+    "Window-Regularizer",
+    "NAS",
+    "GAS",
+    "GAS-LAS-Scaled",
+    "VCS",
+)
 
 
 def internals_of(
-    chunks: tuple[Sequence[str], Sequence[str]], similarity: npt.NDArray[Any], alignment: Alignment,
-    scores: Scores, config: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    chunks: tuple[Sequence[str], Sequence[str]],
+    similarity: npt.NDArray[Any],
+    alignment: Alignment,
+    scores: Scores,
+    config: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return what the reference package calls `internals`; `similarity` is (n_ref, n_gen).
 
     Chunks of a line count from 1, everything else from 0, as there.
@@ -351,16 +389,28 @@ def internals_of(
                 "matches": pairs[name],
                 "indices": side.match.tolist(),
                 "similarity_values": side.similarity.tolist(),
-                "aligned_segments": [(j + 1, i + 1, generated[j], reference[i]) for j, i in pairs[name]],
+                "aligned_segments": [
+                    (j + 1, i + 1, generated[j], reference[i]) for j, i in pairs[name]
+                ],
             }
             for name, side in sides.items()
         },
         "metrics": {
             "gas": {"value": scores.gas},
-            "las": {"precision": scores.las_precision, "recall": scores.las_recall, "f1": scores.las},
+            "las": {
+                "precision": scores.las_precision,
+                "recall": scores.las_recall,
+                "f1": scores.las,
+            },
             "nas": {
-                "nas_d": {**{name: _distance(side) for name, side in sides.items()}, "f1": scores.nas_d},
-                "nas_l": {**{name: _line(side) for name, side in sides.items()}, "f1": scores.nas_l},
+                "nas_d": {
+                    **{name: _distance(side) for name, side in sides.items()},
+                    "f1": scores.nas_d,
+                },
+                "nas_l": {
+                    **{name: _line(side) for name, side in sides.items()},
+                    "f1": scores.nas_l,
+                },
                 "regularizer": {
                     "value": scores.window_regularizer,
                     "total_mapping_window_area": a.window_area,
@@ -376,7 +426,9 @@ def internals_of(
         "best_match": {
             name: {
                 "direction": name,
-                "segments": [_match(i, side, config["context_cutoff_value"]) for i in range(side.x)],
+                "segments": [
+                    _match(i, side, config["context_cutoff_value"]) for i in range(side.x)
+                ],
             }
             for name, side in sides.items()
         },
@@ -389,16 +441,21 @@ def _windows(side: Orientation) -> list[tuple[int, int]]:
 
 def _distance(side: Orientation) -> dict[str, Any]:
     return {
-        "value": side.nas_d, "mapping_window_height": side.tolerance_height,
-        "max_penalty": side.max_penalty, "total_penalty": side.total_penalty,
-        "penalties": side.penalty.tolist(), "in_window": side.in_window.tolist(),
+        "value": side.nas_d,
+        "mapping_window_height": side.tolerance_height,
+        "max_penalty": side.max_penalty,
+        "total_penalty": side.total_penalty,
+        "penalties": side.penalty.tolist(),
+        "in_window": side.in_window.tolist(),
         "in_lct_zone": side.in_lct_zone.tolist(),
-    }  # fmt: skip
+    }
 
 
 def _line(side: Orientation) -> dict[str, Any]:
     points = list(enumerate((side.match + 1).tolist(), 1))
-    rises = zip(side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True)
+    rises = zip(
+        side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True
+    )
     return {
         "value": side.nas_l,
         "actual_line_length": side.actual_length,
@@ -430,11 +487,14 @@ def _match(chunk: int, side: Orientation, context_cutoff: float) -> dict[str, An
     match = int(side.match[chunk])
     candidates = side.candidates.of(chunk)
     selection: dict[str, Any] = {
-        "max_value": float(side.max_similarity[chunk]), "max_index": int(side.max_index[chunk]),
-        "context_range": 1 - context_cutoff, "context_window": float(side.context_window[chunk]),
+        "max_value": float(side.max_similarity[chunk]),
+        "max_index": int(side.max_index[chunk]),
+        "context_range": 1 - context_cutoff,
+        "context_window": float(side.context_window[chunk]),
         "context_threshold": float(side.context_threshold[chunk]),
-        "context_window_applied": bool(side.context_window[chunk] > 0.0), "candidates": [],
-    }  # fmt: skip
+        "context_window_applied": bool(side.context_window[chunk] > 0.0),
+        "candidates": [],
+    }
     if len(candidates) > 1:  # a candidate is listed only beside others
         selection["mapping_window"] = dict(window)
         selection["candidates"] = [

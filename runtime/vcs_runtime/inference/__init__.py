@@ -1,1 +1,1 @@
-"""Texts to vectors: devices, ONNX Runtime sessions, tokenizers, batches, the embedder, its vector cache."""
+"""Texts to vectors: devices, ONNX Runtime sessions, tokenizers, batches, embedder and cache."""

@@ -36,14 +36,14 @@ class TextEmbedder(Protocol):
         Returns
         -------
         array
-            (len(texts), d): anything that NumPy reads as numbers, or a torch tensor on any device. Rows may
-            have any length but 0.
+            (len(texts), d): anything that NumPy reads as numbers, or a torch tensor on any device.
+            Rows may have any length but 0.
 
         Raises
         ------
         TextError
-            A text cannot be embedded. Its pair then has this error, and the others go on. Every other
-            exception ends the call that scores.
+            A text cannot be embedded. Its pair then has this error, and the others go on. Every
+            other exception ends the call that scores.
         """
 
 
@@ -88,10 +88,16 @@ class ScoringEmbedder(Protocol):
         """The fields of the signature that name the embedder and how it runs."""
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> PreparedTexts:
-        """Prepare distinct texts for the device. Raises TextError if one of them cannot be embedded."""
+        """Prepare distinct texts for the device.
+
+        Raises TextError if one of them cannot be embedded.
+        """
 
     def show_tokens(self, layer: int | None = None) -> TokenLayer:
-        """Return a layer whose states are shown from now on; raises VcsError where there are none."""
+        """Return a layer, and show the states of this layer from now on.
+
+        Raises VcsError if there are no states to show.
+        """
 
     def release(self) -> None:
         """Free memory for now."""
@@ -101,7 +107,7 @@ class ScoringEmbedder(Protocol):
 
 
 class CustomEmbedder:
-    """An embedder of the caller as a scorer needs it: its output is checked, and scaled to unit length.
+    """A caller's embedder for a scorer, with output that is checked and scaled to unit length.
 
     One thread at a time calls it, because tokenizers and models in Python often bear no more.
     """
@@ -117,7 +123,10 @@ class CustomEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return unit vectors (len(texts), d) from the caller's object, checked: TextError, ModelError."""
+        """Return checked unit vectors (len(texts), d) from the caller's object.
+
+        Raises TextError for a text without a valid vector, and ModelError for other wrong output.
+        """
         with self._lock, naming_errors(f"embedder {self.name}"):
             returned = self._embedder.embed(list(texts))
         try:
@@ -128,20 +137,29 @@ class CustomEmbedder:
         except (TypeError, ValueError) as error:
             raise self._wrong(f"something that is no array of numbers: {error}") from error
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
-            raise self._wrong(f"an array {rows.shape} for {len(texts)} texts: it must be ({len(texts)}, d)")
+            raise self._wrong(
+                f"an array {rows.shape} for {len(texts)} texts: it must be ({len(texts)}, d)"
+            )
         if len(bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
             raise self._wrong(f"NaN or infinity for the text {_shown(texts[bad[0]])}")
         if len(bad := np.flatnonzero(~rows.any(axis=1))):
-            raise TextError(f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}")
+            raise TextError(
+                f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}"
+            )
         return unit_rows(rows, f"embedder {self.name}")
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> PreparedTexts:
-        """Embed texts at once, because only then is it known which ones the caller's object refuses."""
+        """Embed texts at once.
+
+        Only embedding shows which texts the caller's object refuses.
+        """
         return _Embedded(self.embed(texts))
 
     def show_tokens(self, layer: int | None = None) -> TokenLayer:
         """Refuse: the caller's object embeds whole texts. Raises ModelError."""
-        raise ModelError(f"embedder {self.name}: it embeds whole texts, and shows no vectors of tokens")
+        raise ModelError(
+            f"embedder {self.name}: it embeds whole texts, and shows no vectors of tokens"
+        )
 
     def release(self) -> None:
         """Do nothing: the model belongs to the caller."""
@@ -173,7 +191,10 @@ class _Embedded:
 
 @contextmanager
 def naming_errors(name: str) -> Iterator[None]:
-    """Name the caller's object in what it raises: in the message of a TextError, in a note elsewhere."""
+    """Add the name of the caller's object to the errors that it raises.
+
+    A TextError gets the name in its message, and other errors get a note.
+    """
     try:
         yield
     except TextError as error:
@@ -184,12 +205,16 @@ def naming_errors(name: str) -> Iterator[None]:
 
 
 def as_numbers(values: Any) -> Any:
-    """Return `values` as something that NumPy reads: torch tensors, also in a list, come from their device.
+    """Return `values` in a form that NumPy reads.
+
+    Torch tensors, alone or in a list, are copied from their device to the CPU.
 
     They come as float64, because NumPy has no bfloat16.
     """
     if isinstance(values, list | tuple):
-        return [as_numbers(value) for value in values] if values and is_tensor(values[0]) else values
+        return (
+            [as_numbers(value) for value in values] if values and is_tensor(values[0]) else values
+        )
     return values.detach().cpu().double().numpy() if is_tensor(values) else values
 
 
@@ -199,8 +224,15 @@ def checked_identity(custom: Any, argument: str, method: str) -> str:
         raise TypeError(f"{argument}: {type(custom).__name__} has no method `{method}(texts)`")
     identity = getattr(custom, "identity", None)
     if identity is None:
-        raise TypeError(f"{argument}: {type(custom).__name__} has no `identity`, a name for the signature")
-    if not isinstance(identity, str) or not identity or "|" in identity or any(map(str.isspace, identity)):
+        raise TypeError(
+            f"{argument}: {type(custom).__name__} has no `identity`, a name for the signature"
+        )
+    if (
+        not isinstance(identity, str)
+        or not identity
+        or "|" in identity
+        or any(map(str.isspace, identity))
+    ):
         raise ValueError(
             f"{argument}: `identity` must be a name without white space and '|', not {identity!r}"
         )

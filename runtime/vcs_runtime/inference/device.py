@@ -2,10 +2,9 @@
 
 `device` is "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:N:fp32" or "tensorrt:N", and
 `each_device` says which of them "cuda:all" means. A device asked for by name is used or refused
-(DeviceError). Only "auto" chooses, and `Device.reason` says what it chose and why. Without a number, the GPU
-is that of the local rank.
-The module `vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle, and
-`vcs_runtime.inference.onnx_session` opens models.
+(DeviceError). Only "auto" chooses, and `Device.reason` says what it chose and why. Without a
+number, the GPU is that of the local rank. The module `vcs_runtime.inference.tensorrt` chooses among
+the TensorRT engines of a bundle, and `vcs_runtime.inference.onnx_session` opens models.
 """
 
 from __future__ import annotations
@@ -54,11 +53,14 @@ class Device:
     provider: str  # in ONNX Runtime; or "OpenVINO", which runs models without it
     reason: str  # why it was chosen, in words
     index: int = 0  # number of the GPU
-    memory: int | None = None  # bytes that all sessions together may take on the GPU; None: no limit
+    # Bytes that all sessions together may take on the GPU; None: no limit.
+    memory: int | None = None
     engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
-    precision: str = ""  # "bf16" or "fp32" of OpenVINO, "fp32" of CUDA; "": that of the model's graph
-    # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not bf16
+    # "bf16" or "fp32" of OpenVINO, "fp32" of CUDA; "": that of the model's graph.
+    precision: str = ""
+    # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not
+    # bf16
     instructions: str = ""
 
     @property
@@ -67,16 +69,25 @@ class Device:
         return self.provider in (CUDA, TENSORRT)
 
     def suited(self, spec: Spec) -> Spec:
-        """Return a model's settings, without a graph that this device does not run; raises DeviceError."""
+        """Return a model's settings, without a graph that this device does not run.
+
+        Raises DeviceError if the model does not have the precision that the device requires.
+        """
         if self.provider == CUDA and self.precision and spec.precision != self.precision:
             raise DeviceError(
-                f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, and only models in fp32 can be "
-                f"run in fp32: use cuda:{self.index}"
+                f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, and only models in"
+                f" fp32 can be run in fp32: use cuda:{self.index}"
             )
-        return spec if self.provider == CUDA and not self.precision else replace_fields(spec, cuda=None)
+        return (
+            spec
+            if self.provider == CUDA and not self.precision
+            else replace_fields(spec, cuda=None)
+        )
 
     def precision_of(self, weights: str, cuda: CudaGraph | None = None) -> str:
-        """Return the precision of a model in the signature, given that of its weights and its graph for CUDA.
+        """Return the precision of a model, as the signature names it.
+
+        `weights` is the precision of the weights, and `cuda` is the graph for CUDA.
 
         OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
         """
@@ -86,13 +97,16 @@ class Device:
             return cuda.precision
         if not self.precision or weights == self.precision == "fp32":
             return weights
-        return self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
+        return (
+            self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
+        )
 
 
 def import_onnxruntime() -> Any:
     """Import ONNX Runtime; raises MissingExtraError.
 
-    In a process of the command line, ONNX Runtime's log is limited to errors. Elsewhere it is the caller's.
+    In a process of the command line, ONNX Runtime's log is limited to errors. Elsewhere it is the
+    caller's.
     """
     refuse_telemetry()
     ort = require("onnxruntime", ("cpu", "gpu"), "running models")
@@ -113,7 +127,9 @@ def split_device(device: str) -> tuple[str, int]:
     """
     if device in ("auto", "cpu", "openvino", "openvino:fp32"):
         return device, 0
-    plain = device.removesuffix(":fp32") if isinstance(device, str) and device[:4] == "cuda" else device
+    plain = (
+        device.removesuffix(":fp32") if isinstance(device, str) and device[:4] == "cuda" else device
+    )
     match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", plain) if isinstance(plain, str) else None
     if not match:
         raise ValueError(
@@ -137,15 +153,20 @@ def each_device(device: str) -> list[str]:
 
 
 def check_device(device: str, gpu_memory_gb: float | None = None) -> None:
-    """Raise what a scorer on this device would raise before it looks at a GPU; errors as `choose_device`."""
+    """Raise the errors that a scorer on this device raises before it looks at a GPU.
+
+    The errors are the same as in `choose_device`.
+    """
     choose_device("cuda:0" if device in _ALL else device, gpu_memory_gb)
 
 
 def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
-    """Choose the execution provider for a device name; "auto" is CUDA if it can start, otherwise the CPU.
+    """Choose the execution provider for a device name.
 
-    `gpu_memory_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name or
-    number, DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
+    The name "auto" selects CUDA if CUDA can start, and otherwise the CPU.
+
+    `gpu_memory_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name
+    or number, DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
     """
     kind, index = split_device(device)
     memory = _bytes(gpu_memory_gb)
@@ -153,7 +174,11 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         precision, reason = openvino.best_precision()
         instructions = openvino.bf16_instructions() if precision == "bf16" else ""
         return Device(
-            "openvino", "OpenVINO", f"named: {reason}", precision=precision, instructions=instructions
+            "openvino",
+            "OpenVINO",
+            f"named: {reason}",
+            precision=precision,
+            instructions=instructions,
         )
     if kind == "openvino:fp32":
         openvino.import_openvino()
@@ -168,8 +193,8 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         index = own
     elif own and not index:
         warnings.warn(
-            f"{device} is named on local rank {own}: ranks that name the same GPU share its memory; "
-            f"'{kind}' alone means the GPU of the rank",
+            f"{device} is named on local rank {own}: ranks that name the same GPU share its memory;"
+            f" '{kind}' alone means the GPU of the rank",
             stacklevel=2,
         )
     if kind == "auto" and (hindrance := _cuda_hindrance(index)):
@@ -177,8 +202,8 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     provider = TENSORRT if kind == "tensorrt" else CUDA
     if provider not in available:
         raise DeviceError(
-            f"{device}: the installed ONNX Runtime has no {provider} (it has {', '.join(available)}): "
-            "install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
+            f"{device}: the installed ONNX Runtime has no {provider} (it has"
+            f" {', '.join(available)}): install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
     if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
@@ -196,13 +221,19 @@ UNUSED_GPU: Final = "the GPU is not used: "
 
 
 def describe(device: Device) -> str:
-    """Describe a device and why it was chosen, and say if "auto" leaves a GPU of this machine unused."""
+    """Describe a device, and why it was chosen.
+
+    The description also shows whether "auto" leaves a GPU of this machine unused.
+    """
     unused = device.reason.startswith("auto") and not device.is_gpu and nvidia.gpu_is_there()
     return f"{UNUSED_GPU if unused else ''}{device.provider_name} ({device.reason})"
 
 
 def _gpu_of_rank() -> int:
-    """Return the GPU of this process's local rank in a distributed training, as torchrun counts; else 0."""
+    """Return the GPU for this process's local rank in distributed training, or 0.
+
+    The rank is `LOCAL_RANK`, as torchrun sets it.
+    """
     rank = os.environ.get("LOCAL_RANK", "")
     return int(rank) if re.fullmatch("[1-9][0-9]?", rank) and int(rank) < nvidia.gpu_count() else 0
 
@@ -223,7 +254,9 @@ def _bytes(gpu_memory_gb: float | None) -> int | None:
     if gpu_memory_gb is None:
         return None
     allowed = "a number of GB above 0 and below 10^6"  # its bytes fit into 64 bits
-    return int(checked_number("gpu_memory_gb", gpu_memory_gb, allowed, lambda size: 0 < size < 1e6) * 1e9)
+    return int(
+        checked_number("gpu_memory_gb", gpu_memory_gb, allowed, lambda size: 0 < size < 1e6) * 1e9
+    )
 
 
 def cuda_of(device: Device) -> Device:
@@ -232,11 +265,18 @@ def cuda_of(device: Device) -> Device:
 
 
 def missing_libraries(*, tensorrt: bool = False) -> str:
-    """Return the libraries that ONNX Runtime needs for a GPU and does not find, and their packages, or ""."""
+    """Return the libraries that ONNX Runtime needs for a GPU but cannot find, or "".
+
+    The text also names the packages of these libraries.
+    """
     return nvidia.missing(import_onnxruntime(), tensorrt=tensorrt)
 
 
 def _preload() -> None:
-    """Load CUDA and cuDNN from NVIDIA's packages, where ONNX Runtime's own loader does not look for them."""
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints; `missing_libraries` has a better message
+    """Load CUDA and cuDNN from NVIDIA's packages.
+
+    ONNX Runtime's loader does not look for them there.
+    """
+    # It prints; `missing_libraries` has a better message.
+    with contextlib.redirect_stdout(io.StringIO()):
         import_onnxruntime().preload_dlls()

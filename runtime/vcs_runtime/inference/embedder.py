@@ -37,7 +37,8 @@ from vcs_runtime.util.progress import report_part
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
-# Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at once.
+# Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at
+# once.
 _PORTION_TEXTS = 4096
 _PORTION_CHARACTERS = 2_000_000
 # How far the length of a vector may be from 1; bfloat16 rounds to 1 in 256.
@@ -45,10 +46,17 @@ _LENGTH_ERROR = 1e-2
 
 
 class Embedder:
-    """The embedding model of a bundle. Open one with `Embedder.open`; close it, or use it in `with`."""
+    """The embedding model of a bundle.
+
+    Open one with `Embedder.open`; close it, or use it in `with`.
+    """
 
     def __init__(
-        self, bundle: Bundle, device: Device, threads: int | None = None, others: Sequence[Device] = ()
+        self,
+        bundle: Bundle,
+        device: Device,
+        threads: int | None = None,
+        others: Sequence[Device] = (),
     ) -> None:
         """Open the model on `device`, and on `others` too. Users call `Embedder.open`."""
         self.spec: EmbedderSpec = device.suited(embedder_spec(bundle))
@@ -101,16 +109,16 @@ class Embedder:
         bundle
             Folder of the bundle, or "default", or an opened bundle.
         device
-            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU), either with ":fp32"
-            at the end, or "tensorrt:N". A named device is used or refused.
+            "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU), either
+            with ":fp32" at the end, or "tensorrt:N". A named device is used or refused.
         threads
             Largest number of CPU threads. None: every core.
         gpu_memory_gb
-            GB (10^9 bytes) of a GPU's memory that the model may take, weights included, on each GPU. None:
-            no limit.
+            GB (10^9 bytes) of a GPU's memory that the model may take, weights included, on each
+            GPU. None: no limit.
         batch_invariant
-            Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the other texts.
-            On a CPU it never does.
+            Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the
+            other texts. On a CPU it never does.
 
         Returns
         -------
@@ -140,11 +148,12 @@ class Embedder:
     ) -> FloatArray:
         """Embed texts (docs/reference/vcs.md, section 1).
 
-        A row depends on its text alone, not on the other texts: to the bit on a CPU, within rounding on a
-        GPU unless the embedder is `batch_invariant`. The `long_text` of the bundle decides about texts beyond
-        the window. They are embedded in windows of nearly equal length, whose vectors are averaged by token
-        count and normalised ("window_mean"), cut at the right end, closing special tokens kept
-        ("truncate_text") or lost ("truncate"), or refused ("error").
+        A row depends on its text alone, not on the other texts: to the bit on a CPU, within
+        rounding on a GPU unless the embedder is `batch_invariant`. The `long_text` of the bundle
+        decides about texts beyond the window. They are embedded in windows of nearly equal length,
+        whose vectors are averaged by token count and normalised ("window_mean"), cut at the right
+        end, closing special tokens kept ("truncate_text") or lost ("truncate"), or refused
+        ("error").
 
         Parameters
         ----------
@@ -185,18 +194,27 @@ class Embedder:
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
         portions = self._portions(list(distinct), prefix, limit)
-        for portion in in_order(_run, portions, self.parallel) if self.device.is_gpu else map(_run, portions):
+        for portion in (
+            in_order(_run, portions, self.parallel) if self.device.is_gpu else map(_run, portions)
+        ):
             vectors[start : start + portion.texts] = portion.vectors()
             start += portion.texts
-        return vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
+        return (
+            vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
+        )
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
-        """Return distinct texts as token ids, with the bundle's instruction; nothing runs on the device.
+        """Return distinct texts as token ids, with the bundle's instruction.
 
-        `tokens` asks for half-precision vectors of tokens. None: no token vectors. Raises TextError.
+        Nothing runs on the device.
+
+        `tokens` asks for half-precision vectors of tokens. None: no token vectors. Raises
+        TextError.
         """
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
-        states = CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
+        states = (
+            CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
+        )
         return TokenisedTexts(self, sequences, len(texts), states=states)
 
     def _batches(self, sequences: Sequences, rows: Sequence[int], tokens: int) -> Iterator[Batch]:
@@ -207,15 +225,23 @@ class Embedder:
         if self.device.batch_invariant:
             shape_of = fixed_shapes(self._layout, self.spec.max_tokens, most_rows, step)
         return batches(
-            [*map(sequences.ids.__getitem__, rows)], tokens, self._layout, sequences.skip,
-            mixed=self.device.is_gpu, most_rows=most_rows, step=step, shape_of=shape_of,
-        )  # fmt: skip
+            [*map(sequences.ids.__getitem__, rows)],
+            tokens,
+            self._layout,
+            sequences.skip,
+            mixed=self.device.is_gpu,
+            most_rows=most_rows,
+            step=step,
+            shape_of=shape_of,
+        )
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
-        """Let the model show the states of a layer; None: those that the pooling takes; 0: the embeddings.
+        """Let the model show the token states of a layer.
 
-        The model is opened again. BundleError if it shows none; DeviceError where the device cannot, or with
-        `keep_vectors` where vectors of texts would change.
+        `layer` None selects the states that the pooling takes, and 0 the embeddings.
+
+        The model is opened again. BundleError if it shows none; DeviceError where the device
+        cannot, or with `keep_vectors` where vectors of texts would change.
         """
         if self.spec.layout != "padded":  # that of all encoders, and of nothing else
             raise nothing_to_show(self._bundle)
@@ -224,20 +250,30 @@ class Embedder:
         return found
 
     def _check_states(self, output: Any, keep_vectors: bool) -> None:
-        """Refuse an output that is no vector for each token, or that changes the vectors of texts."""
-        if len(output.shape) != (2 if self._layout == "varlen" else 3):  # texts lie one after the other there
+        """Refuse an output without a vector for each token.
+
+        Also refuse an output that would change the vectors of texts.
+        """
+        # Texts lie one after the other there.
+        if len(output.shape) != (2 if self._layout == "varlen" else 3):
             raise nothing_to_show(self._bundle)
-        # OpenVINO and a CPU in half precision round at other places where a further value is an output.
+        # OpenVINO and a CPU in half precision round at other places where a further value is an
+        # output.
         rounds = output.type == "tensor(float16)" and not self.device.is_gpu
         if keep_vectors and (rounds or self.device.precision == "bf16"):
             where = f"{self.device.provider_name}: in {self._precision}"
             other = "a bundle in fp32" if rounds else "openvino:fp32"
-            raise DeviceError(f"{where}, vectors of tokens would change those of texts; {other} shows them")
+            raise DeviceError(
+                f"{where}, vectors of tokens would change those of texts; {other} shows them"
+            )
 
     def token_vectors(
         self, texts: Sequence[str], layer: TokenLayer, instruction: str = ""
     ) -> dict[str, TokenVectors]:
-        """Return the tokens' vectors of distinct texts in single precision, special tokens included."""
+        """Return the token vectors of distinct texts by text, in single precision.
+
+        Special tokens are included.
+        """
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
         states = CollectedStates(request, texts, sequences, np.float32, self.name)
@@ -291,7 +327,9 @@ class Embedder:
             count = max(1, sum(size <= _PORTION_CHARACTERS for size in sizes))
             portion = texts[start : start + count]
             part = start / len(texts), len(portion) / len(texts)
-            yield TokenisedTexts(self, self._sequences(portion, instruction, limit), len(portion), part)
+            yield TokenisedTexts(
+                self, self._sequences(portion, instruction, limit), len(portion), part
+            )
             start += len(portion)
 
     def _sequences(
@@ -316,14 +354,18 @@ class Embedder:
 
 
 class TokenisedTexts:
-    """Texts between tokens and vectors. For a GPU the batches are laid out, so that it waits for nothing."""
+    """Texts between tokens and vectors.
+
+    For a GPU the batches are laid out, so that it waits for nothing.
+    """
 
     def __init__(
         self,
         embedder: Embedder,
         sequences: Sequences,
         texts: int,
-        part: tuple[float, float] = (0.0, 1.0),  # of the work in hand: what comes before, and its share
+        # Of the work in hand: what comes before, and its share.
+        part: tuple[float, float] = (0.0, 1.0),
         states: CollectedStates | None = None,
     ) -> None:
         self.texts = texts
@@ -339,7 +381,10 @@ class TokenisedTexts:
             self._laid_out = tokens, list(self._cut(range(len(self._lengths)), tokens))
 
     def run(self) -> None:
-        """Run the model on all batches; raises DeviceError, and BundleError for an array of another shape."""
+        """Run the model on all batches.
+
+        Raises DeviceError, or BundleError if an array has another shape.
+        """
         session, spec, states = self._embedder._session, self._embedder.spec, self._states
         done, total = 0, sum(self._lengths)
         batches = FittingBatches(self._lengths, self._embedder._budget, self._cut)
@@ -358,13 +403,17 @@ class TokenisedTexts:
                 )
             if states and of_tokens:
                 starts = batch.inputs.get("starts")
-                states.keep(rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1]))
+                states.keep(
+                    rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1])
+                )
             self._outputs.append((rows, output[: len(rows)]))
             done += sum(map(self._lengths.__getitem__, rows))
             report_part(self._part[0] + self._part[1] * done / total)
 
     def vectors(self) -> FloatArray:
-        """Return float32 `(texts, dimension)` after `run`; BundleError if one is not of unit length.
+        """Return the vectors as float32 `(texts, dimension)` after `run`.
+
+        Raises BundleError if a vector does not have unit length.
 
         The vectors of a text's windows are averaged by token count.
         """
@@ -378,8 +427,9 @@ class TokenisedTexts:
             raise BundleError(f"{spec.name}: the model returned NaN or infinity")
         if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
             raise BundleError(
-                f"{self._embedder._bundle}: {spec.name} returned vectors of length {lengths.min():.3g} to "
-                f"{lengths.max():.3g}, off by {off:.2g}: they must be of length 1"
+                f"{self._embedder._bundle}: {spec.name} returned vectors of length"
+                f" {lengths.min():.3g} to {lengths.max():.3g}, off by {off:.2g}: they must be of"
+                " length 1"
             )
         if len(owners) == self.texts:
             return vectors
@@ -402,11 +452,19 @@ class TokenisedTexts:
         return result
 
     def tokens(self) -> dict[str, TokenVectors]:
-        """Return the text's own tokens by text after `run`, once, of those texts that were asked for."""
-        return {text: own.of_text() for text, own in self._states.by_text().items()} if self._states else {}
+        """Return the token vectors of the requested texts by text, without special tokens.
+
+        Call this method once, after `run`.
+        """
+        return (
+            {text: own.of_text() for text, own in self._states.by_text().items()}
+            if self._states
+            else {}
+        )
 
     def _cut(self, rows: Sequence[int], tokens: int) -> Iterable[tuple[list[int], Batch]]:
-        # The first call is for all rows, which may be laid out. Later ones are for what memory did not hold.
+        # The first call is for all rows, which may be laid out. Later ones are for what memory did
+        # not hold.
         laid_out, self._laid_out = self._laid_out, None
         if laid_out and laid_out[0] == tokens:
             return laid_out[1]

@@ -1,7 +1,8 @@
 """NVIDIA's libraries: which are installed, in which version, and which packages bring the others.
 
-When a GPU does not start, ONNX Runtime does not say what is missing. This module tries the libraries to which
-the providers of its wheels link. Nothing is loaded unless someone asks for a GPU.
+When a GPU does not start, ONNX Runtime does not say what is missing. This module tries the
+libraries to which the providers of its wheels link. Nothing is loaded unless someone asks for a
+GPU.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from typing import Any
 from vcs_runtime.errors import DeviceError
 
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
-_FORKED = 3  # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it
+# CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it.
+_FORKED = 3
 _FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
-_MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"  # with which a block of GPU code begins in a library
+# With which a block of GPU code begins in a library.
+_MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
 _PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of such a block
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
@@ -52,13 +55,15 @@ class Gpu:
 
 
 def cuda_major(ort: Any) -> int:
-    """Return the major version of CUDA for which an ONNX Runtime was built; 13 if it reports none."""
+    """Return the CUDA major version of an ONNX Runtime build; 13 if the build reports none."""
     major = str(getattr(ort, "cuda_version", "") or "").partition(".")[0]
     return int(major) if major.isdigit() else 13
 
 
 def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
-    """Return the libraries that the CUDA provider of an ONNX Runtime needs, or its TensorRT provider.
+    """Return the libraries that the CUDA provider of an ONNX Runtime needs.
+
+    With `tensorrt`, the list also has the libraries of the TensorRT provider.
 
     No graph needs cuDNN on CUDA; the TensorRT provider links to it.
     """
@@ -72,8 +77,13 @@ def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
     ]
     if tensorrt:
-        package = f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
-        needed += [("libcudnn.so.9", f"nvidia-cudnn-cu{major}"), *((name, package) for name in _TENSORRT)]
+        package = (
+            f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
+        )
+        needed += [
+            ("libcudnn.so.9", f"nvidia-cudnn-cu{major}"),
+            *((name, package) for name in _TENSORRT),
+        ]
     return [Library(name, package, _version(name)) for name, package in needed]
 
 
@@ -92,7 +102,10 @@ def hindrance() -> str:
 
 
 def gpu(index: int) -> Gpu:
-    """Return the GPU number `index` in CUDA's order; raises DeviceError if the driver does not show it."""
+    """Return the GPU with number `index` in CUDA's order.
+
+    Raises DeviceError if the driver does not show the GPU.
+    """
     if why := hindrance():
         raise DeviceError(f"cuda:{index}: {why}")
     cuda = _load("libcuda.so.1")
@@ -131,7 +144,10 @@ def gpu_is_there() -> bool:
 
 
 def unfit(ort: Any, index: int) -> str:
-    """Return why an ONNX Runtime cannot run on a GPU that the driver shows, and what helps; else ""."""
+    """Return why an ONNX Runtime cannot run on a GPU, and what helps.
+
+    The result is "" if there is no obstacle, or if the driver does not show the GPU.
+    """
     try:
         shown = gpu(index)
     except DeviceError:
@@ -139,24 +155,32 @@ def unfit(ort: Any, index: int) -> str:
     major, name = cuda_major(ort), f"ONNX Runtime {ort.__version__}"
     newest = str(_version("libcuda.so.1"))  # "CUDA 12.4"
     if int(newest.split()[1].partition(".")[0]) < major:
-        driver = f"driver {_FIRST_DRIVER[major]} or later" if major in _FIRST_DRIVER else "a newer driver"
+        driver = (
+            f"driver {_FIRST_DRIVER[major]} or later"
+            if major in _FIRST_DRIVER
+            else "a newer driver"
+        )
         return (
-            f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install {driver}, or "
-            "NVIDIA's package cuda-compat on data centre GPUs"
+            f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install"
+            f" {driver}, or NVIDIA's package cuda-compat on data centre GPUs"
         )
     codes = machine_code(Path(str(getattr(ort, "__file__", ""))).parent)
     architecture = int(shown.architecture.removeprefix("sm"))
     if codes and not any(code.runs_on(architecture) for code in codes):
         return (
-            f"{shown.name} is {shown.architecture}, and {name} has code for "
-            f"{', '.join(map(str, codes))} only: use `--device cpu`, or another build of ONNX Runtime"
+            f"{shown.name} is {shown.architecture}, and {name} has code for"
+            f" {', '.join(map(str, codes))} only: use `--device cpu`, or another build of ONNX"
+            " Runtime"
         )
     return ""
 
 
 @dataclass(frozen=True, order=True)
 class Code:
-    """GPU code in a library: machine code, or PTX, which a driver compiles for later architectures."""
+    """GPU code in a library: machine code or PTX.
+
+    A driver compiles PTX for later architectures.
+    """
 
     architecture: int  # 90: compute capability 9.0
     only: bool  # for this architecture and no later one ("sm90a")
@@ -174,9 +198,10 @@ class Code:
 
 @cache
 def machine_code(package: Path) -> tuple[Code, ...]:
-    """Read from the CUDA provider of an ONNX Runtime which GPU code it has; () if there is no such file.
+    """Return the GPU code in the CUDA provider of an ONNX Runtime; () if the file is missing.
 
-    The blocks are those that NVIDIA's compiler embeds ("fat binaries"). Only their headers are read.
+    The blocks are those that NVIDIA's compiler embeds ("fat binaries"). Only their headers are
+    read.
     """
     found = set()
     with (
@@ -203,8 +228,8 @@ def machine_code(package: Path) -> tuple[Code, ...]:
 def free_memory(index: int, major: int) -> int | None:
     """Return the free memory of a GPU in bytes; None if the CUDA runtime does not report it.
 
-    This makes a CUDA context on the GPU. Call it only when there is a session on it. CUDA is asked in
-    another thread, because its current GPU belongs to the caller.
+    This makes a CUDA context on the GPU. Call it only when there is a session on it. CUDA is asked
+    in another thread, because its current GPU belongs to the caller.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_free_memory, index, major).result()
@@ -223,15 +248,18 @@ def _free_memory(index: int, major: int) -> int | None:
 
 
 def tensorrt_version() -> str | None:
-    """Return the version of libnvinfer, "10.16.1"; None if the required major version is not installed."""
+    """Return the version of libnvinfer, such as "10.16.1".
+
+    The result is None if the required major version is not installed.
+    """
     return _version(f"libnvinfer.so.{TENSORRT_MAJOR}") or None
 
 
 def _load(name: str) -> Any:
     """Load a shared library, or return None.
 
-    NVIDIA's packages put their libraries where the loader does not look. A library that was loaded by its
-    path is found by its name from then on, so that ONNX Runtime's provider finds it too.
+    NVIDIA's packages put their libraries where the loader does not look. A library that was loaded
+    by its path is found by its name from then on, so that ONNX Runtime's provider finds it too.
     """
     folders = _package_folders("tensorrt_libs" if name in _TENSORRT else "nvidia")
     paths = (path for folder in folders for path in (folder / name, *folder.glob(f"*/lib/{name}")))

@@ -1,7 +1,7 @@
 """ONNX models on a device: opened, and run on one batch, by ONNX Runtime or by OpenVINO.
 
-`vcs_runtime.inference.session` has what uses them: memory that is given back, and smaller batches where
-memory does not suffice.
+`vcs_runtime.inference.session` has what uses them: memory that is given back, and smaller batches
+where memory does not suffice.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
 
-# From which version of the standard operators a graph needs which release. 1.24 opens such graphs, but
-# computes attention over padded texts wrongly (tests/inference/test_releases.py).
+# From which version of the standard operators a graph needs which release. 1.24 opens such graphs,
+# but computes attention over padded texts wrongly (tests/inference/test_releases.py).
 _OPERATORS, _RELEASE = 24, (1, 25)
 
 
@@ -58,17 +58,18 @@ def old_release(model: Path) -> str:
     )
 
 
-# Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from libraries
-# that take workspace. It has one type of exception for all failures.
+# Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from
+# libraries that take workspace. It has one type of exception for all failures.
 _NO_MEMORY = re.compile(
-    r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of memory|bad_alloc"
+    r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of"
+    r" memory|bad_alloc"
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.IGNORECASE,
 )
 # Setting of a session, without which `_refuse_cpu_work` is not told where the nodes are.
 _RECORD = ("session.record_ep_graph_assignment_info", "1")
-# ONNX Runtime itself keeps what computes shapes on the CPU. The CUDA provider has kernels of all these
-# operators, so that nothing else is left to the CPU under their names.
+# ONNX Runtime itself keeps what computes shapes on the CPU. The CUDA provider has kernels of all
+# these operators, so that nothing else is left to the CPU under their names.
 _SHAPE_OPERATORS = frozenset(
     """
     Shape Size Constant ConstantOfShape Range Cast Identity
@@ -82,16 +83,16 @@ _SHAPE_OPERATORS = frozenset(
 def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
     """Return the execution providers of a session, and their options, as ONNX Runtime takes them.
 
-    The CUDA arena doubles, up to `device.memory`. If it grew by the size of each request instead, batches of
-    many shapes would leave pieces that fit no other batch, and it would take twice the memory
-    (docs/benchmarks/gpu.md). TF32 is off, so that float32 graphs keep their precision. Other options keep
-    their defaults: `sdpa_kernel` prefers flash attention, `do_copy_in_default_stream` must stay on
-    (onnxruntime issue 4829), and CUDA graphs need shapes that do not change.
+    The CUDA arena doubles, up to `device.memory`. If it grew by the size of each request instead,
+    batches of many shapes would leave pieces that fit no other batch, and it would take twice the
+    memory (docs/benchmarks/gpu.md). TF32 is off, so that float32 graphs keep their precision. Other
+    options keep their defaults: `sdpa_kernel` prefers flash attention, `do_copy_in_default_stream`
+    must stay on (onnxruntime issue 4829), and CUDA graphs need shapes that do not change.
     """
     if device.provider == CPU:
         return [(CPU, {})]
-    # GPU 0 is the default. If it is named, ONNX Runtime from 1.26 on first looks for a provider that was
-    # registered as a plugin, and warns on standard error that there is none.
+    # GPU 0 is the default. If it is named, ONNX Runtime from 1.26 on first looks for a provider
+    # that was registered as a plugin, and warns on standard error that there is none.
     number = {"device_id": str(device.index)} if device.index else {}
     cuda = {**number, "arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0"}
     if device.memory is not None:
@@ -103,13 +104,18 @@ def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
 
 
 def open_session(
-    model: Path, device: Device, threads: int | None = None, *, half: bool = False, shown: Sequence[str] = ()
+    model: Path,
+    device: Device,
+    threads: int | None = None,
+    *,
+    half: bool = False,
+    shown: Sequence[str] = (),
 ) -> ModelSession:
     """Load an ONNX model on a device, with its weights beside it; raises DeviceError, BundleError.
 
-    `threads` are of the CPU, None for every core. `half`: the weights are large and in half precision, and a
-    CPU, which computes in single precision, must not keep them in both. `shown` are inner values of the graph
-    that become outputs too.
+    `threads` are of the CPU, None for every core. `half`: the weights are large and in half
+    precision, and a CPU, which computes in single precision, must not keep them in both. `shown`
+    are inner values of the graph that become outputs too.
     """
     if device.provider_name == "openvino":
         return OpenVINOSession(model, device.precision, threads, shown)
@@ -122,20 +128,27 @@ def open_session(
     # Batches change shape all the time: a memory plan per shape would never be used again.
     options.enable_mem_pattern = False
     if device.is_gpu:
-        # Weights are allocated at their size, outside the arena, which would round them up and keep them.
+        # Weights are allocated at their size, outside the arena, which would round them up and keep
+        # them.
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         options.add_session_config_entry(*_RECORD)
-        # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else needs.
-        options.add_session_config_entry("optimization.disable_specified_optimizers", "BiasSoftmaxFusion")
+        # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else
+        # needs.
+        options.add_session_config_entry(
+            "optimization.disable_specified_optimizers", "BiasSoftmaxFusion"
+        )
     elif half:
-        # An optimised graph would hold its weights in single precision, twice the checkpoint. Without
-        # optimisation, each tensor is widened just before it is used, and its memory is freed after that.
+        # An optimised graph would hold its weights in single precision, twice the checkpoint.
+        # Without optimisation, each tensor is widened just before it is used, and its memory is
+        # freed after that.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.enable_cpu_mem_arena = False
     if shown:
         folder = os.fspath(model.parent)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", folder
+        )
     source = shown_graph(model, shown) if shown else os.fspath(model)
     name = device.provider_name
     try:
@@ -143,7 +156,8 @@ def open_session(
             session = ort.InferenceSession(
                 source, options, providers=provider_options(device), enable_fallback=False
             )
-    except Exception as error:  # ONNX Runtime's own exception types share no base class but Exception
+    except Exception as error:
+        # ONNX Runtime's own exception types share no base class but Exception.
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
             raise DeviceError(
@@ -165,18 +179,22 @@ def open_session(
 
 
 def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> None:
-    """Check that a GPU runs all nodes of a session except those that compute shapes; raises DeviceError.
+    """Check that a GPU runs all nodes of a session, except nodes that compute shapes.
 
-    ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in its log.
-    Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
+    Raises DeviceError if the CPU would run other nodes.
+
+    ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in
+    its log. Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
     """
     told: list[Any] = getattr(session, "get_provider_graph_assignment_info", list)()
-    operators = Counter(node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes())
+    operators = Counter(
+        node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes()
+    )
     if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))
         raise DeviceError(
-            f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would run them: "
-            f"{counts}; use `--device cpu`, or export the model in fp16"
+            f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would"
+            f" run them: {counts}; use `--device cpu`, or export the model in fp16"
         )
 
 
@@ -197,12 +215,14 @@ def _lacking(device: Device) -> str:
 def run_session(
     session: ModelSession, outputs: Sequence[str], inputs: dict[str, Any], *, shrink: bool = False
 ) -> list[Any]:
-    """Run one batch, arrays by the names of the inputs, and return one array for each name in `outputs`.
+    """Run one batch, and return one array for each name in `outputs`.
 
-    With `shrink` a GPU frees memory of the arena that this run did not use. Raises DeviceMemoryError if
-    memory does not suffice for the batch, else DeviceError. On a GPU, inputs and outputs are bound to its
-    memory: each crosses the bus once, and nothing waits for it in between. Inputs have some hundred
-    kilobytes, so that pinned memory would save microseconds only.
+    `inputs` holds the arrays by input name.
+
+    With `shrink` a GPU frees memory of the arena that this run did not use. Raises
+    DeviceMemoryError if memory does not suffice for the batch, else DeviceError. On a GPU, inputs
+    and outputs are bound to its memory: each crosses the bus once, and nothing waits for it in
+    between. Inputs have some hundred kilobytes, so that pinned memory would save microseconds only.
     """
     if isinstance(session, OpenVINOSession):
         try:
@@ -229,10 +249,17 @@ def _shapes(inputs: dict[str, Any]) -> str:
 
 
 def run_bound(
-    session: ort.InferenceSession, outputs: Sequence[str], inputs: dict[str, Any], options: Any, kind: str,
+    session: ort.InferenceSession,
+    outputs: Sequence[str],
+    inputs: dict[str, Any],
+    options: Any,
+    kind: str,
     index: int,
-) -> list[Any]:  # fmt: skip
-    """Run with inputs and outputs in the memory of a device: number `index` of the kind "cuda" or "cpu"."""
+) -> list[Any]:
+    """Run a session with inputs and outputs in the memory of a device.
+
+    The device has number `index`, and its `kind` is "cuda" or "cpu".
+    """
     ort = import_onnxruntime()
     binding = session.io_binding()
     for name, array in inputs.items():

@@ -1,11 +1,13 @@
 """OpenVINO as a runner of ONNX models on the CPU, in bfloat16 where the processor multiplies in it.
 
-It reads the `model.onnx` of a bundle. Nothing that changes a result is left to its own choice: the precision
-is set and then read back, activations are never quantised, and no device but the CPU may run the model.
+It reads the `model.onnx` of a bundle. Nothing that changes a result is left to its own choice: the
+precision is set and then read back, activations are never quantised, and no device but the CPU may
+run the model.
 
-By itself it copies the weights of MatMulNBits while it reads a graph, and widens weights in half precision to
-float32: NV-Embed would take 40 GB. The conversions here give it the same products in a form of which it keeps
-one copy, the one that is arranged for the processor. The weights in the file stay there.
+By itself it copies the weights of MatMulNBits while it reads a graph, and widens weights in half
+precision to float32: NV-Embed would take 40 GB. The conversions here give it the same products in a
+form of which it keeps one copy, the one that is arranged for the processor. The weights in the file
+stay there.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def _operators() -> Any:
 def _quantised_product(node: Any) -> Any:
     """Convert `x W^T` with 8 bits a weight and a scale for each block of a row."""
     op = _operators()
-    bits, block, rows, columns = (node.get_attribute(name) for name in ("bits", "block_size", "N", "K"))
+    bits, block, rows, columns = (
+        node.get_attribute(name) for name in ("bits", "block_size", "N", "K")
+    )
     if node.get_input_size() != 3 or bits != 8:
         raise ValueError("MatMulNBits has another form than vcs-runtime writes")
     x, levels, scales = (node.get_input(i) for i in range(3))
@@ -115,7 +119,8 @@ _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
 # Operators whose output holds the numbers of their input.
 _SAME_NUMBERS = {"Convert", "Reshape", "Squeeze", "Unsqueeze"}
-# Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most failures.
+# Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most
+# failures.
 _NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_alloc", re.IGNORECASE)
 
 
@@ -135,8 +140,8 @@ def import_openvino() -> Any:
     year = version.partition(".")[0]
     if year.isdigit() and int(year) < _SINCE:
         raise MissingExtraError(
-            f"the device openvino needs openvino {_SINCE}.0 or later, and {version} is installed, which "
-            "returns NaN in bf16: install `vcs-runtime[openvino]`"
+            f"the device openvino needs openvino {_SINCE}.0 or later, and {version} is installed,"
+            " which returns NaN in bf16: install `vcs-runtime[openvino]`"
         )
     return package
 
@@ -145,33 +150,40 @@ def import_openvino() -> Any:
 def _core(package: Any) -> Any:
     """OpenVINO's entry, one for the life of the process.
 
-    With AMX, loading the CPU plugin gives the thread at hand a larger stack for signals. The last entry and
-    model to go unmap that stack. If they go in another thread, the first one is left without, and its next
-    signal, such as Ctrl-C, is a segmentation fault.
+    With AMX, loading the CPU plugin gives the thread at hand a larger stack for signals. The last
+    entry and model to go unmap that stack. If they go in another thread, the first one is left
+    without, and its next signal, such as Ctrl-C, is a segmentation fault.
     """
     return package.Core()
 
 
 @cache
 def _first_process() -> int:
-    """Return the number of the process that opened the first model, also in those that are forked from it."""
+    """Return the id of the process that opened the first model.
+
+    Processes forked from it return the same id.
+    """
     return os.getpid()
 
 
 def _refuse_forked() -> None:
     """Raise DeviceError in a process whose parent had opened a model.
 
-    The threads that OpenVINO keeps for the next model are not copied, and a child would wait for them.
+    The threads that OpenVINO keeps for the next model are not copied, and a child would wait for
+    them.
     """
     if _first_process() != os.getpid():
         raise DeviceError(
-            "openvino: this process was forked from one that had used OpenVINO, whose threads a fork does "
-            "not copy: start processes with the method spawn, or choose the device cpu"
+            "openvino: this process was forked from one that had used OpenVINO, whose threads a"
+            " fork does not copy: start processes with the method spawn, or choose the device cpu"
         )
 
 
 def best_precision() -> tuple[str, str]:
-    """Return the precision for this processor, "bf16" or "fp32", and why; raises MissingExtraError."""
+    """Return the precision for this processor, "bf16" or "fp32", and the reason.
+
+    Raises MissingExtraError if OpenVINO is not installed.
+    """
     capabilities = _core(import_openvino()).get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if "BF16" not in capabilities:
         return "fp32", "this processor does not multiply in bf16"
@@ -181,7 +193,10 @@ def best_precision() -> tuple[str, str]:
 
 
 def bf16_instructions() -> str:
-    """Return what this processor multiplies in bf16 with: "amx", "avx512", or "" if it is unknown."""
+    """Return the instructions with which this processor multiplies in bf16.
+
+    The result is "amx" or "avx512", or "" if the instructions are unknown.
+    """
     words = _processor()
     return "amx" if "amx_bf16" in words else "avx512" if "avx512_bf16" in words else ""
 
@@ -200,11 +215,13 @@ def _processor() -> set[str]:
 
 
 class OpenVINOSession:
-    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime. Several threads may use it.
+    """An ONNX model compiled for the CPU, used like a session of ONNX Runtime.
 
-    `precision` is "bf16" or "fp32", `threads` None for every core; `shown` are inner values of the graph that
-    become outputs too. Raises BundleError if the file is not a model, DeviceError if OpenVINO does not run it
-    so.
+    Several threads may use it.
+
+    `precision` is "bf16" or "fp32", `threads` None for every core; `shown` are inner values of the
+    graph that become outputs too. Raises BundleError if the file is not a model, DeviceError if
+    OpenVINO does not run it so.
     """
 
     def __init__(
@@ -219,7 +236,8 @@ class OpenVINOSession:
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "INFERENCE_NUM_THREADS": process.threads_or_cores(threads),
-            # One run at a time takes all threads, and none of them is bound to a core, which others may need.
+            # One run at a time takes all threads, and none of them is bound to a core, which others
+            # may need.
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
@@ -233,7 +251,9 @@ class OpenVINOSession:
         except (RuntimeError, MemoryError) as error:
             if _is_no_memory(error):
                 # Not a DeviceMemoryError: smaller batches would not help.
-                raise DeviceError(f"openvino: memory does not suffice for {model}: {_said(error)}") from None
+                raise DeviceError(
+                    f"openvino: memory does not suffice for {model}: {_said(error)}"
+                ) from None
             advice = ". The device openvino:fp32 does without bf16." if precision == "bf16" else ""
             raise DeviceError(
                 f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}{advice}"
@@ -263,11 +283,12 @@ class OpenVINOSession:
             if (largest := int(np.max(inputs[name], initial=0))) >= size:
                 raise DeviceError(f"{name} holds {largest}, and the model's table has {size} rows")
         try:
-            # One run at a time, each by a request of its own. A request that was used before may silently
-            # keep its last output if there is no memory for the new one.
+            # One run at a time, each by a request of its own. A request that was used before may
+            # silently keep its last output if there is no memory for the new one.
             with self._lock:
                 results = self._compiled.create_infer_request().infer(inputs)
-                arrays = [results[name] for name in outputs]  # copies, which the next run does not change
+                # Copies, which the next run does not change.
+                arrays = [results[name] for name in outputs]
         except (RuntimeError, MemoryError) as error:
             kind = DeviceMemoryError if _is_no_memory(error) else DeviceError
             raise kind(_said(error)) from None
@@ -300,7 +321,9 @@ def _converted(model: Path, extensions: Iterable[Any]) -> Any:
 
 
 def _count_in_integers(graph: Any) -> None:
-    """Keep sums of integers in integers where a graph goes by way of floats, which bf16 rounds from 257 on.
+    """Sum integers as integers where a graph converts them to floats for the sum.
+
+    As floats, sums would be rounded from 257 on in bf16.
 
     Graphs of XLM-RoBERTa number their tokens so, since TensorRT cannot sum integers.
     """
@@ -309,9 +332,14 @@ def _count_in_integers(graph: Any) -> None:
         if node.get_type_name() != "CumSum":
             continue
         source = node.input_value(0).get_node()
-        if source.get_type_name() != "Convert" or not source.input_value(0).get_element_type().is_integral():
+        if (
+            source.get_type_name() != "Convert"
+            or not source.input_value(0).get_element_type().is_integral()
+        ):
             continue
-        counted = operators.cum_sum(source.input_value(0), node.input_value(1), **node.get_attributes())
+        counted = operators.cum_sum(
+            source.input_value(0), node.input_value(1), **node.get_attributes()
+        )
         for target in node.output(0).get_target_inputs():
             reader = target.get_node()
             if reader.get_type_name() == "Convert" and reader.get_element_type().is_integral():
@@ -319,10 +347,12 @@ def _count_in_integers(graph: Any) -> None:
 
 
 def _check(compiled: Any, precision: str) -> None:
-    """Raise DeviceError unless a compiled model runs where and in the precision that it was asked to."""
+    """Raise DeviceError unless a compiled model runs on the CPU and in the requested precision."""
     devices = list(compiled.get_property("EXECUTION_DEVICES"))
     if devices != ["CPU"]:
-        raise DeviceError(f"openvino: OpenVINO runs the model on {', '.join(devices)}, not on the CPU")
+        raise DeviceError(
+            f"openvino: OpenVINO runs the model on {', '.join(devices)}, not on the CPU"
+        )
     actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if actual != _HINTS[precision]:
         raise DeviceError(f"openvino: OpenVINO runs the model in {actual}, not in {precision}")
@@ -351,7 +381,10 @@ def _is_no_memory(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """Return what an exception of OpenVINO says, on one line and without the places in its own source."""
+    """Return the message of an OpenVINO exception on one line.
+
+    Places in OpenVINO's source code are left out.
+    """
     lines = (line.strip() for line in str(error).splitlines())
     kept = [line for line in lines if line and not line.startswith("Exception from src")]
     return " ".join(kept) or type(error).__name__

@@ -24,8 +24,8 @@ _PAUSES: Final = (1.0, 4.0, 15.0)  # seconds before a server that is not availab
 class ServedEmbedder:
     """An embedder for `Scorer.open(embedder=...)` that a server of the site runs.
 
-    The server's weights cannot be verified, which the signature says: `emb:served:NAME`. A key is sent from
-    the environment variable VCS_RUNTIME_API_KEY.
+    The server's weights cannot be verified, which the signature says: `emb:served:NAME`. A key is
+    sent from the environment variable VCS_RUNTIME_API_KEY.
 
     Parameters
     ----------
@@ -46,7 +46,9 @@ class ServedEmbedder:
     def __post_init__(self) -> None:
         Client(self.url, _TIMEOUT_S)
         if not re.fullmatch(r"[^\s|]+", self.model):
-            raise ValueError(f"embedder-model must be a name without white space and '|', not {self.model!r}")
+            raise ValueError(
+                f"embedder-model must be a name without white space and '|', not {self.model!r}"
+            )
 
     @property
     def identity(self) -> str:
@@ -54,9 +56,12 @@ class ServedEmbedder:
         return f"served:{self.model}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """Embed texts, as `TextEmbedder.embed`; raises TextError for a text that the server refuses.
+        """Embed texts, as `TextEmbedder.embed` does.
 
-        Raises ModelError if the server does not answer in OpenAI's form, or cannot be reached for a while.
+        Raises TextError for a text that the server refuses.
+
+        Raises ModelError if the server does not answer in OpenAI's form, or cannot be reached for a
+        while.
         """
         client = Client(self.url, _TIMEOUT_S, pauses=_PAUSES)
         batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
@@ -78,7 +83,9 @@ class ServedEmbedder:
         for entry in get_at(answer, list, "data"):
             place = get_at(entry, int, "index")
             if not 0 <= place < len(texts) or vectors[place] is not None:
-                raise ModelError(f"{self.url}: the answer has the index {place} for {len(texts)} texts")
+                raise ModelError(
+                    f"{self.url}: the answer has the index {place} for {len(texts)} texts"
+                )
             vectors[place] = get_at(entry, list, "embedding")
         if None in vectors:
             raise ModelError(f"{self.url}: the answer has no vector for text {vectors.index(None)}")

@@ -1,8 +1,8 @@
 """A model on a device, as the embedder and the learned segmenter use it: batches in, arrays out.
 
-A `Session` can be released, which frees its memory; its next run opens it again. Programs that train on a GPU
-and score now and then need the memory in between. If memory does not suffice for a batch, `FittingBatches`
-cuts the remaining sequences into batches of half the tokens.
+A `Session` can be released, which frees its memory; its next run opens it again. Programs that
+train on a GPU and score now and then need the memory in between. If memory does not suffice for a
+batch, `FittingBatches` cuts the remaining sequences into batches of half the tokens.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _REQUESTED = re.compile(r"requested buffer of size (\d+)")
-# The arena keeps what the largest batch needed. Every so many runs it frees what the last run did not use; to
-# free it after each run would make the GPU wait.
+# The arena keeps what the largest batch needed. Every so many runs it frees what the last run did
+# not use; to free it after each run would make the GPU wait.
 _SHRINK_EVERY = 32
-# Bytes of the arena that a token needs in a model, for each number of its vector. They were measured on the
-# real CUDA provider without a GPU, as the smallest limit under which batches of 16,384 tokens run. In the
-# layout varlen NV-Embed needs 39 and MiniLM 45; packed 48, and 98 where half of the places are padding.
-# MiniLM in fp32 needs 96 at 256 tokens, SaT 70 in padded fp16 and 118 in fp32 at 512 tokens.
+# Bytes of the arena that a token needs in a model, for each number of its vector. They were
+# measured on the real CUDA provider without a GPU, as the smallest limit under which batches of
+# 16,384 tokens run. In the layout varlen NV-Embed needs 39 and MiniLM 45; packed 48, and 98 where
+# half of the places are padding. MiniLM in fp32 needs 96 at 256 tokens, SaT 70 in padded fp16 and
+# 118 in fp32 at 512 tokens.
 _BYTES_PER_WIDTH = 120
 _VARLEN_BYTES_PER_WIDTH = 48
 _SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
@@ -49,7 +50,13 @@ class Session:
     """An ONNX model on a device, which errors call `what`; several threads may use it."""
 
     def __init__(
-        self, model: Path, device: Device, threads: int | None = None, *, half: bool = False, what: str
+        self,
+        model: Path,
+        device: Device,
+        threads: int | None = None,
+        *,
+        half: bool = False,
+        what: str,
     ) -> None:
         self.device = device
         self._arguments = (model, device, threads, half)
@@ -59,8 +66,11 @@ class Session:
         self._runs = 0
         self._crowded = False
         self._shown: list[str] = []
-        # ONNX Runtime changes CUDA's current GPU, which belongs to a thread, and the caller's must stay.
-        self._thread = ThreadPoolExecutor(1, f"{what} on GPU {device.index}") if device.is_gpu else None
+        # ONNX Runtime changes CUDA's current GPU, which belongs to a thread, and the caller's must
+        # stay.
+        self._thread = (
+            ThreadPoolExecutor(1, f"{what} on GPU {device.index}") if device.is_gpu else None
+        )
         self._process = os.getpid()
         self._session: ModelSession | None = None
         self.inputs: dict[str, str]
@@ -68,7 +78,11 @@ class Session:
         self._do(self._begin)
 
     def _do(self, task: Callable[..., T], *arguments: Any) -> T:
-        """Call `task` in the thread of the GPU; a forked child has none, and ONNX Runtime refuses."""
+        """Call `task` in the GPU's thread.
+
+        A forked child has no such thread and calls `task` directly; ONNX Runtime then raises an
+        error.
+        """
         if self._thread is None or os.getpid() != self._process:
             return task(*arguments)
         return self._thread.submit(task, *arguments).result()
@@ -79,7 +93,10 @@ class Session:
         self._outputs = [self._session.get_outputs()[0].name]
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
-        """Expose an intermediate tensor as an output, which `check` sees: the model is opened again."""
+        """Expose an intermediate tensor as an output, and pass this output to `check`.
+
+        The model is opened again.
+        """
         self._do(self._show, value, check)
 
     def _show(self, value: str, check: Callable[[Any], None]) -> None:
@@ -98,11 +115,15 @@ class Session:
                 raise
             self._session = session
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
+    def run(
+        self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()
+    ) -> list[npt.NDArray[Any]]:
         """Return the first output of one batch, then values that are shown; raises DeviceError."""
         return self._do(self._run, inputs, shown)
 
-    def _run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]) -> list[npt.NDArray[Any]]:
+    def _run(
+        self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str]
+    ) -> list[npt.NDArray[Any]]:
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._what} is closed")
@@ -156,7 +177,9 @@ class SessionPool:
         for session in self._sessions:
             session.show(value, check)
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
+    def run(
+        self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()
+    ) -> list[npt.NDArray[Any]]:
         """Return the outputs of one batch, as `Session.run`, on a free GPU, which errors name."""
         session = self._free.get()
         try:
@@ -180,10 +203,11 @@ class SessionPool:
 class Budget:
     """Largest number of tokens of one run on a device.
 
-    It is halved when memory does not suffice. After some runs without a failure it is doubled again, up to
-    what it was at the beginning, since others on the GPU may have given memory back. If that fails, twice as
-    many runs go by before the next attempt. `width` is the length of the model's vectors, `weights` bytes on
-    a GPU. Of several GPUs the one with the least memory decides.
+    It is halved when memory does not suffice. After some runs without a failure it is doubled
+    again, up to what it was at the beginning, since others on the GPU may have given memory back.
+    If that fails, twice as many runs go by before the next attempt. `width` is the length of the
+    model's vectors, `weights` bytes on a GPU. Of several GPUs the one with the least memory
+    decides.
     """
 
     def __init__(
@@ -238,7 +262,10 @@ class Budget:
             self._tokens, self._runs, self._recovered = min(self._full, 2 * self._tokens), 0, True
 
     def forget(self) -> None:
-        """Read the free memory again before the next run, for which the weights are loaded again."""
+        """Read the free memory again before the next run.
+
+        The weights are loaded again for that run.
+        """
         self._full = None
         self._missing = self._weights
 
@@ -246,11 +273,16 @@ class Budget:
         # A TensorRT engine holds its memory from the start.
         if self._device.provider_name != "ort-cuda":
             return self._most
-        rooms = [room for gpu in (self._device, *self._others) if (room := self._room(gpu)) is not None]
-        return max(_FEWEST_TOKENS, min([self._most, *(int(room * _SPARE) // self._bytes for room in rooms)]))
+        rooms = [
+            room for gpu in (self._device, *self._others) if (room := self._room(gpu)) is not None
+        ]
+        return max(
+            _FEWEST_TOKENS,
+            min([self._most, *(int(room * _SPARE) // self._bytes for room in rooms)]),
+        )
 
     def _room(self, gpu: Device) -> int | None:
-        """Return the bytes that are free and may be taken after the weights are loaded; None if unknown."""
+        """Return the bytes available after the weights are loaded; None if unknown."""
         free = nvidia.free_memory(gpu.index, nvidia.cuda_major(import_onnxruntime()))
         if free is None:
             return None
@@ -267,23 +299,26 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
         return error
     size = int(wanted[1])
     return DeviceMemoryError(
-        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array takes "
-        f"{size / 1e9:,.1f} GB. Attention grows with the square of the length: use a GPU or a smaller window "
-        f"(`export --max-tokens`, max_length of Embedder.embed), or export an older decoder again ({error})"
+        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array takes"
+        f" {size / 1e9:,.1f} GB. Attention grows with the square of the length: use a GPU or a"
+        " smaller window (`export --max-tokens`, max_length of Embedder.embed), or export an older"
+        f" decoder again ({error})"
     )
 
 
 class FittingBatches(Generic[T]):
     """Batches of all sequences, made smaller where memory does not suffice for one.
 
-    `cut(rows, tokens)` cuts sequences into batches of at most so many tokens. Iterating ends early if nobody
-    waits for the results any more (`util.stages.check_stopped`).
+    `cut(rows, tokens)` cuts sequences into batches of at most so many tokens. Iterating ends early
+    if nobody waits for the results any more (`util.stages.check_stopped`).
     """
 
     def __init__(
-        self, lengths: Sequence[int], budget: Budget,
+        self,
+        lengths: Sequence[int],
+        budget: Budget,
         cut: Callable[[list[int], int], Iterable[tuple[list[int], T]]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._lengths = lengths
         self._budget = budget
         self._cut = cut

@@ -19,18 +19,26 @@ _DOCUMENT_WORDS, _CHUNK_WORDS = 450, 20
 
 
 def demo_texts() -> list[str]:
-    """Return the descriptions of `vcs-runtime demo`, on which is measured unless a user brings texts."""
+    """Return the descriptions of `vcs-runtime demo`.
+
+    Speed is measured on these texts, unless a user provides others.
+    """
     data = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     return [data["reference"], *(version["text"] for version in data["versions"])]
 
 
 def job_texts(documents: int = 27, chunks: int = 630) -> list[str]:
-    """Return texts as long as those of a job: documents of 450 words, and chunks of 20. No two are equal."""
+    """Return texts as long as those of a job: documents of 450 words, and chunks of 20.
+
+    No two are equal.
+    """
     words = " ".join(demo_texts()).split()
 
     def text(number: int, length: int) -> str:
         start = 7 * number  # a number ends each text: the demo's texts repeat each other
-        return " ".join([*(words[(start + i) % len(words)] for i in range(length - 1)), str(number)])
+        return " ".join(
+            [*(words[(start + i) % len(words)] for i in range(length - 1)), str(number)]
+        )
 
     lengths = [_DOCUMENT_WORDS] * documents + [_CHUNK_WORDS] * chunks
     return [text(number, length) for number, length in enumerate(lengths)]
@@ -52,7 +60,8 @@ def seconds_of(bundle: Bundle, devices: Sequence[str]) -> dict[str, float]:
     texts = job_texts(2, 46)
     with ExitStack() as stack:
         runs = [
-            partial(stack.enter_context(Embedder.open(bundle, device)).embed, texts) for device in devices
+            partial(stack.enter_context(Embedder.open(bundle, device)).embed, texts)
+            for device in devices
         ]
         for run in runs:
             run()

@@ -1,12 +1,14 @@
-"""Where the models of a bundle run, and its TensorRT engines: which fit this machine, and running them.
+"""Choosing devices for a bundle's models, and finding and running fitting TensorRT engines.
 
-An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version of
-TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of a bundle: it
-lies in `home()`, in a folder named by what it was built from and for, where no other user can write.
+An engine is built ahead of time (`vcs-runtime engine build`) for one kind of GPU and by one version
+of TensorRT. Nothing is built when a model is opened. An engine is machine code. So it is no part of
+a bundle: it lies in `home()`, in a folder named by what it was built from and for, where no other
+user can write.
 
-An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest batch:
-ONNX Runtime would never leave the first of several (https://github.com/microsoft/onnxruntime/pull/31624). A
-model has several engines, and each holds the weights again.
+An engine takes batches up to a size. It has one range of shapes, which holds memory for its largest
+batch: ONNX Runtime would never leave the first of several
+(https://github.com/microsoft/onnxruntime/pull/31624). A model has several engines, and each holds
+the weights again.
 """
 
 from __future__ import annotations
@@ -27,22 +29,34 @@ from vcs_runtime.bundle.paths import own_folder
 from vcs_runtime.errors import BundleError, DeviceError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit
-from vcs_runtime.inference.device import Device, Engine, choose_device, import_onnxruntime, missing_libraries
+from vcs_runtime.inference.device import (
+    Device,
+    Engine,
+    choose_device,
+    import_onnxruntime,
+    missing_libraries,
+)
 from vcs_runtime.inference.session import Session
 from vcs_runtime.util.atomic import write_whole
 
-_FASTER = 1.05  # times as fast as CUDA, from which on "auto" prefers engines: less is within the noise
+# Times as fast as CUDA, from which on "auto" prefers engines: less is within the noise.
+_FASTER = 1.05
 #: The file that lists the engines of a folder, with their sha256 and what was measured.
 ENGINES: Final = "engines.json"
 
 
 def choose_for(
-    bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None = None, batch_invariant: bool = False
+    bundle: Bundle,
+    part: str,
+    device: str,
+    gpu_memory_gb: float | None = None,
+    batch_invariant: bool = False,
 ) -> Device:
-    """Choose the device for a part of a bundle, "embedder" or "segmenter", with the engines that fit.
+    """Choose the device for the "embedder" or "segmenter" of a bundle, with the engines that fit.
 
-    "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise CUDA,
-    otherwise the CPU. A DeviceError names the command that helps; ValueError: there is no such device.
+    "auto" takes TensorRT engines that fit and were measured here to be faster than CUDA, otherwise
+    CUDA, otherwise the CPU. A DeviceError names the command that helps; ValueError: there is no
+    such device.
     """
     chosen = _choose(bundle, part, device, gpu_memory_gb)
     return replace(chosen, batch_invariant=batch_invariant and chosen.is_gpu)
@@ -53,8 +67,8 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
     spec = bundle.part(part)
     if spec and spec.precision == "bf16" and chosen.provider_name == "ort-cpu":
         raise DeviceError(
-            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only: use a GPU "
-            "or openvino, or export it with `--precision fp16` or `fp32`"
+            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only:"
+            " use a GPU or openvino, or export it with `--precision fp16` or `fp32`"
         )
     if hindrance := chosen.is_gpu and _hindrance(bundle, part, chosen):
         if device != "auto":
@@ -67,11 +81,15 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
         return replace(chosen, engines=found.engines)
     if device == "auto" and chosen.provider_name == "ort-cuda":
         if missing_libraries(tensorrt=True):
-            return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: it is not installed")
+            return replace(
+                chosen, reason=f"{chosen.reason}; TensorRT is not used: it is not installed"
+            )
         found = fitting(bundle, part, chosen.index)
         if found.times_cuda >= _FASTER:
             tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
-            return replace(tensorrt, engines=found.engines, reason=f"auto: TensorRT engine, {found.words}")
+            return replace(
+                tensorrt, engines=found.engines, reason=f"auto: TensorRT engine, {found.words}"
+            )
         return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {found.words}")
     return chosen
 
@@ -84,8 +102,8 @@ def _hindrance(bundle: Bundle, part: str, device: Device) -> str:
             return ""
         # It takes the range of each input when it runs, and multiplies integers.
         return (
-            f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on the CPU "
-            "only: export it with `--precision fp16` for a GPU"
+            f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on"
+            " the CPU only: export it with `--precision fp16` for a GPU"
         )
     if spec.layout == "packed" and device.provider_name == "ort-tensorrt":
         return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:{device.index}"
@@ -106,7 +124,8 @@ class Fitting(NamedTuple):
 def engines_folder(bundle: Bundle, part: str, index: int) -> tuple[Path, str]:
     """Return the folder of a part's engines for a GPU, and for what they are, in words.
 
-    The folder need not exist. Raises BundleError without a home, PermissionError where others can write.
+    The folder need not exist. Raises BundleError without a home, PermissionError where others can
+    write.
     """
     spec, gpu = bundle.part(part), nvidia.gpu(index)
     if spec is None:
@@ -125,8 +144,10 @@ def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
         return Fitting((), 0, str(error))
     try:
         record = json.loads((folder / ENGINES).read_text("utf-8"))
-        engines = [Engine(folder / f"{rows}x{tokens}.onnx", rows, tokens, sha256)
-                   for rows, tokens, sha256 in record["engines"]]  # fmt: skip
+        engines = [
+            Engine(folder / f"{rows}x{tokens}.onnx", rows, tokens, sha256)
+            for rows, tokens, sha256 in record["engines"]
+        ]
         times_cuda = float(record["times_cuda"])
     except (OSError, ValueError, KeyError, TypeError):
         command = f"run `vcs-runtime engine build {bundle.root}`"
@@ -141,7 +162,10 @@ def record(folder: Path, engines: Sequence[Engine], times_cuda: float) -> None:
 
 
 def row_limit(device: Device) -> RowLimit:
-    """Return the largest number of rows, by padded length, that an engine takes; infinity without one."""
+    """Return a function that maps a padded length to the most rows that an engine takes.
+
+    The function returns infinity if no engine takes the length.
+    """
     return lambda length: max(
         (engine.rows for engine in device.engines if length <= engine.tokens), default=math.inf
     )
@@ -150,20 +174,30 @@ def row_limit(device: Device) -> RowLimit:
 def engine_name(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, device: Device) -> str:
     """Return what runs a model, as the signature has it: "ort-cpu", or "ort-cuda@1f3a".
 
-    The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are any.
+    The digits begin the hash of the second graph for CUDA, or of the TensorRT engines, if there are
+    any.
     """
-    own = bundle.device_hash(spec, device.provider_name, [engine.sha256 for engine in device.engines])
+    own = bundle.device_hash(
+        spec, device.provider_name, [engine.sha256 for engine in device.engines]
+    )
     return f"{device.provider_name}@{own[:DIGITS]}" if own else device.provider_name
 
 
 def open_part(
-    bundle: Bundle, part: str, device: Device, threads: int | None = None, *,
-    spec: EmbedderSpec | LearnedSegmenterSpec | None = None, what: str,
-) -> Session | EngineSession:  # fmt: skip
-    """Open a model of a bundle on a device that `choose_for` chose; raises BundleError, DeviceError.
+    bundle: Bundle,
+    part: str,
+    device: Device,
+    threads: int | None = None,
+    *,
+    spec: EmbedderSpec | LearnedSegmenterSpec | None = None,
+    what: str,
+) -> Session | EngineSession:
+    """Open a model of a bundle on a device from `choose_for`.
 
-    `threads` are of the CPU, None for every core. `spec` None: the settings are the bundle's. `what` names
-    the model in errors.
+    Raises BundleError or DeviceError.
+
+    `threads` are of the CPU, None for every core. `spec` None: the settings are the bundle's.
+    `what` names the model in errors.
     """
     spec = spec or bundle.part(part)
     if spec is None:
@@ -176,7 +210,10 @@ def open_part(
 
 
 class EngineSession:
-    """The TensorRT engines of one graph, used like a `Session`: the smallest one that fits runs a batch."""
+    """The TensorRT engines of one graph, used like a `Session`.
+
+    The smallest engine that fits runs a batch.
+    """
 
     def __init__(self, device: Device, what: str) -> None:
         """Open all engines."""
@@ -185,8 +222,13 @@ class EngineSession:
         self._sessions = [Session(engine.model, device, what=what) for engine in device.engines]
         self.inputs = self._sessions[-1].inputs
 
-    def run(self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()) -> list[npt.NDArray[Any]]:
-        """Return the first output of one batch, as `Session.run`; DeviceError if no engine takes it."""
+    def run(
+        self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()
+    ) -> list[npt.NDArray[Any]]:
+        """Return the first output of one batch, as `Session.run` does.
+
+        Raises DeviceError if no engine takes the batch.
+        """
         rows, tokens = inputs["input_ids"].shape
         for engine, session in zip(self.device.engines, self._sessions, strict=True):
             if rows <= engine.rows and tokens <= engine.tokens:
@@ -197,7 +239,9 @@ class EngineSession:
 
     def show(self, value: str, check: Callable[[Any], None]) -> None:
         """Refuse: a built engine has the outputs that it was built with. Raises DeviceError."""
-        raise DeviceError("tensorrt: a built engine shows no vectors of tokens; the device cuda does")
+        raise DeviceError(
+            "tensorrt: a built engine shows no vectors of tokens; the device cuda does"
+        )
 
     def release(self) -> None:
         """Free the memory of all sessions, as `Session.release`."""

@@ -1,7 +1,8 @@
-"""The vectors of a text's tokens in context, which an encoder computes on its way to the text's vector.
+"""Contextual vectors of a text's tokens, which an encoder computes before the text's vector.
 
-A layer's states are an inner value of the graph. They become a second output of the same session, so that one
-run gives both. On a CPU, ONNX Runtime gives a text's vector the same bits with this output and without it.
+A layer's states are an inner value of the graph. They become a second output of the same session,
+so that one run gives both. On a CPU, ONNX Runtime gives a text's vector the same bits with this
+output and without it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class TokenVectors(NamedTuple):
 
     vectors: FloatArray  # (tokens, width), not of unit length
     ids: npt.NDArray[np.int32]  # (tokens,)
-    spans: npt.NDArray[np.int32]  # (tokens, 2): characters of the text; -1 for special and instruction tokens
+    # (tokens, 2): characters of the text; -1 for special and instruction tokens.
+    spans: npt.NDArray[np.int32]
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +87,8 @@ class TokenVectors(NamedTuple):
 def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
     """Find the states of a layer in the graph of an encoder; BundleError if there are none.
 
-    Layer 0 is the embeddings. None: the states that the pooling takes, those of the last normalisation.
+    Layer 0 is the embeddings. None: the states that the pooling takes, those of the last
+    normalisation.
     """
     last, layers = None, {}
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -98,11 +101,15 @@ def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
     if last is None:
         raise nothing_to_show(bundle)
     if layer is None:
-        return TokenLayer(last, next((number for number, value in layers.items() if value == last), None))
+        return TokenLayer(
+            last, next((number for number, value in layers.items() if value == last), None)
+        )
     if layer in layers:
         return TokenLayer(layers[layer], layer)
     if layers:
-        raise BundleError(f"{bundle}: its encoder has no layer {layer}, only {min(layers)} to {max(layers)}")
+        raise BundleError(
+            f"{bundle}: its encoder has no layer {layer}, only {min(layers)} to {max(layers)}"
+        )
     raise BundleError(f"{bundle}: only the last layer of its encoder can be read")
 
 
@@ -114,22 +121,26 @@ def nothing_to_show(bundle: str) -> BundleError:
 def shown_graph(model: Path, values: Sequence[str]) -> bytes:
     """Return a graph with inner values as further outputs; its weights stay where they are.
 
-    Readers of protobuf merge a message that stands twice, and join its lists. A second graph that holds
-    nothing but outputs therefore adds them to the first one.
+    Readers of protobuf merge a message that stands twice, and join its lists. A second graph that
+    holds nothing but outputs therefore adds them to the first one.
     """
     data = model.read_bytes()
     own = set(_outputs(Reader(data)))
-    more = [written(_OUTPUT, written(_NAME, value.encode())) for value in values if value not in own]
+    more = [
+        written(_OUTPUT, written(_NAME, value.encode())) for value in values if value not in own
+    ]
     return data + written(_GRAPH, b"".join(more))
 
 
 def _outputs(reader: Reader) -> Iterator[str]:
     for start, stop in _children(reader, _OUTPUT):
-        yield from (reader.text(*place) for field, _, *place in reader.fields(start, stop) if field == _NAME)
+        yield from (
+            reader.text(*place) for field, _, *place in reader.fields(start, stop) if field == _NAME
+        )
 
 
 def _normalisations(reader: Reader) -> Iterator[tuple[str, str]]:
-    """Yield the name of each normalisation's scale, and of its output, in the order of the graph."""
+    """Yield the names of each normalisation's scale and output, in the order of the graph."""
     for start, stop in _children(reader, _NODE):
         names: dict[int, list[str]] = {_READ: [], _WRITES: [], _OPERATOR: []}
         for field, _, *place in reader.fields(start, stop):
@@ -142,16 +153,22 @@ def _normalisations(reader: Reader) -> Iterator[tuple[str, str]]:
 def _children(reader: Reader, kind: int) -> Iterator[tuple[int, int]]:
     for field, _, start, stop in reader.fields(0, len(reader.data)):
         if field == _GRAPH:
-            yield from ((begin, end) for part, _, begin, end in reader.fields(start, stop) if part == kind)
+            yield from (
+                (begin, end) for part, _, begin, end in reader.fields(start, stop) if part == kind
+            )
 
 
 class CollectedStates:
     """The states of some texts' tokens, gathered batch by batch."""
 
     def __init__(
-        self, request: TokenRequest, texts: Sequence[str], sequences: Sequences, kind: npt.DTypeLike,
+        self,
+        request: TokenRequest,
+        texts: Sequence[str],
+        sequences: Sequences,
+        kind: npt.DTypeLike,
         name: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.layer = request.layer
         self._sequences = sequences
         self._kind = np.dtype(kind)
@@ -165,7 +182,10 @@ class CollectedStates:
         return any(self._sequences.owners[row] in self._texts for row in rows)
 
     def keep(self, rows: Sequence[int], states: Iterable[FloatArray]) -> None:
-        """Keep what is wanted of a batch's states, `(places, width)` a sequence. Raises BundleError."""
+        """Keep what is wanted of a batch's states, `(places, width)` a sequence.
+
+        Raises BundleError.
+        """
         for row, places in zip(rows, states, strict=False):  # fillers come last
             if self._sequences.owners[row] in self._texts:
                 with np.errstate(over="ignore"):
@@ -190,5 +210,7 @@ class CollectedStates:
         return TokenVectors(
             np.concatenate([self._states.pop(row) for row in rows]),
             np.concatenate([np.array(self._sequences.ids[row], np.int32) for row in rows]),
-            np.concatenate([np.array(spans[row], np.int32).reshape(-1, len(NO_SPAN)) for row in rows]),
+            np.concatenate(
+                [np.array(spans[row], np.int32).reshape(-1, len(NO_SPAN)) for row in rows]
+            ),
         )

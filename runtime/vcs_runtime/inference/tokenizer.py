@@ -23,8 +23,8 @@ Text = TypeVar("Text", str, list[str])
 NO_SPAN = (-1, -1)
 """The span of a token that is not of the text."""
 
-# Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A tokenizer whose
-# token for the unknown is missing fails on such a text only.
+# Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A
+# tokenizer whose token for the unknown is missing fails on such a text only.
 _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
 _TABLES_PAY = 100_000  # characters after which the kernel's tables have paid
 
@@ -36,7 +36,8 @@ class Sequences:
     ids: list[IntArray]  # special tokens included
     owners: list[int]  # the number of each sequence's text
     skip: int  # first tokens of every sequence that are not pooled
-    spans: list[IntArray] | None = None  # (tokens, 2): where each token stands in its text, if asked for
+    # (tokens, 2): where each token stands in its text, if asked for.
+    spans: list[IntArray] | None = None
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -49,14 +50,18 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except BaseException as error:  # tokenizers raises plain Exception, or panics: a BaseException
         reason = " ".join(str(error).split())
         raise BundleError(f"{path}: tokenizers cannot load it: {reason}") from None
-    # Both may be switched on inside the file (all-MiniLM-L6-v2: 128 tokens), and would cut texts silently.
+    # Both may be switched on inside the file (all-MiniLM-L6-v2: 128 tokens), and would cut texts
+    # silently.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
 def encoded(encode: Callable[..., T], text: Text) -> T:
-    """Return tokens without special ones; TextError if the tokenizer fails, or panics, at a text."""
+    """Return the tokens of a text, without special tokens.
+
+    Raises TextError if the tokenizer fails or panics.
+    """
     try:
         return encode(text, add_special_tokens=False)
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -68,7 +73,9 @@ def encoded(encode: Callable[..., T], text: Text) -> T:
 
 def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
     """Return the special tokens that the tokenizer itself puts before and after a text."""
-    text, framed = (tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True))
+    text, framed = (
+        tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True)
+    )
     for start in range(len(framed) - len(text) + 1):
         if framed[start : start + len(text)] == text:
             return tuple(framed[:start]), tuple(framed[start + len(text) :])
@@ -76,7 +83,10 @@ def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
 
 
 class TokenEncoder:
-    """Texts to token ids as `tokenizers` makes them, with a faster kernel for BERT's and Latin texts."""
+    """Encoder of texts to token ids, with the same ids as `tokenizers`.
+
+    A faster kernel handles BERT's tokenizers and Latin texts.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -86,7 +96,10 @@ class TokenEncoder:
     def encode(
         self, texts: Sequence[str], special: SpecialTokens = ((), ()), *, spans: bool = False
     ) -> list[tuple[IntArray, IntArray]]:
-        """Return ids between special tokens, and spans (tokens, 2), of each text; raises TextError."""
+        """Return each text's ids between special tokens, and its spans (tokens, 2).
+
+        Raises TextError if the tokenizer fails.
+        """
         before = self._characters
         self._characters += sum(map(len, texts))
         if before < _TABLES_PAY <= self._characters:
@@ -106,7 +119,7 @@ class TokenEncoder:
 
 
 class TextTokenizer:
-    """Texts to token sequences by the rules of an embedder: instruction, special tokens, windows, pooling."""
+    """Tokenizer with the rules of an embedder: instruction, special tokens, windows, pooling."""
 
     def __init__(self, tokenizer: Tokenizer, spec: EmbedderSpec) -> None:
         self._encoder = TokenEncoder(tokenizer)
@@ -118,25 +131,32 @@ class TextTokenizer:
     def sequences(
         self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False
     ) -> Sequences:
-        """Return the token sequences of texts; TextError if one is too long, or nothing is left to pool."""
+        """Return the token sequences of texts.
+
+        Raises TextError if a text is too long, or if no token is left to pool.
+        """
         if self._spec.long_text == "truncate_text" and instruction:
             room = max_tokens - self.special_count
             if (count := self._instruction_tokens(instruction)) >= room:
                 raise TextError(
-                    f"texts: the instruction has {count} tokens and the model's input {room}, so that "
-                    "nothing of a text is left to embed"
+                    f"texts: the instruction has {count} tokens and the model's input {room}, so"
+                    " that nothing of a text is left to embed"
                 )
         instructed = [instruction + text for text in texts] if instruction else texts
         skip = self._instruction_tokens(instruction) if self._spec.mask_instruction else 0
         ids: list[IntArray] = []
         owners: list[int] = []
         places: list[IntArray] = []
-        for i, (own, at) in enumerate(self._encoder.encode(instructed, self.special_tokens, spans=spans)):
-            for window in (own,) if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i]):
+        for i, (own, at) in enumerate(
+            self._encoder.encode(instructed, self.special_tokens, spans=spans)
+        ):
+            for window in (
+                (own,) if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i])
+            ):
                 if len(window) <= skip:
                     raise TextError(
-                        f"texts: of {len(window)} tokens the first {skip} are the instruction's, so that "
-                        f"nothing is left to embed: {texts[i][:60]!r}"
+                        f"texts: of {len(window)} tokens the first {skip} are the instruction's, so"
+                        f" that nothing is left to embed: {texts[i][:60]!r}"
                     )
                 ids.append(window)
                 owners.append(i)
@@ -145,7 +165,10 @@ class TextTokenizer:
         return Sequences(ids, owners, skip, places if spans else None)
 
     def _cut(self, row: IntArray, max_tokens: int, text: str) -> list[IntArray]:
-        """Cut the ids or spans of a text, special tokens included, into windows that have them too."""
+        """Cut the ids or spans of a text into windows.
+
+        The input and the windows include special tokens.
+        """
         if len(row) <= max_tokens:
             return [row]
         limit = max_tokens - self.special_count
@@ -159,16 +182,24 @@ class TextTokenizer:
         if self._spec.long_text == "truncate":
             # The closing special tokens are lost first, as if the text had been cut with them.
             return [row[:max_tokens]]
-        windows = [ids[:limit]] if self._spec.long_text == "truncate_text" else cut_windows(ids, limit)
+        windows = (
+            [ids[:limit]] if self._spec.long_text == "truncate_text" else cut_windows(ids, limit)
+        )
         return [np.concatenate([before, window, after]) for window in windows]
 
     def _instruction_tokens(self, instruction: str) -> int:
-        """Count the tokens of the instruction alone; in a text its last one may join the first word."""
+        """Count the tokens of the instruction alone.
+
+        In a text, the last token of the instruction may join the first word.
+        """
         return len(self._encoder.encode([instruction])[0][0]) if instruction else 0
 
 
 def _shifted(spans: IntArray, instruction: int) -> IntArray:
-    """Return the spans of tokens in a text that stands after an instruction of so many characters."""
+    """Return the spans of tokens relative to a text that follows an instruction.
+
+    `instruction` is the length of the instruction in characters.
+    """
     if not instruction:
         return spans
     return np.where(spans[:, 1:] <= instruction, NO_SPAN, np.maximum(spans - instruction, 0))

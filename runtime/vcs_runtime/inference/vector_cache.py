@@ -1,8 +1,9 @@
 """A cache of vectors in a folder.
 
-A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached vector is
-therefore as good as a new one, and a cache folder can serve several processes and many runs. Whoever can
-write to the folder decides about scores, so one that other users can write to is refused.
+A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached
+vector is therefore as good as a new one, and a cache folder can serve several processes and many
+runs. Whoever can write to the folder decides about scores, so one that other users can write to is
+refused.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ _TABLE = (
 class VectorCache:
     """An SQLite file of vectors in a folder, to which several processes may write.
 
-    All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity` separates
-    vectors that must not be mixed. A `dimension` of None allows vectors of any length. With a `limit` in
-    bytes, vectors that were not used for the longest time give way to new ones.
+    All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity`
+    separates vectors that must not be mixed. A `dimension` of None allows vectors of any length.
+    With a `limit` in bytes, vectors that were not used for the longest time give way to new ones.
     """
 
-    def __init__(self, folder: Path, identity: str, dimension: int | None, limit: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, identity: str, dimension: int | None, limit: int | None = None
+    ) -> None:
         self.path = Path(folder) / _FILE
         self._identity = identity
         self._dimension = dimension
@@ -64,13 +67,18 @@ class VectorCache:
         with self._errors(), self._lock:
             make_folder(self.path.parent, 0o700)
             if not all(map(is_own, (self.path.parent, self.path))):
-                raise OSError(f"other users own or can write to {self.path.parent}: use a folder of your own")
+                raise OSError(
+                    f"other users own or can write to {self.path.parent}: use a folder of your own"
+                )
             _need_locks(self.path.parent)
             self._connection()
             self._shrink()
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """Return the cached vectors by text; damaged ones, whose digest does not fit, are left out."""
+        """Return the cached vectors by text.
+
+        Damaged vectors, whose digest does not match, are left out.
+        """
         vectors: dict[str, Vector] = {}
         for text, data in self._load({self._key(text): text for text in texts}):
             vector = np.frombuffer(data, "<f4") if len(data) % 4 == 0 else np.empty(0, "<f4")
@@ -80,7 +88,9 @@ class VectorCache:
 
     def store(self, vectors: Mapping[str, Vector]) -> None:
         """Store vectors by text in one transaction."""
-        self._store((self._key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items())
+        self._store(
+            (self._key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()
+        )
 
     def load_tokens(self, request: TokenRequest) -> dict[str, TokenVectors]:
         """Return the cached vectors of tokens by text, as `load` does those of texts."""
@@ -89,7 +99,10 @@ class VectorCache:
         return {text: tokens for text, tokens in found if tokens is not None}
 
     def store_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
-        """Store the vectors of tokens by text in one transaction, except for texts with too many of them."""
+        """Store token vectors by text in one transaction.
+
+        Texts with too many token vectors are left out.
+        """
         self._store(
             (self._key(text, layer), own.to_bytes())
             for text, own in tokens.items()
@@ -140,7 +153,8 @@ class VectorCache:
             with db:
                 rows = db.execute("SELECT COUNT(*) FROM vectors").fetchone()[0]
                 db.execute(
-                    "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used LIMIT ?)",
+                    "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used"
+                    " LIMIT ?)",
                     (max(1, int(rows * (1 - _SHRUNK * self._limit / now))),),
                 )
 
@@ -164,7 +178,8 @@ class VectorCache:
     def _connection(self) -> sqlite3.Connection:
         """Return the connection, which is opened if need be. The caller has the lock."""
         if self._db is None:
-            with suppress(FileExistsError):  # closing one that is there would end this process's locks of it
+            # Closing one that is there would end this process's locks of it.
+            with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
             try:
@@ -173,8 +188,11 @@ class VectorCache:
                 db.execute("PRAGMA synchronous=NORMAL")
                 with db:
                     db.execute(_TABLE)
-                # A view of this name could compute for ever, and a trigger could change what is stored.
-                if db.execute("SELECT type, name FROM sqlite_master").fetchall() != [("table", "vectors")]:
+                # A view of this name could compute for ever, and a trigger could change what is
+                # stored.
+                if db.execute("SELECT type, name FROM sqlite_master").fetchall() != [
+                    ("table", "vectors")
+                ]:
                     raise sqlite3.DatabaseError("it holds something else than vectors")
             except BaseException:
                 db.close()
@@ -200,10 +218,10 @@ class VectorCache:
 
 
 class _Forks:
-    """No connection lives through a fork: all are closed before it, and opened again when they are used.
+    """Caches whose connections are closed before a fork, and opened again at their next use.
 
-    SQLite keeps its locks of a file in the process. A forked child would inherit those that another thread
-    held, and wait for ever, and it would take the parent's locks for its own.
+    SQLite keeps its locks of a file in the process. A forked child would inherit those that another
+    thread held, and wait for ever, and it would take the parent's locks for its own.
     """
 
     def __init__(self) -> None:
@@ -212,7 +230,9 @@ class _Forks:
         self._held = ExitStack()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
-                before=self._begin, after_in_parent=self._held.close, after_in_child=self._held.close
+                before=self._begin,
+                after_in_parent=self._held.close,
+                after_in_child=self._held.close,
             )
 
     def _begin(self) -> None:
@@ -227,7 +247,10 @@ _forks = _Forks()
 
 
 def _need_locks(folder: Path) -> None:
-    """Raise OSError where files cannot be locked: SQLite would wait as if another process held the lock."""
+    """Raise OSError where files cannot be locked.
+
+    SQLite would wait there, as if another process held the lock.
+    """
     with suppress(ImportError), tempfile.TemporaryFile(dir=folder) as file:
         import fcntl
 
@@ -235,7 +258,10 @@ def _need_locks(folder: Path) -> None:
 
 
 def _keep_a_log(db: sqlite3.Connection) -> None:
-    """Let readers go on while one process writes; SQLite does not wait for others that begin this as well."""
+    """Switch to a write-ahead log, so that readers continue while one process writes.
+
+    SQLite does not wait for other processes that make this switch at the same time.
+    """
     end = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -248,5 +274,8 @@ def _keep_a_log(db: sqlite3.Connection) -> None:
 
 
 def _digest(key: bytes, vector: bytes) -> bytes:
-    """Return a digest of a vector and of what it belongs to: a flipped bit must not change a score."""
+    """Return a digest of a vector and its key.
+
+    The digest reveals a flipped bit, which must not change a score.
+    """
     return hashlib.blake2b(vector, digest_size=_DIGEST, key=key).digest()

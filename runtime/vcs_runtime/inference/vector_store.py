@@ -19,7 +19,10 @@ STORE_BYTES: Final = 2 * 10**9
 
 
 class VectorRequest:
-    """The texts of a block on their way to vectors: `run` on the device, then `vectors`, each once."""
+    """A request for the vectors of a block of texts.
+
+    Call `run` once on the device, and then `vectors` once.
+    """
 
     def __init__(self, store: VectorStore, wanted: TokenRequest | None = None) -> None:
         self._store = store
@@ -33,10 +36,14 @@ class VectorRequest:
         self.finished = False
 
     def computes(self, text: str, tokens: TokenRequest | None) -> bool:
-        """Whether this request computes the vector of a text, and those of its tokens if they are wanted."""
+        """Return whether this request computes a text's vector and any wanted token vectors."""
         if text not in self.missing or not tokens:
             return text in self.missing
-        return self.wanted is not None and self.wanted.layer == tokens.layer and text in self.wanted.texts
+        return (
+            self.wanted is not None
+            and self.wanted.layer == tokens.layer
+            and text in self.wanted.texts
+        )
 
     def run(self) -> None:
         """Let the embedder compute. It raises what the device or the model does."""
@@ -74,14 +81,19 @@ class VectorRequest:
 class VectorStore:
     """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
-    Texts that many pairs share are embedded once. With `may_fail` a cache that fails is left, and `failure`
-    says why.
+    Texts that many pairs share are embedded once. With `may_fail` a cache that fails is left, and
+    `failure` says why.
     """
 
     def __init__(
-        self, embedder: ScoringEmbedder, cache: VectorCache | None, memory_bytes: int, *,
-        may_fail: bool = False, failure: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        embedder: ScoringEmbedder,
+        cache: VectorCache | None,
+        memory_bytes: int,
+        *,
+        may_fail: bool = False,
+        failure: str = "",
+    ) -> None:
         self._embedder = embedder
         self._cache = cache
         self._may_fail = may_fail
@@ -96,7 +108,8 @@ class VectorStore:
     ) -> VectorStore:
         """Return a store with the cache of a folder, or without; raises CacheError.
 
-        The cache of the folder that commands use unasked (`vector_store`) has a limit, and may fail.
+        The cache of the folder that commands use unasked (`vector_store`) has a limit, and may
+        fail.
         """
         if folder is None:
             return cls(embedder, None, memory_bytes)
@@ -121,9 +134,12 @@ class VectorStore:
             return {}
 
     def request(
-        self, texts: Iterable[str], earlier: Iterable[VectorRequest] = (), tokens: TokenRequest | None = None
+        self,
+        texts: Iterable[str],
+        earlier: Iterable[VectorRequest] = (),
+        tokens: TokenRequest | None = None,
     ) -> VectorRequest:
-        """Look texts up, and prepare those that are missing for the embedder: each is embedded once.
+        """Look texts up, and prepare the missing ones for the embedder, each of them once.
 
         What `earlier` requests compute, which are finished before this one, is not computed again.
         """
@@ -164,13 +180,20 @@ class VectorStore:
                 request.tokens[text] = tokens
         lacking = names - request.tokens.keys()
         if lacking and self._cache:
-            cached = self._with_cache(lambda cache: cache.load_tokens(TokenRequest(wanted.layer, lacking)))
+            cached = self._with_cache(
+                lambda cache: cache.load_tokens(TokenRequest(wanted.layer, lacking))
+            )
             self._remember_tokens(cached, wanted.layer)
             request.tokens |= cached
         return lacking - request.tokens.keys()
 
-    def _prepare(self, texts: list[str], request: VectorRequest, tokens: TokenRequest | None) -> None:
-        """Prepare texts, in halves if the embedder refuses one: it must not take the others with it."""
+    def _prepare(
+        self, texts: list[str], request: VectorRequest, tokens: TokenRequest | None
+    ) -> None:
+        """Prepare texts, and try each half if the embedder refuses a text.
+
+        The other texts are still prepared.
+        """
         try:
             prepare = self._embedder.prepare
             request.parts.append((texts, prepare(texts, tokens) if tokens else prepare(texts)))
@@ -193,7 +216,10 @@ class VectorStore:
         self._tokens.put_all((_token_key(text, layer), own) for text, own in tokens.items())
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
-        """Put new vectors into the cache and into memory. Raises ModelError if their lengths differ."""
+        """Put new vectors into the cache and into memory.
+
+        Raises ModelError if their lengths differ.
+        """
         self._check_lengths(vectors)
         self._with_cache(lambda cache: cache.store(vectors))
         # A view would keep the whole batch in memory as long as one row is cached.
@@ -204,8 +230,8 @@ class VectorStore:
             self._dimension = self._dimension or length
             if length != self._dimension:
                 raise ModelError(
-                    f"embedder {self._embedder.name}: a vector of {length} components after vectors of "
-                    f"{self._dimension}: another model needs another `identity`"
+                    f"embedder {self._embedder.name}: a vector of {length} components after vectors"
+                    f" of {self._dimension}: another model needs another `identity`"
                 )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""BERT's tokenizers by a kernel: the tokens of `tokenizers` for all texts whose characters it knows."""
+"""Kernel for BERT's tokenizers, with the tokens of `tokenizers` for texts of known characters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of the special tokens before and after a text."""
 Encodings = list[tuple[IntArray, IntArray] | None]
 
-# Characters that the kernel may know: Latin, accents, punctuation, currencies, letter-like symbols, arrows.
+# Characters that the kernel may know: Latin, accents, punctuation, currencies, letter-like symbols,
+# arrows.
 _CHARACTERS = (*range(0x370), *range(0x1E00, 0x1F00), *range(0x2000, 0x2200))
-# A letter beyond them, without capitals and marks, that separates characters while they are looked at.
+# A letter beyond them, without capitals and marks, that separates characters while they are looked
+# at.
 _SEPARATOR = "\u2d30"
 _LONGEST = 10_000  # characters of a word, however it is read
 _PROBE = 'A na\u00efve "Caf\u00e9" isn\u2019t [1] undeniable\u2026 \tqzxqzx ' + "x" * 300
@@ -58,22 +60,38 @@ class WordPieces:
         self._inside = GROW.call(characters, ends, ids, self._edges)
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
         [own] = self.encode([_PROBE])
-        if not own or [part.tolist() for part in own] != [expected.ids, [*map(list, expected.offsets)]]:
+        if not own or [part.tolist() for part in own] != [
+            expected.ids,
+            [*map(list, expected.offsets)],
+        ]:
             raise ValueError("a tokenizer with further rules")
 
     def encode(
         self, texts: Sequence[str], special: SpecialTokens = ((), ()), spans: bool = True
     ) -> Encodings:
-        """Return ids and spans of each text between special tokens; None for a text that it does not know."""
+        """Return ids and spans of each text between special tokens.
+
+        The result is None for a text with unknown characters.
+        """
         characters, ends = _characters(texts)
         around = [np.array(part, np.int64) for part in special]
         size = len(characters) + sum(map(len, around)) * len(texts)
         ids, stops = np.empty(size, np.int64), np.empty(len(texts), np.int64)
         places = np.empty((size if spans else 0, 2), np.int64)
         ENCODE.call(
-            characters, ends, self._table, self._edges, self._inside, self._size, self._unknown,
-            self._longest, *around, ids, places, stops,
-        )  # fmt: skip
+            characters,
+            ends,
+            self._table,
+            self._edges,
+            self._inside,
+            self._size,
+            self._unknown,
+            self._longest,
+            *around,
+            ids,
+            places,
+            stops,
+        )
         starts = accumulate([0, *stops.tolist()], max)
         found: Encodings = [
             None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places)

@@ -17,28 +17,42 @@ _Metric: Any = base_class("evaluate", "Metric", _PURPOSE)
 
 
 class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when types are checked
-    """A metric of evaluate: `compute(predictions=..., references=...)`, `add`, `add_batch`, `combine`.
+    """A metric of evaluate.
 
-    A prediction is a text, and a reference a text or a list of texts of which the best counts. `compute`
-    returns the mean of every score by name, and the counts of `training.State`.
+    Use `compute(predictions=..., references=...)`, `add`, `add_batch` and `combine`, as with other
+    metrics.
 
-    The arguments are those of `training.TrainingScorer` with the same names, and those of evaluate's
-    `Metric`. `deadline_s` is for a `compute`; late pairs count as unscorable. Metrics of a process with equal
-    configs share a session. Texts stay in memory, unless `keep_in_memory=False` or several processes want
-    files. Raises MissingExtraError if evaluate is not installed, and what `training.TrainingScorer` raises.
+    A prediction is a text, and a reference a text or a list of texts of which the best counts.
+    `compute` returns the mean of every score by name, and the counts of `training.State`.
+
+    The arguments are those of `training.TrainingScorer` with the same names, and those of
+    evaluate's `Metric`. `deadline_s` is for a `compute`; late pairs count as unscorable. Metrics of
+    a process with equal configs share a session. Texts stay in memory, unless
+    `keep_in_memory=False` or several processes want files. Raises MissingExtraError if evaluate is
+    not installed, and what `training.TrainingScorer` raises.
     """
 
     def __init__(
-        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), *, chunk_size: int = 1,
-        params: Params = Params(), aggregate: str = "max", short: bool = False,
-        deadline_s: float | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
+        *,
+        chunk_size: int = 1,
+        params: Params = Params(),
+        aggregate: str = "max",
+        short: bool = False,
+        deadline_s: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("keep_in_memory", kwargs.get("num_process", 1) == 1)
         super().__init__(**kwargs)
         self._texts = TextMetric(
-            config, chunk_size=chunk_size, params=params, aggregate=aggregate, short=short,
+            config,
+            chunk_size=chunk_size,
+            params=params,
+            aggregate=aggregate,
+            short=short,
             deadline_s=deadline_s,
-        )  # fmt: skip
+        )
 
     @property
     def signature(self) -> str:
@@ -49,16 +63,22 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
         datasets = require("datasets", (), _PURPOSE)
         text = datasets.Value("string")
         return require("evaluate", (), _PURPOSE).MetricInfo(
-            description="The Video Comprehension Score: theme, content and order of a text about a video.",
+            description=(
+                "The Video Comprehension Score: theme, content and order of a text about a video."
+            ),
             citation="",
-            inputs_description=" predictions: generated texts; references: for each a text, or several.",
+            inputs_description=(
+                " predictions: generated texts; references: for each a text, or several."
+            ),
             features=[
                 datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
                 datasets.Features({"predictions": text, "references": text}),
             ],
         )
 
-    def _compute(self, predictions: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
+    def _compute(
+        self, predictions: Sequence[str], references: Sequence[Reference]
+    ) -> dict[str, float]:
         self._texts.reset()
         self._texts.update(predictions, references)
         return self._texts.compute()

@@ -20,14 +20,16 @@ _PURPOSE = "the metric for torchmetrics"
 _Metric: Any = base_class("torchmetrics", "Metric", _PURPOSE)
 
 
-class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is not there when types are checked
+# torchmetrics is not there when types are checked.
+class VideoComprehensionScore(_Metric):  # type: ignore[misc]
     """Mean scores of an evaluation, over all ranks.
 
-    The arguments are those of `training.TrainingScorer` with the same names, and those of torchmetrics'
-    `Metric`. `deadline_s` is for an update; late pairs count as unscorable. Metrics of a process with equal
-    configs share a session. `sums`, float64 (16,), has the sum of every score in the order of files
-    (docs/reference/vcs.md, section 12), and `counts`, int64 (4,), those of `training.State`. Raises
-    MissingExtraError if torchmetrics or PyTorch is not installed, and what `training.TrainingScorer` raises.
+    The arguments are those of `training.TrainingScorer` with the same names, and those of
+    torchmetrics' `Metric`. `deadline_s` is for an update; late pairs count as unscorable. Metrics
+    of a process with equal configs share a session. `sums`, float64 (16,), has the sum of every
+    score in the order of files (docs/reference/vcs.md, section 12), and `counts`, int64 (4,), those
+    of `training.State`. Raises MissingExtraError if torchmetrics or PyTorch is not installed, and
+    what `training.TrainingScorer` raises.
     """
 
     is_differentiable = False
@@ -37,21 +39,34 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
     counts: Any
 
     def __init__(
-        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), *, chunk_size: int = 1,
-        params: Params = Params(), aggregate: str = "max", short: bool = False,
-        deadline_s: float | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+        self,
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
+        *,
+        chunk_size: int = 1,
+        params: Params = Params(),
+        aggregate: str = "max",
+        short: bool = False,
+        deadline_s: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self._texts = TextMetric(
-            config, chunk_size=chunk_size, params=params, aggregate=aggregate, short=short,
+            config,
+            chunk_size=chunk_size,
+            params=params,
+            aggregate=aggregate,
+            short=short,
             deadline_s=deadline_s,
-        )  # fmt: skip
+        )
         torch = require("torch", (), _PURPOSE)
         self.add_state("sums", torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(COUNTS), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, preds: str | Sequence[str], target: Reference | Sequence[Reference]) -> None:
-        """Add generated texts and their references; parameters and errors as for `TextMetric.update`."""
+        """Add generated texts and their references.
+
+        Parameters and errors are the same as for `TextMetric.update`.
+        """
         self._texts.reset()
         self._texts.update(preds, target)
         state = self._texts.state()
@@ -59,7 +74,10 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # torchmetrics is
         self.counts = self.counts + self.counts.new_tensor([state[name] for name in COUNTS])
 
     def compute(self) -> dict[str, Any]:
-        """Return the mean of every score by name (NaN if there are none), and the counts, as tensors."""
+        """Return the mean of every score, and the counts, as tensors by name.
+
+        The means are NaN if there are no scores.
+        """
         means = self.sums / self.counts[COUNTS.index("count")]
         return dict(zip(NAMES + COUNTS, (*means, *self.counts), strict=True))
 

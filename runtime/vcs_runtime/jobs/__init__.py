@@ -1,1 +1,1 @@
-"""Jobs: reading pairs from files, writing scores to files, continuing after a stop, and statistics."""
+"""Jobs: reading pairs from files, writing scores to files, resuming, and statistics."""

@@ -11,7 +11,10 @@ SEED = 20250101
 
 
 def mean_interval(values: npt.NDArray[np.float64], *, seed: int = SEED) -> npt.NDArray[np.float64]:
-    """Compute 95 % percentile-bootstrap intervals: `(2,)` for values `(n,)`, `(2, c)` for `(c, n)`."""
+    """Compute 95 % percentile-bootstrap intervals of means.
+
+    The result has shape `(2,)` for values `(n,)`, and `(2, c)` for values `(c, n)`.
+    """
     draw = np.random.default_rng(seed)
     rows = np.ascontiguousarray(values.T)
     means = np.empty((RESAMPLES, *rows.shape[1:]))

@@ -16,12 +16,18 @@ Record = dict[str, Any]
 
 
 def read_jsonl(
-    path: Path, *, skip_torn: bool = False, name: object = None, unique: bool = False, pipe: bool = False
+    path: Path,
+    *,
+    skip_torn: bool = False,
+    name: object = None,
+    unique: bool = False,
+    pipe: bool = False,
 ) -> Iterator[tuple[int, Any]]:
     """Read the values of a JSONL file one at a time, with their line numbers from 1.
 
-    Raises InputError that names the file (`name`) and the line. Blank lines, a byte order mark and, if
-    `skip_torn`, a last line that was cut short are skipped. `unique` refuses an object with one key twice.
+    Raises InputError that names the file (`name`) and the line. Blank lines, a byte order mark and,
+    if `skip_torn`, a last line that was cut short are skipped. `unique` refuses an object with one
+    key twice.
     """
     name = path if name is None else name
     number = 1
@@ -31,7 +37,10 @@ def read_jsonl(
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:
                 if not line.isspace() and not (skip_torn and is_torn(line)):
-                    yield number, _parse(line, f"{name} line {number}", unique_keys if unique else None)
+                    yield (
+                        number,
+                        _parse(line, f"{name} line {number}", unique_keys if unique else None),
+                    )
                 number += 1
                 line = next_line(file)
     except TooLongError as error:
@@ -41,10 +50,17 @@ def read_jsonl(
 
 
 def read_records(
-    path: Path, fields: Sequence[str] = ("id",), otherwise: str = "this is no line of an earlier run", *,
-    skip_torn: bool = False, pipe: bool = False,
-) -> Iterator[tuple[str, Record]]:  # fmt: skip
-    """Read the lines that a job has written, with their places; InputError for one without `fields`."""
+    path: Path,
+    fields: Sequence[str] = ("id",),
+    otherwise: str = "this is no line of an earlier run",
+    *,
+    skip_torn: bool = False,
+    pipe: bool = False,
+) -> Iterator[tuple[str, Record]]:
+    """Read the lines that a job has written, with their places.
+
+    Raises InputError for a line without `fields`.
+    """
     for number, record in read_jsonl(path, skip_torn=skip_torn, pipe=pipe):
         place = f"{path} line {number}"
         if not isinstance(record, dict) or any(field not in record for field in fields):
@@ -63,7 +79,9 @@ def is_torn(line: bytes) -> bool:
     return False
 
 
-def _parse(line: bytes, place: str, hook: Callable[[list[tuple[str, Any]]], Record] | None = None) -> Any:
+def _parse(
+    line: bytes, place: str, hook: Callable[[list[tuple[str, Any]]], Record] | None = None
+) -> Any:
     try:
         return json.loads(line.decode(), object_pairs_hook=hook)
     except UnicodeDecodeError as error:

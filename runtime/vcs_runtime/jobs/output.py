@@ -1,8 +1,8 @@
-"""The output of a job: an append-only file of whole lines, which loses nothing and destroys nothing.
+"""The output of a job: an append-only file of complete lines, in which no data is lost.
 
-A block of lines is appended at once and synced; a write that fails is taken back. A file that is continued is
-read first, and changed only after each of its lines has been found to be one of this job. A file that is no
-longer what the job has written ends the job.
+A block of lines is appended at once and synced; a write that fails is taken back. A file that is
+continued is read first, and changed only after each of its lines has been found to be one of this
+job. A file that is no longer what the job has written ends the job.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
 from vcs_runtime.util.atomic import file_errors, refuse_input_as_output
 
 SKIP, ZERO, ERROR = "skip", "zero", "error"
-#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text that says
-#: nothing, or ends the job.
+#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text
+#: that says nothing, or ends the job.
 ON_ERROR = (SKIP, ZERO, ERROR)
 
 
@@ -39,8 +39,8 @@ class JobFiles:
     overwrite
         Replace an existing output.
     on_error
-        What a pair does that cannot be scored: `skip` leaves it out of the means, `zero` counts it as a text
-        that says nothing, `error` ends the job.
+        What a pair does that cannot be scored: `skip` leaves it out of the means, `zero` counts it
+        as a text that says nothing, `error` ends the job.
     report
         Is called with a message for everything that cannot be scored.
     progress
@@ -71,10 +71,18 @@ _LAST_LOCKABLE: Final = (1 << 31) - 2
 
 
 class OutputFile:
-    """An append-only JSONL file of whole lines, locked against a second writer; raises InputErrors."""
+    """An append-only JSONL file of complete lines, locked against a second writer.
+
+    Failures raise InputError.
+    """
 
     def __init__(
-        self, path: Path, inputs: Iterable[Path] = (), *, resume: bool = False, overwrite: bool = False
+        self,
+        path: Path,
+        inputs: Iterable[Path] = (),
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
     ) -> None:
         self.path = path
         refuse_input_as_output(path, *inputs)
@@ -85,13 +93,15 @@ class OutputFile:
             self._file = os.open(path, flags, 0o644)
         try:
             with file_errors(self.path):
-                self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # not a pipe or /dev/null
+                # Not a pipe or /dev/null.
+                self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)
                 if self._regular or os.name == "posix":
                     _lock(self._file)
                 self._size = os.fstat(self._file).st_size if self._regular else 0
                 if self._size and not (resume or overwrite):
                     raise InputError(
-                        f"{path}: it exists; continue it with --resume, or replace it with --overwrite"
+                        f"{path}: it exists; continue it with --resume, or replace it with"
+                        " --overwrite"
                     )
                 if not resume:
                     self._truncate(0)
@@ -104,10 +114,12 @@ class OutputFile:
         return read_records(self.path, skip_torn=True) if self._regular else iter(())
 
     def end_last_line(self, begins: str, *, known: bool) -> None:
-        """Cut a torn last line, so that lines can be appended. One that lacks only its line end gets it.
+        """Cut a torn last line, so that lines can be appended.
 
-        Raises InputError if the last line was not written by this job, whose lines start with `begins`; if
-        lines of this job are `known` to be there, the last one is, too.
+        One that lacks only its line end gets it.
+
+        Raises InputError if the last line was not written by this job, whose lines start with
+        `begins`; if lines of this job are `known` to be there, the last one is, too.
         """
         torn = self._after_last_line_end()
         if not torn:
@@ -118,7 +130,9 @@ class OutputFile:
             with file_errors(self.path):
                 self._truncate(self._size - len(torn))
         else:
-            raise InputError(f"{self.path}: this is not the output of an earlier run: use another output")
+            raise InputError(
+                f"{self.path}: this is not the output of an earlier run: use another output"
+            )
 
     def append(self, records: Iterable[Record]) -> None:
         """Append whole lines and sync them; on failure the file is as it was before."""
@@ -133,16 +147,19 @@ class OutputFile:
         except OSError:
             happened = "it was removed or renamed"
         else:
-            # Where files have no numbers (0, as some have on Windows), an open file cannot be replaced.
+            # Where files have no numbers (0, as some have on Windows), an open file cannot be
+            # replaced.
             if there.st_ino and not os.path.samestat(there, own):
                 happened = "another file has taken its place"
             elif own.st_size != self._size:
-                happened = f"another program has changed it ({own.st_size} bytes instead of {self._size})"
+                happened = (
+                    f"another program has changed it ({own.st_size} bytes instead of {self._size})"
+                )
             else:
                 return
         raise InputError(
-            f"{self.path}: {happened} while the job was running, and what was finished since then is lost: "
-            "restore the file and continue with --resume, or start again"
+            f"{self.path}: {happened} while the job was running, and what was finished since then"
+            " is lost: restore the file and continue with --resume, or start again"
         )
 
     def __enter__(self) -> OutputFile:
@@ -162,7 +179,7 @@ class OutputFile:
             os.close(self._file)
 
     def remove(self) -> None:
-        """Remove the file while it is still locked, so that no other job can have begun to write it."""
+        """Remove the file while it is still locked, so no other job can have begun writing it."""
         self.check()
         self._regular = False  # from here on there is nothing to check
         if os.name == "nt":  # which removes no open file
@@ -175,7 +192,9 @@ class OutputFile:
         self.check()
         data = memoryview(content)
         try:
-            with file_errors(self.path, "; what was finished before is kept, continue with --resume"):
+            with file_errors(
+                self.path, "; what was finished before is kept, continue with --resume"
+            ):
                 while data:
                     data = data[os.write(self._file, data) :]
                 if self._regular:
@@ -215,14 +234,17 @@ def _lock(file: int) -> None:
     except BlockingIOError:
         raise OSError(None, "another process is writing it") from None
     except OSError as error:
-        raise OSError(None, f"it cannot be locked ({error.strerror}): use another file system") from None
+        raise OSError(
+            None, f"it cannot be locked ({error.strerror}): use another file system"
+        ) from None
 
 
 def _lock_on_windows(file: int) -> None:
     import msvcrt
 
     windows: Any = msvcrt  # other systems' type checkers know none of its functions
-    # Nobody else can read what is locked: the last byte that can be is far behind the lines of most jobs.
+    # Nobody else can read what is locked: the last byte that can be is far behind the lines of most
+    # jobs.
     os.lseek(file, _LAST_LOCKABLE, os.SEEK_SET)
     try:
         windows.locking(file, windows.LK_NBLCK, 1)

@@ -1,7 +1,7 @@
 """Pairs of a file of any format, one at a time, with errors that name the place.
 
-A file that cannot be read as pairs (broken JSON, a missing column) is an InputError: the job must not start.
-Whether the *text* of a pair can be scored is decided by the scorer.
+A file that cannot be read as pairs (broken JSON, a missing column) is an InputError: the job must
+not start. Whether the *text* of a pair can be scored is decided by the scorer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,21 @@ REFUSE, SUFFIX = "refuse", "suffix"
 #: What happens to a second pair with one id: it ends the job, or becomes `id#2`.
 DUPLICATES = (REFUSE, SUFFIX)
 # What a line of the output may hold of its own.
-OUTPUT_KEYS = frozenset({
-    *score_table.ALL, "id", "n_ref", "n_gen", "flags", "segmenter", "reference_index", "n_references",
-    "error", "signature", "texts",
-})  # fmt: skip
+OUTPUT_KEYS = frozenset(
+    {
+        *score_table.ALL,
+        "id",
+        "n_ref",
+        "n_gen",
+        "flags",
+        "segmenter",
+        "reference_index",
+        "n_references",
+        "error",
+        "signature",
+        "texts",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,10 @@ class PairSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of what a row holds; those that are not given follow from the format of the file."""
+    """The keys of a row's texts, id and kept columns.
+
+    Keys for texts and id that are not given follow from the format of the file.
+    """
 
     reference: tuple[str, ...] = ()
     generated: str | None = None
@@ -85,8 +99,10 @@ class Keys:
         """Return the keys of the references, of the generated text and of the id in a file."""
         layout = file.layout
         return (
-            self.reference or (layout.reference,), self.generated or layout.generated, self.id or layout.id
-        )  # fmt: skip
+            self.reference or (layout.reference,),
+            self.generated or layout.generated,
+            self.id or layout.id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +126,9 @@ class PairFile:
         references, generated, id_key = self.keys.of(self.file)
         needed = dict.fromkeys(self.keys.keep, "--keep-column")
         needed |= {id_key: "--id-key"} if self.keys.id else {}
-        needed = dict.fromkeys(references, "--reference-key") | {generated: "--generated-key"} | needed
+        needed = (
+            dict.fromkeys(references, "--reference-key") | {generated: "--generated-key"} | needed
+        )
 
         def pick(names: list[str], place: str) -> list[str]:
             refuse_missing(needed, names, f"{place}: no column", ())
@@ -128,7 +146,9 @@ class PairFile:
         references, generated, id_key = self.keys.of(self.file)
         if not isinstance(row, dict):
             names = " and ".join((*references, generated))
-            raise RowError(f"{place}: an object with {names} was expected, not {type(row).__name__}")
+            raise RowError(
+                f"{place}: an object with {names} was expected, not {type(row).__name__}"
+            )
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
         try:
@@ -183,8 +203,13 @@ def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
     return pair if count == 1 else replace(pair, id=f"{pair.id}#{count}")
 
 
-def refuse_missing(needed: Mapping[str, str], names: Any, begins: str, by_id: tuple[str, ...]) -> None:
-    """Raise RowError that names all needed keys that are not there, with the options that rename them."""
+def refuse_missing(
+    needed: Mapping[str, str], names: Any, begins: str, by_id: tuple[str, ...]
+) -> None:
+    """Raise RowError if any needed key is missing.
+
+    The message names all missing keys and the options that rename them.
+    """
     if missing := [key for key in needed if key not in names]:
         if by_id and set(names) == set(by_id):
             hint = "; texts by id belong to --references and --predictions)"
@@ -192,18 +217,26 @@ def refuse_missing(needed: Mapping[str, str], names: Any, begins: str, by_id: tu
             options = list(dict.fromkeys(needed[key] for key in missing))
             options += ["--id-key"] * ("id" not in names and "--id-key" not in needed.values())
             hint = f"): give {', '.join(options)}"
-        raise RowError(f"{begins} {' and no '.join(map(repr, missing))} (there is {quoted(names)}{hint}")
+        raise RowError(
+            f"{begins} {' and no '.join(map(repr, missing))} (there is {quoted(names)}{hint}"
+        )
 
 
 def checked_id(name: Any, place: str, key: str) -> str | int | None:
     """Return an id. Raises RowError if it is neither a string nor a whole number."""
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
-        raise RowError(f"{place}: {key!r} must be a string or a whole number, not {type(name).__name__}")
+        raise RowError(
+            f"{place}: {key!r} must be a string or a whole number, not {type(name).__name__}"
+        )
     return name
 
 
 def as_text(value: Any, file: InputFile) -> Any:
-    """Return a number of a sheet as the text that it is, and segments with times as one text with stamps."""
+    """Return numbers of untyped files and timed segments as text, and other values unchanged.
+
+    Segments become one text with time stamps. In a list of several references, each one is
+    converted.
+    """
     if isinstance(value, list):
         whole = stamped(value)
         return [stamped(part) for part in value] if whole is value else whole

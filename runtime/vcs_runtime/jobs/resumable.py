@@ -1,9 +1,9 @@
 """The one way in which a job writes its output and continues after a stop.
 
-The output holds finished items in the order of the input. So whatever stops a job (Ctrl-C, kill -9, a full
-disk) costs at most the block in flight, and the next run continues after the last whole line. Each line says
-how it was computed (`signature`) and from which texts (`texts`). A run continues only lines that it
-would write as well.
+The output holds finished items in the order of the input. So whatever stops a job (Ctrl-C, kill -9,
+a full disk) costs at most the block in flight, and the next run continues after the last whole
+line. Each line says how it was computed (`signature`) and from which texts (`texts`). A run
+continues only lines that it would write as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def hash_texts(*texts: Any) -> str:
-    """Return the first 16 hexadecimal digits of the sha256 of texts, for the field `texts` of a line."""
+    """Return the first 16 hexadecimal digits of the texts' SHA-256, for a line's field `texts`."""
     try:
         data = json.dumps(texts, ensure_ascii=False, default=repr)
     except RecursionError:  # nested too deeply to be a text
@@ -46,11 +46,14 @@ def differences(one: Any, other: Any) -> list[str]:
     """Return of two signatures the fields that the other one does not have."""
     first, second = (str(line).split("|") for line in (one, other))
     sides = (first, second), (second, first)
-    return ["|".join(field for field in own if field not in others) or "no more" for own, others in sides]
+    return [
+        "|".join(field for field in own if field not in others) or "no more"
+        for own, others in sides
+    ]
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:
-    """Raise InputError unless a line of an earlier run has the hash of its texts in this run's input."""
+    """Raise InputError unless the text hash in an existing line is `expected`, this run's hash."""
     if written_texts(place, record) != expected:
         raise InputError(
             f"{place}: the texts of id {record['id']!r} have changed since this line was written: "
@@ -59,11 +62,14 @@ def check_texts(place: object, record: Record, expected: str) -> None:
 
 
 def written_texts(place: object, record: Record) -> Any:
-    """Return the hash of texts that a line of an earlier run has. Raises InputError if it has none."""
+    """Return the hash of texts that a line of an earlier run has.
+
+    Raises InputError if it has none.
+    """
     if "texts" not in record:
         raise InputError(
-            f"{place}: an earlier version of vcs-runtime wrote this line, without a hash of its texts, "
-            "so it cannot be continued: use another output"
+            f"{place}: an earlier version of vcs-runtime wrote this line, without a hash of its"
+            " texts, so it cannot be continued: use another output"
         )
     return record["texts"]
 
@@ -79,17 +85,23 @@ class Items(Generic[T]):
 
 
 def run_resumable(
-    files: JobFiles, through: Items[T], work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
-    each: Callable[[T, Record, bool], None], *, begins: str = '{"id": ', several_lines: bool = False,
+    files: JobFiles,
+    through: Items[T],
+    work: Callable[[Iterator[T]], Iterable[list[tuple[T, Record]]]],
+    each: Callable[[T, Record, bool], None],
+    *,
+    begins: str = '{"id": ',
+    several_lines: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
     finish: Callable[[OutputFile], None] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Do a job item by item, append its lines to an output, and continue an output that was begun.
 
-    `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each` receives
-    every item with its line, and whether an earlier run has written it. With `several_lines` an item may have
-    more than one. `finish` receives the output with all lines, which no other job can write meanwhile. Raises
-    InputError if the output cannot be used, or changes while the job is running.
+    `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each`
+    receives every item with its line, and whether an earlier run has written it. With
+    `several_lines` an item may have more than one. `finish` receives the output with all lines,
+    which no other job can write meanwhile. Raises InputError if the output cannot be used, or
+    changes while the job is running.
     """
     taken = 0
 
@@ -106,7 +118,9 @@ def run_resumable(
         done = 0
         if files.output:
             output = stack.enter_context(
-                OutputFile(files.output, files.inputs, resume=files.resume, overwrite=files.overwrite)
+                OutputFile(
+                    files.output, files.inputs, resume=files.resume, overwrite=files.overwrite
+                )
             )
         if output and files.resume:
             for item, record, first in _finished(output, remaining, through, several_lines):
@@ -124,9 +138,9 @@ def run_resumable(
                 break
         if taken != total:
             raise InputError(
-                f"{files.inputs[0] if files.inputs else 'the input'}: it had {total} items when the job "
-                f"began, and has {'more' if taken > total else taken} now; what was finished is kept, "
-                "continue with --resume"
+                f"{files.inputs[0] if files.inputs else 'the input'}: it had {total} items when the"
+                f" job began, and has {'more' if taken > total else taken} now; what was finished"
+                " is kept, continue with --resume"
             )
         if output and finish:
             finish(output)
@@ -143,10 +157,13 @@ def _finished(
         if first:
             item = next(items, None)
         if item is None:
-            raise InputError(f"{place}: the output has more lines than the input has items: {another}")
+            raise InputError(
+                f"{place}: the output has more lines than the input has items: {another}"
+            )
         if record["id"] != through.identify(item):
             raise InputError(
-                f"{place}: id {record['id']!r}, where the input has {through.identify(item)!r}: {another}"
+                f"{place}: id {record['id']!r}, where the input has {through.identify(item)!r}:"
+                f" {another}"
             )
         through.check(place, item, record)
         yield item, record, first

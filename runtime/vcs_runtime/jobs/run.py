@@ -16,7 +16,13 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs import score_files
 from vcs_runtime.jobs.output import ERROR, JobFiles
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS, InputPair, PairSource, as_source, count_pairs
-from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import (
+    Items,
+    check_signature,
+    check_texts,
+    hash_texts,
+    run_resumable,
+)
 from vcs_runtime.jobs.score_tables import as_lines
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.explanation import explain
@@ -33,7 +39,8 @@ def score_file(
 ) -> Summary:
     """Score the pairs of a file, and append one line of JSON a pair to an output.
 
-    The whole input is checked before the first pair is scored. What was written before an error stays.
+    The whole input is checked before the first pair is scored. What was written before an error
+    stays.
     """
     score = partial(_score_blocks, scorer, options=options)
     return run_blocks(score, source, JobFiles.of(files), scorer.signature_for(options))
@@ -58,7 +65,10 @@ def run_blocks(
     files: JobFiles,
     signature: str,
 ) -> Summary:
-    """Do what `score_file` does, with a function that takes the unfinished pairs in place of the scorer."""
+    """Do the same as `score_file`, with the function `score` in place of the scorer.
+
+    `score` takes the unfinished pairs and yields blocks of pairs with their output records.
+    """
     source = as_source(source)
     total = count_pairs(source)
     if not total:
@@ -88,9 +98,14 @@ def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) 
 
 
 def _until_failure(
-    source: PairSource, score: Callable[[Iterator[InputPair]], Iterator[Block]], pairs: Iterator[InputPair]
+    source: PairSource,
+    score: Callable[[Iterator[InputPair]], Iterator[Block]],
+    pairs: Iterator[InputPair],
 ) -> Iterator[Block]:
-    """Yield what is finished before the first pair that cannot be scored. Raises InputError that names it."""
+    """Yield what is finished before the first pair that cannot be scored.
+
+    Raises InputError that names it.
+    """
     for block in score(pairs):
         failed = next((i for i, (_, record) in enumerate(block) if "error" in record), None)
         if failed is None:
@@ -99,8 +114,8 @@ def _until_failure(
         if failed:
             yield block[:failed]
         raise InputError(
-            f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair and "
-            "continue with --resume, or give --on-error skip or zero"
+            f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair"
+            " and continue with --resume, or give --on-error skip or zero"
         )
 
 
@@ -121,7 +136,10 @@ def line_of(pair: InputPair, result: Result) -> dict[str, Any]:
 
 
 def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:
-    """Raise InputError unless an existing line is whole, and has signature, texts and columns of this run."""
+    """Raise InputError unless an existing line is complete and belongs to this run.
+
+    The line's signature, texts and kept columns must match this run.
+    """
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)

@@ -21,16 +21,19 @@ _NUMBERS = (*score_table.NAMES, "n_ref", "n_gen")
 # The smallest and the largest value of each number, and by how much rounding may pass them.
 _COUNT = (0, 1 << 53)
 _RANGES: Final = {name: (info.low, info.high) for name, info in score_table.ALL.items()} | {
-    "n_ref": _COUNT, "n_gen": _COUNT,
-}  # fmt: skip
+    "n_ref": _COUNT,
+    "n_gen": _COUNT,
+}
 _ROUNDING = 1e-6
 #: Suffixes of score files.
 SCORES: Final = (".jsonl", ".ndjson", *TABLES)
 _OTHERS: Final = {*SUFFIXES} - {*SCORES}
 _TYPES: Final = (
-    ("id", (str, int), "text or whole number"), ("signature", str, "text"), ("error", str, "text"),
+    ("id", (str, int), "text or whole number"),
+    ("signature", str, "text"),
+    ("error", str, "text"),
     ("segmenter", (str, type(None)), "text"),
-)  # fmt: skip
+)
 
 
 def is_scores(path: Path) -> bool:
@@ -42,7 +45,11 @@ def is_scores(path: Path) -> bool:
         return False
     else:
         _, row = next(read_jsonl(path), (0, None))
-    return isinstance(row, dict) and {"id", "signature"} <= row.keys() and bool({"vcs", "error"} & row.keys())
+    return (
+        isinstance(row, dict)
+        and {"id", "signature"} <= row.keys()
+        and bool({"vcs", "error"} & row.keys())
+    )
 
 
 def metrics_of(path: Path) -> tuple[str, ...]:
@@ -52,10 +59,16 @@ def metrics_of(path: Path) -> tuple[str, ...]:
 
 
 def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, str]:
-    """Return options with a score file's metrics, and what else was other when it was scored; "": nothing."""
+    """Return options with a score file's metrics, and a message if the signatures differ.
+
+    The metrics of the file apply unless `options.also` names others. The message is "" if the
+    signatures are equal.
+    """
     own = replace(options, also=options.also or metrics_of(path))
     then, now = next(read_scores(path))[1]["signature"], scorer.signature_for(own)
-    told = "{}: scored with {}, this run with {}: give the same options".format(path, *differences(then, now))
+    told = "{}: scored with {}, this run with {}: give the same options".format(
+        path, *differences(then, now)
+    )
     return own, told if then != now else ""
 
 
@@ -76,7 +89,9 @@ def read_scores(
         if any(field not in row for field in fields):
             raise InputError(f"{place}: {otherwise}")
         if signature is not None and row["signature"] != signature:
-            raise InputError(f"{place}: scored as {row['signature']}, the lines before as {signature}")
+            raise InputError(
+                f"{place}: scored as {row['signature']}, the lines before as {signature}"
+            )
         signature = row["signature"]
         check_line(place, row, names)
         yield place, row
@@ -99,19 +114,26 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
             _number(row, name, place)
 
 
-def check_signatures(signatures: Mapping[Path, str], scores: Iterable[str] = score_table.ALL) -> None:
+def check_signatures(
+    signatures: Mapping[Path, str], scores: Iterable[str] = score_table.ALL
+) -> None:
     """Raise InputError if score files, whose signatures are given by path, were not scored alike.
 
-    Fields do not count that cannot change `scores`: metrics beside VCS, and what compares words for them.
+    Fields do not count that cannot change `scores`: metrics beside VCS, and what compares words for
+    them.
     """
     models = set(re.findall(r"\|words:[^|]*", "".join(signatures.values())))
     several = len(models) > 1 and not score_table.SUBSTITUTION.keys().isdisjoint(scores)
     ignored = r"\|also:[^|]*" if several else r"\|(also|words):[^|]*"
-    (first, signature), *others = ((path, re.sub(ignored, "", line)) for path, line in signatures.items())
+    (first, signature), *others = (
+        (path, re.sub(ignored, "", line)) for path, line in signatures.items()
+    )
     for path, other in others:
         if other != signature:
             fields = differences(signature, other)
-            remedy = "score all systems with --segmenter learned; " if "seg:" in "|".join(fields) else ""
+            remedy = (
+                "score all systems with --segmenter learned; " if "seg:" in "|".join(fields) else ""
+            )
             raise InputError(
                 f"{first} and {path} were scored differently: {' and '.join(fields)}; "
                 f"{remedy}--ignore-signatures compares them all the same"

@@ -1,7 +1,7 @@
-"""Score files as tables: CSV, TSV and Parquet, made of the lines of a job when all of them are there.
+"""Score files as tables: CSV, TSV or Parquet files, made from a job's lines once all lines exist.
 
-Lines can be appended and continued, a table cannot. So a job keeps its lines in OUTPUT.jsonl until the table
-is written as a whole.
+Lines can be appended and continued, a table cannot. So a job keeps its lines in OUTPUT.jsonl until
+the table is written as a whole.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ def is_table(path: Path) -> bool:
 
 
 def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | None]:
-    """Return the files for the lines of a job (OUTPUT.jsonl beside a table), and what makes the table."""
+    """Return the files for a job's lines, and the function that makes the table from the lines.
+
+    The lines of a table are written to OUTPUT.jsonl beside the table. If the output is not a table,
+    the files are unchanged and the function is None.
+    """
     output = files.output
     if output is None or not is_table(output):
         return files, None
@@ -62,7 +66,7 @@ def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | 
 
 
 def _holds_lines(path: Path) -> bool:
-    """Whether a file is empty, or begins with a line that a job has written, or has begun to write."""
+    """Return whether a file is empty, or begins with a complete or incomplete line of a job."""
     with file_errors(path), path.open("rb") as file:
         first = file.readline()
     try:
@@ -86,7 +90,8 @@ def write_table(lines: Path, output: Path) -> None:
             writer = csv.DictWriter(text, list(columns), delimiter=separator, lineterminator="\n")
             writer.writerow({name: cell(name) for name in columns})
             writer.writerows(
-                {name: cell(_cell(value)) for name, value in row.items()} for _, row in read_records(lines)
+                {name: cell(_cell(value)) for name, value in row.items()}
+                for _, row in read_records(lines)
             )
             text.detach()
 
@@ -96,7 +101,9 @@ def read_table(path: Path) -> Iterator[tuple[str, Record]]:
     file = InputFile(path)
     try:
         for place, row in file.rows("id"):
-            record = {name: value for name, value in row.items() if value is not None and value != ""}
+            record = {
+                name: value for name, value in row.items() if value is not None and value != ""
+            }
             if not file.typed:
                 record |= {name: _number(record[name]) for name in _NUMBERS & record.keys()}
             yield f"{path} {place}", record
@@ -117,7 +124,10 @@ def _number(text: str) -> int | float | str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as CSV holds it: lists of words side by side, other lists and objects as JSON."""
+    """Return a value as written to a CSV cell.
+
+    Lists of words are joined by spaces. Other lists, objects and booleans become JSON.
+    """
     if isinstance(value, list) and all(isinstance(item, str) and " " not in item for item in value):
         return " ".join(value)
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
@@ -126,14 +136,25 @@ def _cell(value: Any) -> Any:
 def _write_parquet(lines: Path, file: BinaryIO, columns: dict[str, set[type]]) -> None:
     pa = require("pyarrow", "parquet", "writing Parquet")
     pq = require("pyarrow.parquet", "parquet", "writing Parquet")
-    types = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({bool}): pa.bool_()}
+    types = {
+        frozenset({int}): pa.int64(),
+        frozenset({float}): pa.float64(),
+        frozenset({bool}): pa.bool_(),
+    }
     types |= {frozenset({int, float}): pa.float64()}
-    kinds = {name: types.get(frozenset(found - {type(None)}), pa.string()) for name, found in columns.items()}
+    kinds = {
+        name: types.get(frozenset(found - {type(None)}), pa.string())
+        for name, found in columns.items()
+    }
     rows = read_records(lines)
-    with pq.ParquetWriter(file, pa.schema([(_whole(name), kind) for name, kind in kinds.items()])) as writer:
+    with pq.ParquetWriter(
+        file, pa.schema([(_whole(name), kind) for name, kind in kinds.items()])
+    ) as writer:
         while batch := [record for _, record in islice(rows, _BATCH)]:
             arrays = {
-                _whole(name): pa.array([_as(record.get(name), kind == pa.string()) for record in batch], kind)
+                _whole(name): pa.array(
+                    [_as(record.get(name), kind == pa.string()) for record in batch], kind
+                )
                 for name, kind in kinds.items()
             }
             writer.write_table(pa.table(arrays))
@@ -144,5 +165,8 @@ def _as(value: Any, text: bool) -> Any:
 
 
 def _whole(text: str) -> str:
-    """Write half a surrogate pair, which an id in JSON may hold and UTF-8 may not, as its number."""
+    """Return a text with each lone surrogate written as an escaped number.
+
+    An id in JSON can contain a lone surrogate, but UTF-8 cannot.
+    """
     return text.encode("utf-8", _HALF).decode()

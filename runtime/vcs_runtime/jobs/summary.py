@@ -24,7 +24,7 @@ _EVERY = score_table.names_with(score_table.FURTHER)
 
 @dataclass(frozen=True)
 class Statistic:
-    """The statistics of one score over pairs: mean, sample standard deviation, 95 % bootstrap interval."""
+    """Statistics of a score over pairs: mean, sample standard deviation, 95% bootstrap interval."""
 
     mean: float
     sd: float
@@ -45,7 +45,9 @@ class Summary:
     counts: FlagCounts = field(default_factory=FlagCounts)
     keep: int = 0  # lines for `worst`
     _lines: list[Mapping[str, Any]] = field(default_factory=list)
-    _columns: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _EVERY})
+    _columns: dict[str, array[float]] = field(
+        default_factory=lambda: {name: array("d") for name in _EVERY}
+    )
     _judged: bytearray = field(default_factory=bytearray)
     _with: Counter[str] = field(default_factory=Counter)
 
@@ -67,7 +69,9 @@ class Summary:
     @property
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS that all scored pairs have."""
-        return tuple(metric for metric in score_table.FURTHER if 0 < self.scored == self._with[metric])
+        return tuple(
+            metric for metric in score_table.FURTHER if 0 < self.scored == self._with[metric]
+        )
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one line of the output."""
@@ -83,11 +87,15 @@ class Summary:
             worst = [*self.worst(("vcs", "margin", "gas")), *self.worst(("margin", "vcs", "gas"))]
             self._lines = [line for line in self._lines if any(line is other for other in worst)]
         self._with.update(score_table.metrics_in(record))
-        self._count(record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"])))
+        self._count(
+            record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
+        )
 
     def _count(self, scores: Mapping[str, Any], *, judged: bool) -> None:
         for name, column in self._columns.items():
-            column.append(float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan)))
+            column.append(
+                float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan))
+            )
         self._judged.append(judged)
 
     def worst(self, ranking: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -112,19 +120,30 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
         result: dict[str, Any] = {
-            "scored": self.scored, "failed": self.failed, "failed_as": self.failed_as,
-            "means_over": self.counted, "resumed": self.resumed, "seconds": round(self.seconds, 3),
+            "scored": self.scored,
+            "failed": self.failed,
+            "failed_as": self.failed_as,
+            "means_over": self.counted,
+            "resumed": self.resumed,
+            "seconds": round(self.seconds, 3),
             "scores": _plain(self.statistics()),
-            "zeros": {"pairs": self.counts.zeros, **{name: self.counts.flags[name] for name in ZEROS}},
-            "not_judged": self._not_judged(), "signature": self.signature,
+            "zeros": {
+                "pairs": self.counts.zeros,
+                **{name: self.counts.flags[name] for name in ZEROS},
+            },
+            "not_judged": self._not_judged(),
+            "signature": self.signature,
             "signature_long": long_form(self.signature),
-        }  # fmt: skip
+        }
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result
 
     def _not_judged(self) -> dict[str, Any]:
-        """Count the pairs whose order could not be judged; with them, the statistics of the others."""
+        """Return the number of pairs whose order could not be judged, in total and by flag.
+
+        If there are such pairs, `scores_without` has the statistics of the other pairs.
+        """
         counts = self.counts
         result: dict[str, Any] = {"pairs": counts.not_judged}
         result |= {name: counts.flags[name] for name in NOT_JUDGED}
@@ -134,4 +153,7 @@ class Summary:
 
 
 def _plain(statistics: Mapping[str, Statistic]) -> dict[str, Any]:
-    return {name: {"mean": s.mean, "sd": s.sd, "ci95": [s.low, s.high]} for name, s in statistics.items()}
+    return {
+        name: {"mean": s.mean, "sd": s.sd, "ci95": [s.low, s.high]}
+        for name, s in statistics.items()
+    }

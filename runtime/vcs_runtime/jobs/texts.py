@@ -24,7 +24,8 @@ from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import OWN
 from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
 
-#: The keys of a reference and of a prediction in rows, if none is given; the first one that is there counts.
+#: The keys of a reference and of a prediction in rows, if none is given; the first one that is
+#: there counts.
 REFERENCE_KEYS = ("reference", "summary", TEXT)
 PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT)
 _SHOWN = 3  # ids in a message
@@ -48,9 +49,13 @@ class Texts:
                 if isinstance(row, str | list):  # of an array: its number is its id
                     row = {id_key: int(place.split()[-1]), TEXT: row}
                 if not isinstance(row, dict):
-                    raise RowError(f"{place}: a text with an id was expected, not {type(row).__name__}")
+                    raise RowError(
+                        f"{place}: a text with an id was expected, not {type(row).__name__}"
+                    )
                 if row.get(id_key) is None:
-                    raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
+                    raise RowError(
+                        f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key"
+                    )
                 name = checked_id(row[id_key], place, id_key)
                 kept = kept_of(row, [key for key in self.keys.keep if key in row])
                 texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
@@ -100,9 +105,12 @@ class MatchedFiles:
     """The pairs of references and the predictions of one system, in the order of the references."""
 
     def __init__(
-        self, references: Mapping[str, InputPair], reference_file: InputFile, predictions: Texts,
+        self,
+        references: Mapping[str, InputPair],
+        reference_file: InputFile,
+        predictions: Texts,
         keep: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._files = (reference_file, predictions.file)
         found = predictions.by_id()
         self.missing = [name for name in references if name not in found]
@@ -119,9 +127,13 @@ class MatchedFiles:
             kept = {**own.kept, **reference.kept}
             for key in keep:
                 if key not in kept:
-                    raise InputError(f"{reference_file} {reference.place}: no {key!r} to keep, nor in {self}")
+                    raise InputError(
+                        f"{reference_file} {reference.place}: no {key!r} to keep, nor in {self}"
+                    )
             self._pairs.append(
-                InputPair(own.place, reference.id, reference.reference, own.generated, kept, own.missing)
+                InputPair(
+                    own.place, reference.id, reference.reference, own.generated, kept, own.missing
+                )
             )
 
     def __str__(self) -> str:
@@ -145,8 +157,8 @@ class MatchedFiles:
         if self.superfluous:
             count = len(self.superfluous)
             sentences.append(
-                f"{self}: {count} prediction{'s' if count > 1 else ''} without a reference, left out: "
-                f"{_some(self.superfluous)}"
+                f"{self}: {count} prediction{'s' if count > 1 else ''} without a reference, left"
+                f" out: {_some(self.superfluous)}"
             )
         return sentences
 

@@ -1,8 +1,9 @@
 """Scoring on many machines through Ray (extra `ray`; docs/guide/ray.md).
 
 `ScoreBatch` is the actor. `score_dataset` maps a data set of Ray Data through a pool of actors, and
-`score_shards` also writes the scores. `score_file` does the work of `vcs-runtime score --runner ray`, through
-Ray Data as well. This package computes no scores itself: each actor opens one `Scorer`.
+`score_shards` also writes the scores. `score_file` does the work of `vcs-runtime score --runner
+ray`, through Ray Data as well. This package computes no scores itself: each actor opens one
+`Scorer`.
 
 Inside this package `import ray` means Ray.
 """
@@ -12,4 +13,12 @@ from vcs_runtime.ray.cluster import Needs, connected
 from vcs_runtime.ray.dataset import ScoreBatch, score_dataset, score_shards
 from vcs_runtime.ray.job import score_file
 
-__all__ = ["JobFiles", "Needs", "ScoreBatch", "connected", "score_dataset", "score_file", "score_shards"]
+__all__ = [
+    "JobFiles",
+    "Needs",
+    "ScoreBatch",
+    "connected",
+    "score_dataset",
+    "score_file",
+    "score_shards",
+]

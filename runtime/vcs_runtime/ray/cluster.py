@@ -1,7 +1,8 @@
 """The Ray cluster: connecting to one or starting one, and checking that it can run a job.
 
-Ray waits for ever, without a message, for CPUs and GPUs that no machine has. A pool of actors that takes
-every CPU leaves none for the task that reads. So a job is checked against the cluster before it starts.
+Ray waits for ever, without a message, for CPUs and GPUs that no machine has. A pool of actors that
+takes every CPU leaves none for the task that reads. So a job is checked against the cluster before
+it starts.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from vcs_runtime.inference.device import split_device
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 
-# Ray reads these settings when it is imported. With the first one, named after the systems where it is the
-# default, Ray's servers listen on the loopback interface alone. A token keeps other users of the machine out.
-# Actors get the niceness of this process; Ray's default of 15 more would cost nine tenths of the speed on a
-# machine with other work.
-_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
+# Ray reads these settings when it is imported. With the first one, named after the systems where it
+# is the default, Ray's servers listen on the loopback interface alone. A token keeps other users of
+# the machine out. Actors get the niceness of this process; Ray's default of 15 more would cost nine
+# tenths of the speed on a machine with other work.
+_ALONE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_worker_niceness": "0",
+}
 _TOKEN = "RAY_AUTH_TOKEN"
 _CONNECT_S = 10.0
 
@@ -56,8 +61,8 @@ class Needs:
         Parameters
         ----------
         device
-            Device of the models. Each actor has its own GPU if `device` names one, or if `device` is "auto"
-            and the cluster has GPUs.
+            Device of the models. Each actor has its own GPU if `device` names one, or if `device`
+            is "auto" and the cluster has GPUs.
         actors
             Number of actors. None: as many as fit the cluster.
         threads
@@ -73,11 +78,13 @@ class Needs:
         DeviceError
             The cluster can never run this pool.
         ValueError
-            `device` is "cuda:1" or "cuda:all": Ray chooses the GPU, and an actor sees no other. Or it is not
-            the name of a device.
+            `device` is "cuda:1" or "cuda:all": Ray chooses the GPU, and an actor sees no other. Or
+            it is not the name of a device.
         """
         if device == "cuda:all":
-            raise ValueError("device: each Ray actor has a GPU of its own: 'cuda:0', not 'cuda:all'")
+            raise ValueError(
+                "device: each Ray actor has a GPU of its own: 'cuda:0', not 'cuda:all'"
+            )
         kind, index = split_device(device)
         if index:
             raise ValueError(f"device: Ray chooses the GPU of an actor: '{kind}:0', not {device!r}")
@@ -96,13 +103,13 @@ class Needs:
         if (room := self._room(nodes)) < self.actors:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
-                f"actors: {self.actors} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU "
-                f"left free for reading, the Ray cluster ({_offers(nodes)}) has room for {room}, and would "
-                "wait for ever"
+                f"actors: {self.actors} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU"
+                f" left free for reading, the Ray cluster ({_offers(nodes)}) has room for {room},"
+                " and would wait for ever"
             )
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:
-        """Return how many actors fit, each on one machine, with one CPU of the cluster left free."""
+        """Return how many actors fit, each on one machine, with one CPU of the cluster free."""
         fitting = sum(
             int(
                 min(
@@ -133,9 +140,9 @@ def _offers(nodes: list[Mapping[str, float]]) -> str:
 def connected(address: str | None = None) -> Iterator[None]:
     """Connect to a Ray cluster for a `with` block.
 
-    A new cluster on this machine sends no usage statistics, has no dashboard, listens on the loopback
-    interface alone, requires a token, and ends with the block. These settings stay in the environment of the
-    process, which therefore should not use Ray for anything else.
+    A new cluster on this machine sends no usage statistics, has no dashboard, listens on the
+    loopback interface alone, requires a token, and ends with the block. These settings stay in the
+    environment of the process, which therefore should not use Ray for anything else.
 
     Parameters
     ----------
@@ -150,8 +157,8 @@ def connected(address: str | None = None) -> Iterator[None]:
     Raises
     ------
     DeviceError
-        There is no cluster at this address, a new one does not start, or Ray was imported before a new one
-        could be set up.
+        There is no cluster at this address, a new one does not start, or Ray was imported before a
+        new one could be set up.
     MissingExtraError
         Ray is not installed.
     """
@@ -175,15 +182,18 @@ def connected(address: str | None = None) -> Iterator[None]:
             socket.create_connection((match[1], int(match[2])), _CONNECT_S).close()
         with _silent_core() if process.is_command else nullcontext():
             ray.init(
-                address=address, log_to_driver=False, logging_level="ERROR",
+                address=address,
+                log_to_driver=False,
+                logging_level="ERROR",
                 **({"include_dashboard": False} if address == "local" else {}),
-            )  # fmt: skip
+            )
     except Exception as error:  # some of Ray's are of no class of their own
         reason = " ".join(str(error).split())
         if address == "local":
             raise DeviceError(
-                f"Ray did not start on this machine: {reason.removesuffix('.')}: try again when the machine "
-                "has less to do, or start Ray yourself (`ray start --head`) and give the address 'auto'"
+                f"Ray did not start on this machine: {reason.removesuffix('.')}: try again when the"
+                " machine has less to do, or start Ray yourself (`ray start --head`) and give the"
+                " address 'auto'"
             ) from None
         raise DeviceError(f"no Ray cluster at {address!r}: {reason}") from None
     try:
@@ -194,7 +204,7 @@ def connected(address: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def _silent_core() -> Iterator[None]:
-    """Start Ray's core so that it prints nothing: it warns of each pool of Ray Data, and of its own settings.
+    """Start Ray's core without messages; it would warn of Ray Data's pools and of Ray's settings.
 
     What ends a job is an exception, too.
     """

@@ -1,4 +1,4 @@
-"""Ray Data: a data set of pairs is scored by a pool of actors, and its scores are written as files."""
+"""Ray Data: a pool of actors scores a dataset of pairs, and the scores are written as files."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class ScoreBatch:
-    """Scores batches of pairs, for `Dataset.map_batches` with `batch_format="numpy"`, or as an actor.
+    """A scorer of batches for `Dataset.map_batches` with `batch_format="numpy"`, or for an actor.
 
     Parameters
     ----------
     config
-        How the scorer is opened, or a bundle's folder. Every machine must have the bundle at the same path.
-        `threads=None` means the CPUs that Ray has assigned to this actor.
+        How the scorer is opened, or a bundle's folder. Every machine must have the bundle at the
+        same path. `threads=None` means the CPUs that Ray has assigned to this actor.
     options
         How pairs are scored.
     reference
@@ -54,19 +54,25 @@ class ScoreBatch:
     """
 
     def __init__(
-        self, config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(), options: Options = Options(),
-        *, reference: str = "reference", generated: str = "generated",
-    ) -> None:  # fmt: skip
+        self,
+        config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
+        options: Options = Options(),
+        *,
+        reference: str = "reference",
+        generated: str = "generated",
+    ) -> None:
         config = ScorerConfig.of(config)
-        self._scorer = Scorer.from_config(replace(config, threads=config.threads or _assigned_cpus()))
+        self._scorer = Scorer.from_config(
+            replace(config, threads=config.threads or _assigned_cpus())
+        )
         self._options = options
         self._texts = (reference, generated)
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
         """Score a batch of columns.
 
-        A row that cannot be scored has NaN and an `error` (otherwise ""). A failure of the machine raises an
-        exception, so that a broken GPU does not turn a data set into errors.
+        A row that cannot be scored has NaN and an `error` (otherwise ""). A failure of the machine
+        raises an exception, so that a broken GPU does not turn a data set into errors.
 
         Parameters
         ----------
@@ -76,7 +82,8 @@ class ScoreBatch:
         Returns
         -------
         dict of arrays
-            The columns of `batch`, then scores, counts, `flags`, `segmenter`, `error` and `signature`.
+            The columns of `batch`, then scores, counts, `flags`, `segmenter`, `error` and
+            `signature`.
 
         Raises
         ------
@@ -89,7 +96,9 @@ class ScoreBatch:
         """Return the pairs of a batch. Raises InputError if a column of texts is missing."""
         for name in self._texts:
             if name not in batch:
-                raise InputError(f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})")
+                raise InputError(
+                    f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
+                )
         return list(pairs_of(*(batch[name] for name in self._texts)))
 
     def score(self, pairs: Sequence[Pair]) -> list[Result]:
@@ -97,7 +106,7 @@ class ScoreBatch:
         return list(self._scorer.iter_scores(pairs, self._options))
 
     def about(self) -> tuple[str, str, str]:
-        """Return the signature of the scores, the name of the host, and the device with its reason."""
+        """Return the signature of the scores, the host name, and the device with its reason."""
         signature = self._scorer.signature_for(self._options)
         return signature, platform.node(), describe(self._scorer.embedder.device)
 
@@ -108,7 +117,11 @@ def _assigned_cpus() -> int | None:
     More threads would take the cores of other actors.
     """
     ray: Any = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
+    if (
+        ray is None
+        or not ray.is_initialized()
+        or ray.get_runtime_context().worker.mode != ray.WORKER_MODE
+    ):
         return None
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
 
@@ -170,9 +183,10 @@ def score_shards(
 ) -> Summary:
     """Score a data set into a folder that all machines share: each actor writes its own files.
 
-    Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, which is there as a whole or not
-    at all. The files are in no order. Rows whose id is in a file are skipped, so that the same call continues
-    an interrupted run. These ids, and the hashes of their texts, are in the memory of every actor.
+    Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, which is there as a
+    whole or not at all. The files are in no order. Rows whose id is in a file are skipped, so that
+    the same call continues an interrupted run. These ids, and the hashes of their texts, are in the
+    memory of every actor.
 
     Parameters
     ----------
@@ -203,7 +217,8 @@ def score_shards(
     Raises
     ------
     InputError
-        The folder holds files with another signature, or was written from other texts under the same ids.
+        The folder holds files with another signature, or was written from other texts under the
+        same ids.
     DeviceError
         The cluster can never run these actors.
     """
@@ -221,9 +236,13 @@ def score_shards(
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
     arguments = {
-        "reference": reference, "generated": generated, "folder": folder, "id": id,
-        "finished": import_ray().put(finished), "expected": summary.signature,
-    }  # fmt: skip
+        "reference": reference,
+        "generated": generated,
+        "folder": folder,
+        "id": id,
+        "finished": import_ray().put(finished),
+        "expected": summary.signature,
+    }
     scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
     names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
@@ -236,7 +255,7 @@ def score_shards(
 
 
 class _ShardWriter(ScoreBatch):
-    """Scores the unfinished rows of a batch, writes them, and returns their scores without the texts."""
+    """A batch scorer that scores and writes unfinished rows, and returns scores without texts."""
 
     def __init__(
         self, *arguments: Any, folder: Path, id: str, finished: Any, expected: str, **columns: Any
@@ -250,23 +269,31 @@ class _ShardWriter(ScoreBatch):
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
         if self._id not in batch:
-            raise InputError(f"no column {self._id!r} (there is {', '.join(map(repr, batch)) or 'nothing'})")
+            raise InputError(
+                f"no column {self._id!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
+            )
         ids = batch[self._id].tolist()
         rows = [row for row, id in enumerate(ids) if id not in self._finished]
         pairs = self.pairs(batch)
         for id, pair in zip(ids, pairs, strict=True):
             if id in self._finished:
-                check_texts(self._folder, {"id": id, "texts": self._finished[id]}, hash_texts(*pair))
+                check_texts(
+                    self._folder, {"id": id, "texts": self._finished[id]}, hash_texts(*pair)
+                )
         results = self.score([pairs[row] for row in rows])
         if rows:
             # The name depends on the ids, so that a batch which is scored again replaces its file.
-            digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[:16]
+            digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[
+                :16
+            ]
             path = self._folder / f"{digest}.jsonl"
             records = (
-                record_of(ids[row], pairs[row], result) for row, result in zip(rows, results, strict=True)
+                record_of(ids[row], pairs[row], result)
+                for row, result in zip(rows, results, strict=True)
             )
             with file_errors(path):
-                # The temporary name is unique: two actors may have the same rows, if one was believed dead.
+                # The temporary name is unique: two actors may have the same rows, if one was
+                # believed dead.
                 write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
         return to_columns(results, self._options)
 
@@ -277,17 +304,28 @@ def pool_config(config: ScorerConfig, needs: Needs) -> ScorerConfig:
 
 
 def through_actors(
-    actor: type[ScoreBatch], dataset: Dataset, config: ScorerConfig | str | os.PathLike[str],
-    options: Options, actors: int | None, batch_size: int | None, arguments: dict[str, Any],
-) -> Dataset:  # fmt: skip
+    actor: type[ScoreBatch],
+    dataset: Dataset,
+    config: ScorerConfig | str | os.PathLike[str],
+    options: Options,
+    actors: int | None,
+    batch_size: int | None,
+    arguments: dict[str, Any],
+) -> Dataset:
     """Map a data set through a pool of actors, in order; Ray Data replaces an actor that dies."""
     from ray.data import ActorPoolStrategy
 
     config = ScorerConfig.of(config)
     needs = Needs.of(config.device, actors, config.threads)
-    dataset.context.execution_options.preserve_order = True  # otherwise the fastest blocks come first
+    # Otherwise the fastest blocks come first.
+    dataset.context.execution_options.preserve_order = True
     return dataset.map_batches(
-        actor, batch_format="numpy", batch_size=batch_size, compute=ActorPoolStrategy(size=needs.actors),
-        num_cpus=needs.cpus, num_gpus=needs.gpus, fn_constructor_args=(pool_config(config, needs), options),
+        actor,
+        batch_format="numpy",
+        batch_size=batch_size,
+        compute=ActorPoolStrategy(size=needs.actors),
+        num_cpus=needs.cpus,
+        num_gpus=needs.gpus,
+        fn_constructor_args=(pool_config(config, needs), options),
         fn_constructor_kwargs=arguments,
-    )  # fmt: skip
+    )

@@ -1,7 +1,7 @@
-"""A file of pairs scored through Ray Data, with the output of one process: equal lines in equal order.
+"""Scoring a file of pairs through Ray Data, with the same output lines in order as one process.
 
-Only this process reads the input and writes the output. The pairs are cut into shards, as many pairs as a
-scorer takes at a time. They wait in Ray's object store, which spills to the disk.
+Only this process reads the input and writes the output. The pairs are cut into shards, as many
+pairs as a scorer takes at a time. They wait in Ray's object store, which spills to the disk.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def score_file(
     files
         The output, whether it is continued, and what reports failures; or the path of a new output.
     config
-        How each actor opens its scorer, or a bundle's folder. Paths become absolute and must be valid on
-        every machine. `threads` is the number of CPUs of an actor (None: 1). If `device` names a GPU, each
-        actor has its own GPU.
+        How each actor opens its scorer, or a bundle's folder. Paths become absolute and must be
+        valid on every machine. `threads` is the number of CPUs of an actor (None: 1). If `device`
+        names a GPU, each actor has its own GPU.
     options
         How pairs are scored.
     actors
@@ -71,8 +71,8 @@ def score_file(
     Raises
     ------
     DeviceError
-        The cluster can never run these actors, machines would score differently, or the same pairs have
-        killed three actors.
+        The cluster can never run these actors, machines would score differently, or the same pairs
+        have killed three actors.
     InputError, BundleError, CacheError
         The input or the output cannot be used, or as for `Scorer.open`.
     """
@@ -99,7 +99,10 @@ class ShardScorer(ScoreBatch):
         self._shards = shards
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Add a column of pickled results with the name of the host; no results if too many actors died."""
+        """Add a column of pickled tuples `(host name, results)`.
+
+        The results are None if too many actors died of the shard.
+        """
         ray = import_ray()
         column = np.empty(len(batch["shard"]), object)
         for row, number in enumerate(batch["shard"].tolist()):
@@ -111,20 +114,29 @@ class ShardScorer(ScoreBatch):
 
 
 class _Shards:
-    """The shards in the object store, and how often each was begun, in a process that outlives the actors."""
+    """The shards in the object store, and the number of times each shard was started.
+
+    The shards belong to a separate process, which outlives the actors that score them.
+    """
 
     def __init__(self, references: list[Any]) -> None:
         self._references = references
         self._starts = Counter[int]()
 
     def begin(self, number: int) -> list[Any]:
-        """Return the reference of a shard, in a list so that Ray keeps it one; [] after three starts."""
+        """Return the reference of a shard in a list, or [] after three starts.
+
+        The list keeps Ray from replacing the reference by the shard.
+        """
         self._starts[number] += 1
         return [] if self._starts[number] > _ATTEMPTS else [self._references[number]]
 
 
 def _about(config: ScorerConfig, options: Options) -> tuple[str, str, str]:
-    """Open a scorer as an actor does, so that errors and the signature are known before the job begins."""
+    """Open a scorer as an actor does, and return its signature, host and device.
+
+    Errors and the signature are therefore known before the job starts.
+    """
     return ScoreBatch(config, options).about()
 
 
@@ -138,7 +150,9 @@ def _score_shards(
     if not shards:
         return
     with _quiet():
-        numbers = data.from_items([{"shard": i} for i in range(len(shards))], override_num_blocks=len(shards))
+        numbers = data.from_items(
+            [{"shard": i} for i in range(len(shards))], override_num_blocks=len(shards)
+        )
         numbers.context.enable_progress_bars = False
         arguments = {"shards": ray.remote(_Shards).options(num_cpus=0).remote(shards)}
         count = min(actors, len(shards))
@@ -149,23 +163,30 @@ def _score_shards(
                 yield _block(ray.get(shards[number]), host, results, signature)
 
 
-def _block(pairs: list[InputPair], host: str, results: list[Result] | None, signature: str) -> Block:
-    """Return the lines of a shard. Raises DeviceError if it has no results, or another signature."""
+def _block(
+    pairs: list[InputPair], host: str, results: list[Result] | None, signature: str
+) -> Block:
+    """Return the lines of a shard.
+
+    Raises DeviceError if it has no results, or another signature.
+    """
     if results is None:
         raise DeviceError(
             f"{_ATTEMPTS} actors died of the pairs from {pairs[0].place} to {pairs[-1].place}; "
             "what was finished is kept, continue with --resume"
         )
-    if other := next((result.signature for result in results if result.signature != signature), None):
+    if other := next(
+        (result.signature for result in results if result.signature != signature), None
+    ):
         raise DeviceError(
-            f"{host} would score as {other}, another machine as {signature}: install the same version and "
-            "bundle everywhere, and name a device"
+            f"{host} would score as {other}, another machine as {signature}: install the same"
+            " version and bundle everywhere, and name a device"
         )
     return [(pair, line_of(pair, result)) for pair, result in zip(pairs, results, strict=True)]
 
 
 def _cut(pairs: Iterator[InputPair]) -> Iterator[list[InputPair]]:
-    """Cut the pairs into shards of the size of a scorer's blocks, so that batches are equally full."""
+    """Split the pairs into shards as large as a scorer's blocks, so batches are equally full."""
     shard: list[InputPair] = []
     characters = 0
     for pair in pairs:

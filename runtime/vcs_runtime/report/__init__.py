@@ -1,4 +1,4 @@
-"""Reports: one HTML file about one pair or many, or a PDF about one pair (docs/guide/reports.md)."""
+"""Reports: an HTML file about one pair or many, or a PDF of one pair (docs/guide/reports.md)."""
 
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def summary(e: Explanation) -> Figure:
-    """Say why VCS is what it is, and show all scores, and the cost of each part in a bar of length 1."""
+    """Show why VCS has its value, all scores, and the cost of each part in a bar of length 1."""
     return alone(views.summary(e))
 
 
@@ -48,17 +48,23 @@ def nas_l(e: Explanation) -> Figure:
 
 
 def regularizer(e: Explanation) -> Figure:
-    """Show the part of the grid that the windows cover, and the regulariser that follows from it."""
+    """Show the part of the grid that the windows cover, and the resulting regulariser."""
     return alone(views.regularizer(e))
 
 
 def chunks(e: Explanation, name: str) -> list[Figure]:
-    """Show a text, `name` "reference" or "generated", chunk by chunk, on as many pages as needed."""
+    """Show a text chunk by chunk, on as many pages as needed.
+
+    `name` is "reference" or "generated".
+    """
     return alone_pages(pair_tables.chunks(e, name))
 
 
 def matches(e: Explanation, name: str) -> Figure:
-    """Show the match of every chunk of a text, "reference" or "generated", in one table of any length."""
+    """Show the match of every chunk of a text, in one table of any length.
+
+    `name` is "reference" or "generated".
+    """
     return alone(pair_tables.matches(e, name))
 
 
@@ -68,5 +74,8 @@ def match_summary(e: Explanation) -> Figure:
 
 
 def steps(e: Explanation, name: str) -> list[Figure]:
-    """Show NAS-L of a text, "reference" or "generated", step by step, on as many pages as needed."""
+    """Show NAS-L of a text step by step, on as many pages as needed.
+
+    `name` is "reference" or "generated".
+    """
     return alone_pages(pair_tables.steps(e, name))

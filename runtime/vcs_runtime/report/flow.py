@@ -82,8 +82,8 @@ class View:
 class Table:
     """A table, which may continue on the next page.
 
-    A row with text in its first cell alone is a subheading. A row whose first cell is empty stays on the page
-    of the row before it.
+    A row with text in its first cell alone is a subheading. A row whose first cell is empty stays
+    on the page of the row before it.
     """
 
     title: str
@@ -139,7 +139,10 @@ class Table:
 
 
 def last_break(rows: Rows, lines: int) -> int:
-    """Return where to divide rows so that the first part has at most `lines`; a row's lines stay together."""
+    """Return where to divide rows so that the first part has at most `lines` lines.
+
+    The lines of a row stay together, unless one row fills the page.
+    """
     for end in range(lines, 0, -1):
         if rows[end][0] and any(rows[end - 1][1:]):  # not below a subheading either
             return end
@@ -147,7 +150,9 @@ def last_break(rows: Rows, lines: int) -> int:
 
 
 def _head_height(title: str, caption: str) -> float:
-    return bool(title) * _HEAD + PITCH * len(_caption_lines(caption)) + bool(title or caption) * 0.06
+    return (
+        bool(title) * _HEAD + PITCH * len(_caption_lines(caption)) + bool(title or caption) * 0.06
+    )
 
 
 def _caption_lines(caption: str) -> list[str]:
@@ -158,7 +163,9 @@ def _draw_head(area: Area, title: str, caption: str) -> None:
     area.write([(0, 0.14, title)], _TITLE, bold=True)
     top = bool(title) * _HEAD
     area.write(
-        [(0, top + (i + 0.6) * PITCH, line) for i, line in enumerate(_caption_lines(caption))], 7.5, SOFT
+        [(0, top + (i + 0.6) * PITCH, line) for i, line in enumerate(_caption_lines(caption))],
+        7.5,
+        SOFT,
     )
 
 
@@ -211,7 +218,9 @@ def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document
     """Divide parts into pages: `front` before the contents, `body` on new pages, listed there."""
     entries: list[tuple[str, int]] = []
     listed = [part.title for part in body if part.title]
-    contents = View("Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries))
+    contents = View(
+        "Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries)
+    )
     pages = _fill([*front, contents], [])
     body_pages = _fill(body, entries)
     entries[:] = [(name, number + len(pages)) for name, number in entries]
@@ -259,7 +268,9 @@ def drawn_pages(document: Document) -> Iterator[Figure]:
             figure = Figure(figsize=PAGE)
             for top, block in placed:
                 block.draw(Area(figure, MARGIN, MARGIN + top, WIDTH, block.height))
-            _draw_footer(Area(figure, MARGIN, PAGE[1] - MARGIN, WIDTH, MARGIN), document.title, number, count)
+            _draw_footer(
+                Area(figure, MARGIN, PAGE[1] - MARGIN, WIDTH, MARGIN), document.title, number, count
+            )
         yield figure
 
 
@@ -271,14 +282,18 @@ def _draw_footer(area: Area, title: str, number: int, count: int) -> None:
 
 
 def write_document(document: Document, path: Path) -> None:
-    """Write a document to a PDF file. Raises InputError, or MissingExtraError without matplotlib."""
+    """Write a document to a PDF file.
+
+    Raises InputError, or MissingExtraError without matplotlib.
+    """
     require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages
 
     # The file itself holds no time: the same pair gives the same bytes.
     metadata = {"Title": printable(document.title), "CreationDate": None}
-    # In memory first: after an error of the disk, PdfPages fails once more, with an error of its own.
+    # In memory first: after an error of the disk, PdfPages fails once more, with an error of its
+    # own.
     pages = io.BytesIO()
     with matplotlib.rc_context(STYLE), PdfPages(pages, metadata=metadata) as pdf:
         for figure in drawn_pages(document):

@@ -19,7 +19,15 @@ from vcs_runtime.report.systems import MARKS, Systems, figures_of, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
 from vcs_runtime.scoring.replaced import surest
-from vcs_runtime.scoring.score_table import ALL, FULL_NAMES, FURTHER, HEADLINE, PART, SMALLER_IS_BETTER, up_to
+from vcs_runtime.scoring.score_table import (
+    ALL,
+    FULL_NAMES,
+    FURTHER,
+    HEADLINE,
+    PART,
+    SMALLER_IS_BETTER,
+    up_to,
+)
 from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, verdict_counts
 from vcs_runtime.util.atomic import file_errors, replaced
 
@@ -34,9 +42,9 @@ MAX_CELLS: Final = 1000
 class HtmlReport:
     """A report in one HTML file, written pair by pair.
 
-    Use it in a `with` statement: when the block ends without an error, the file appears under its name.
-    Every pair is a compressed block of the file, which a browser unpacks when its page is opened. So a report
-    of thousands of pairs is one file, and is written with little memory.
+    Use it in a `with` statement: when the block ends without an error, the file appears under its
+    name. Every pair is a compressed block of the file, which a browser unpacks when its page is
+    opened. So a report of thousands of pairs is one file, and is written with little memory.
 
     Parameters
     ----------
@@ -90,7 +98,8 @@ class HtmlReport:
         system
             Name of the system whose text is explained.
         pair
-            The pair as it was read: whole texts, all references, kept columns. None: the chunks alone.
+            The pair as it was read: whole texts, all references, kept columns. None: the chunks
+            alone.
 
         Returns
         -------
@@ -115,7 +124,10 @@ class HtmlReport:
         self._write(tail())
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with file_errors(self.path):
             self._replacing.__exit__(kind, error, trace)
@@ -127,18 +139,28 @@ class HtmlReport:
 
 
 def vocabulary(names: Sequence[str]) -> dict[str, Any]:
-    """Return scores, flags and verdicts for the script of the page: names, labels, ranges, meanings."""
+    """Return the data of scores, flags and verdicts for the script of the page.
+
+    The data are names, labels, ranges and meanings.
+    """
     infos = [(name, ALL[name]) for name in names]
     return {
         "scores": [
-            {"name": name, "label": i.label, "full": FULL_NAMES.get(name, ""), "low": i.low, "high": i.high,
-             "meaning": i.meaning, "headline": name in figures_of(FURTHER),
-             "smaller": name in SMALLER_IS_BETTER}
+            {
+                "name": name,
+                "label": i.label,
+                "full": FULL_NAMES.get(name, ""),
+                "low": i.low,
+                "high": i.high,
+                "meaning": i.meaning,
+                "headline": name in figures_of(FURTHER),
+                "smaller": name in SMALLER_IS_BETTER,
+            }
             for name, i in infos
         ],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},
         "verdicts": VERDICTS,
-    }  # fmt: skip
+    }
 
 
 def pair_data(
@@ -155,15 +177,24 @@ def pair_data(
     if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
         about += f" No more than {MAX_CHARACTERS:,} characters of a {e.noun} are shown."
     return {
-        "id": name, "system": system, "scores": e.values, "costs": e.costs, "conclusion": e.conclusion,
-        "noun": e.noun, "sentences": e.sentences, "texts": _texts(e, pair),
-        "kept": _kept(pair) if pair else {}, "reference": _side(e.reference, a.recall),
-        "generated": _side(e.generated, a.precision), "replaced": _replaced(e),
+        "id": name,
+        "system": system,
+        "scores": e.values,
+        "costs": e.costs,
+        "conclusion": e.conclusion,
+        "noun": e.noun,
+        "sentences": e.sentences,
+        "texts": _texts(e, pair),
+        "kept": _kept(pair) if pair else {},
+        "reference": _side(e.reference, a.recall),
+        "generated": _side(e.generated, a.precision),
+        "replaced": _replaced(e),
         "strict": None if e.strict is None else _strict(e.strict.substitution),
         "matrix": _matrix(e.similarity),
         "regularizer": {"area": a.window_area, "grid": a.grid_area, "least": a.min_coverage},
-        "signature": r.signature, "about": about,
-    }  # fmt: skip
+        "signature": r.signature,
+        "about": about,
+    }
 
 
 def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
@@ -176,7 +207,9 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
         texts["references"] = [shortened(text, MAX_TEXT) for text in references]
     if r.n_references > 1 and e.by_reference:
         names = up_to(HEADLINE)
-        texts["scores"] = [{name: round(getattr(s, name), 4) for name in names} for s in e.by_reference]
+        texts["scores"] = [
+            {name: round(getattr(s, name), 4) for name in names} for s in e.by_reference
+        ]
         texts["mean"] = r.scores != e.by_reference[r.reference_index]
     return texts
 
@@ -184,8 +217,8 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
 def _replaced(e: Explanation) -> list[dict[str, Any]]:
     """Return the replaced words, with their places in the chunks as they are shown.
 
-    The chunks, the places and the texts are of the reference first. Places count as JavaScript does, in units
-    of UTF-16. They are None in a part of a chunk that is not shown.
+    The chunks, the places and the texts are of the reference first. Places count as JavaScript
+    does, in units of UTF-16. They are None in a part of a chunk that is not shown.
     """
     listed = surest(e.replaced)
     return [
@@ -208,12 +241,15 @@ def _replaced(e: Explanation) -> list[dict[str, Any]]:
 def _strict(substitution: float) -> dict[str, Any]:
     """Return the limit that substitution sets for VCS, and the constants that lead to both."""
     p = DEFAULT_SUBSTITUTION
-    constants = {name: getattr(p, name) for name in ("slope", "allowance", "thing_weight", "rewording")}
+    constants = {
+        name: getattr(p, name) for name in ("slope", "allowance", "thing_weight", "rewording")
+    }
     return {"cap": strict_cap(substitution), **constants}
 
 
 def _shown_place(text: str, place: tuple[int, int]) -> list[int] | None:
-    if len(text) > MAX_CHARACTERS and place[1] >= MAX_CHARACTERS:  # the last one shown is an ellipsis
+    # The last one shown is an ellipsis.
+    if len(text) > MAX_CHARACTERS and place[1] >= MAX_CHARACTERS:
         return None
     return [len(text[:at].encode("utf-16-le")) // 2 for at in place]
 
@@ -225,17 +261,26 @@ def _kept(pair: InputPair) -> dict[str, str]:
 
 def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
     return {
-        "text": [shortened(chunk.text) for chunk in chunks], "verdict": [chunk.verdict for chunk in chunks],
-        "counts": verdict_counts(chunks), "repeats": [chunk.repeats for chunk in chunks],
-        "match": side.match.tolist(), "similarity": [round(chunk.similarity, 4) for chunk in chunks],
-        "start": side.window_start.tolist(), "end": side.window_end.tolist(),
+        "text": [shortened(chunk.text) for chunk in chunks],
+        "verdict": [chunk.verdict for chunk in chunks],
+        "counts": verdict_counts(chunks),
+        "repeats": [chunk.repeats for chunk in chunks],
+        "match": side.match.tolist(),
+        "similarity": [round(chunk.similarity, 4) for chunk in chunks],
+        "start": side.window_start.tolist(),
+        "end": side.window_end.tolist(),
         "offset": [chunk.offset for chunk in chunks],
-        "penalty": [round(chunk.penalty, 6) for chunk in chunks], "floor": side.floor_path.tolist(),
-        "ceiling": side.ceiling_path.tolist(), "floor_length": side.floor_length,
-        "ceiling_length": side.ceiling_length, "actual_length": side.actual_length,
-        "total_penalty": side.total_penalty, "max_penalty": side.max_penalty, "nas_d": side.nas_d,
+        "penalty": [round(chunk.penalty, 6) for chunk in chunks],
+        "floor": side.floor_path.tolist(),
+        "ceiling": side.ceiling_path.tolist(),
+        "floor_length": side.floor_length,
+        "ceiling_length": side.ceiling_length,
+        "actual_length": side.actual_length,
+        "total_penalty": side.total_penalty,
+        "max_penalty": side.max_penalty,
+        "nas_d": side.nas_d,
         "nas_l": side.nas_l,
-    }  # fmt: skip
+    }
 
 
 def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
@@ -247,7 +292,9 @@ def _matrix(similarity: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return the matrix; a large one as the maximum of each tile."""
     step = [-(-count // MAX_CELLS) for count in similarity.shape]
     starts = [np.arange(0, count, size) for count, size in zip(similarity.shape, step, strict=True)]
-    tiles = np.maximum.reduceat(np.maximum.reduceat(similarity, starts[0], axis=0), starts[1], axis=1)
+    tiles = np.maximum.reduceat(
+        np.maximum.reduceat(similarity, starts[0], axis=0), starts[1], axis=1
+    )
     values = np.rint(tiles * 10_000).astype("<i2")
     return {
         "rows": values.shape[0],

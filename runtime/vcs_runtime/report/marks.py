@@ -1,4 +1,4 @@
-"""Marks of verdicts, and legends: each verdict has a colour and a shape of its own (extra `report`)."""
+"""Marks of verdicts, each with a distinct colour and shape, and legends (extra `report`)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ Entry = tuple[str, str, str]  # mark, colour and meaning
 
 #: Colour of each verdict, its marker in figures, and the same mark as a letter.
 VERDICT_MARKS: Final = {
-    IN_PLACE: (BLUE, "o", "●"), COVERED: (BLUE, "P", "✚"), SHIFTED: (GREEN, ">", "▶"),
-    MOVED: (ORANGE, "D", "◆"), UNSUPPORTED: (RED, "X", "✖"), MISSING: (RED, "v", "▼"),
+    IN_PLACE: (BLUE, "o", "●"),
+    COVERED: (BLUE, "P", "✚"),
+    SHIFTED: (GREEN, ">", "▶"),
+    MOVED: (ORANGE, "D", "◆"),
+    UNSUPPORTED: (RED, "X", "✖"),
+    MISSING: (RED, "v", "▼"),
     REPEATED: (PINK, "s", "■"),
-}  # fmt: skip
+}
 #: Maximum number of chunks with large marks; more of them would hide each other.
 MANY: Final = 60
 _SMALL, _APART = 7.5, 0.16  # size of a legend in points, and inches between its entries
@@ -43,13 +47,17 @@ def draw_marks(axes: Axes, chunks: tuple[Chunk, ...], y: npt.NDArray[Any]) -> No
         if places:
             size = 20 if len(chunks) <= MANY else 7
             x = [i + 1 for i in places]
-            axes.scatter(x, y[places], c=colour, marker=marker, s=size, lw=0, zorder=3, clip_on=False)
+            axes.scatter(
+                x, y[places], c=colour, marker=marker, s=size, lw=0, zorder=3, clip_on=False
+            )
 
 
 def verdict_legend(e: Explanation) -> list[Entry]:
     """Return the entries of the verdicts that occur."""
     shown = {chunk.verdict for chunk in (*e.generated, *e.reference)}
-    return [(mark, colour, name) for name, (colour, _, mark) in VERDICT_MARKS.items() if name in shown]
+    return [
+        (mark, colour, name) for name, (colour, _, mark) in VERDICT_MARKS.items() if name in shown
+    ]
 
 
 def draw_legend(area: Area, y: float, entries: Sequence[Entry]) -> None:

@@ -23,7 +23,10 @@ def _asset(name: str) -> str:
 
 
 def head(title: str) -> str:
-    """Return the HTML before the first block; its policy allows this style and script, and no request."""
+    """Return the HTML before the first block.
+
+    The content security policy allows only this style and this script, and no requests.
+    """
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
@@ -46,7 +49,8 @@ def block(name: str, value: Any) -> str:
     """
     packed = zlib.compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), 6)
     return (
-        f'<script type="application/octet-stream" id="{name}">{base64.b64encode(packed).decode()}</script>\n'
+        '<script type="application/octet-stream"'
+        f' id="{name}">{base64.b64encode(packed).decode()}</script>\n'
     )
 
 
@@ -62,7 +66,9 @@ def _style() -> str:
 
 @cache
 def _script() -> str:
-    return "{\n" + "\n".join(_asset(name).replace('"use strict";\n', "") for name in _SCRIPTS) + "}\n"
+    return (
+        "{\n" + "\n".join(_asset(name).replace('"use strict";\n', "") for name in _SCRIPTS) + "}\n"
+    )
 
 
 def _source(text: str) -> str:

@@ -11,7 +11,13 @@ from vcs_runtime.report.marks import VERDICT_MARKS
 from vcs_runtime.report.sheet import SIZE, WIDTH, shorten, wrap
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.replaced import left_out, surest
-from vcs_runtime.scoring.verdicts import VERDICTS, Chunk, describe_thresholds, position, verdict_counts
+from vcs_runtime.scoring.verdicts import (
+    VERDICTS,
+    Chunk,
+    describe_thresholds,
+    position,
+    verdict_counts,
+)
 from vcs_runtime.util.printable import counted
 
 _MAX_LINES = 12  # of the text of one chunk
@@ -22,7 +28,16 @@ _CHUNKS: Final = ("", "verdict", "similar")
 _CHUNKS_AT: Final = (0.0, 0.05, 0.24, 0.32)
 _REPLACED: Final = ("replaced", "became", "kind", "similarity")
 _REPLACED_AT: Final = (0.0, 0.22, 0.44, 0.54, 0.7, 0.85)
-_MATCHES: Final = ("", "match", "similar", "most similar", "context", "candidates", "place", "chosen as")
+_MATCHES: Final = (
+    "",
+    "match",
+    "similar",
+    "most similar",
+    "context",
+    "candidates",
+    "place",
+    "chosen as",
+)
 _MATCHES_AT: Final = (0.0, 0.06, 0.13, 0.22, 0.37, 0.46, 0.59, 0.77)
 _STEPS: Final = ("step", "from", "to", "rise", "limit", "limit with LCT", "counted", "length")
 _STEPS_AT: Final = (0.0, 0.08, 0.22, 0.36, 0.44, 0.54, 0.7, 0.88)
@@ -41,22 +56,27 @@ def chunks(e: Explanation, name: str) -> Table:
         rows += [("", "", "", line) for line in lines[1:]]
     counts = verdict_counts(listed)
     caption = (
-        "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts.items()) + "."
+        "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts.items())
+        + "."
     )
     title = f"The {'reference' if name == 'reference' else 'generated text'}, {e.noun} by {e.noun}"
     return Table(title, caption, (*_CHUNKS, e.noun), _CHUNKS_AT, rows, _MARKS)
 
 
 def replaced(e: Explanation) -> Table:
-    """Return the words that others replaced, those of which it is surest; no rows if there are none."""
+    """Return a table of the most surely replaced words, without rows if no word was replaced."""
     width = WIDTH * 0.21
     rows: Rows = [
         (
-            shorten(word.reference, width), shorten(word.generated, width), word.word_class, word.likeness,
-            str(word.reference_chunk + 1), str(word.generated_chunk + 1),
+            shorten(word.reference, width),
+            shorten(word.generated, width),
+            word.word_class,
+            word.likeness,
+            str(word.reference_chunk + 1),
+            str(word.generated_chunk + 1),
         )
         for word in surest(e.replaced)
-    ]  # fmt: skip
+    ]
     caption = "Words of the reference, and what stands in their places in the generated text."
     if more := left_out(e.replaced):
         caption += f" Not shown: {more}."
@@ -65,10 +85,15 @@ def replaced(e: Explanation) -> Table:
 
 
 def matches(e: Explanation, name: str) -> Table:
-    """Return the match of every chunk of a text, "reference" or "generated", and why it was chosen."""
+    """Return a table of the match of every chunk of a text, and the reason for each match.
+
+    `name` is "reference" or "generated".
+    """
     side, other = _side(e, name), "generated text" if name == "reference" else "reference"
     rows: Rows = [_match(i, chunk, side, e.noun) for i, chunk in enumerate(getattr(e, name))]
-    caption = f"The match of a {e.noun} is the {e.noun} of the {other} that counts as its counterpart."
+    caption = (
+        f"The match of a {e.noun} is the {e.noun} of the {other} that counts as its counterpart."
+    )
     return Table(f"Matches of the {name} {e.noun}s", caption, _MATCHES, _MATCHES_AT, rows)
 
 
@@ -79,7 +104,10 @@ def match_summary(e: Explanation) -> Table:
         side, listed = _side(e, name), getattr(e, name)
         rows.append((name, f"{counted(side.x, e.noun)}, mean similarity {side.las:z.3f}"))
         rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
-        rows += [("", f"{n} chosen as {why.replace('_', ' ')}") for why, n in Counter(side.reason).items()]
+        rows += [
+            ("", f"{n} chosen as {why.replace('_', ' ')}")
+            for why, n in Counter(side.reason).items()
+        ]
     return Table("Matches", "", ("", ""), (0.0, 0.15), rows)
 
 
@@ -88,19 +116,29 @@ def steps(e: Explanation, name: str) -> Table:
     side = _side(e, name)
     which = "recall" if name == "reference" else "precision"
     caption = (
-        f"From ({e.noun}, match) to ({e.noun}, match). Length of all steps {side.actual_length:.3f}, "
-        f"ideal {side.floor_length:.3f} to {side.ceiling_length:.3f}."
+        f"From ({e.noun}, match) to ({e.noun}, match). Length of all steps"
+        f" {side.actual_length:.3f}, ideal {side.floor_length:.3f} to {side.ceiling_length:.3f}."
     )
     rows: Rows = [
         (
-            str(i + 1), f"({i + 1}, {side.match[i] + 1})", f"({i + 2}, {side.match[i + 1] + 1})",
-            f"{rise:+d}", str(side.segment_limit), f"{side.segment_limit_lct:g}", method.replace("_", " "),
+            str(i + 1),
+            f"({i + 1}, {side.match[i] + 1})",
+            f"({i + 2}, {side.match[i + 1] + 1})",
+            f"{rise:+d}",
+            str(side.segment_limit),
+            f"{side.segment_limit_lct:g}",
+            method.replace("_", " "),
             f"{length:.3f}",
         )
         for i, (rise, method, length) in enumerate(
-            zip(side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True)
+            zip(
+                side.segment_dy.tolist(),
+                side.segment_method,
+                side.segment_length.tolist(),
+                strict=True,
+            )
         )
-    ]  # fmt: skip
+    ]
     return Table(f"NAS-L {which} {side.nas_l:.3f}, step by step", caption, _STEPS, _STEPS_AT, rows)
 
 
@@ -108,18 +146,26 @@ def configuration(e: Explanation) -> Table:
     """Return how the pair was scored: parameters, counts, thresholds, signature."""
     p, a = e.params, e.alignment
     rows: Rows = [
-        ("reference chunks", str(a.n_ref)), ("generated chunks", str(a.n_gen)), ("LCT", f"{p.lct:g}"),
-        ("context cutoff", f"{p.context_cutoff:g}"), ("context window", f"{p.context_window:g}"),
-        ("LCT penalty", p.lct_penalty), ("regulariser", p.regularizer), ("small texts", p.small_text),
+        ("reference chunks", str(a.n_ref)),
+        ("generated chunks", str(a.n_gen)),
+        ("LCT", f"{p.lct:g}"),
+        ("context cutoff", f"{p.context_cutoff:g}"),
+        ("context window", f"{p.context_window:g}"),
+        ("LCT penalty", p.lct_penalty),
+        ("regulariser", p.regularizer),
+        ("small texts", p.small_text),
         ("split by", e.result.segmenter or "words"),
         ("verdict thresholds", describe_thresholds(e.thresholds)),
         *signature_rows("signature", e.result.signature),
-    ]  # fmt: skip
+    ]
     return Table("Configuration", "", ("", ""), (0.0, 0.24), rows)
 
 
 def signature_rows(name: str, signature: str, size: float = 0.0) -> Rows:
-    """Return a signature as rows of two columns, divided at its bars; with a size, as wide as a page."""
+    """Return a signature as rows of two columns, divided at the bars of the signature.
+
+    If `size` is given, in points, the rows are as wide as a page.
+    """
     lines = wrap(signature.replace("|", "| "), WIDTH if size else 0.76 * WIDTH, size or SIZE)
     return [("" if i else name, line.replace("| ", "|")) for i, line in enumerate(lines)]
 
@@ -131,7 +177,12 @@ def _side(e: Explanation, name: str) -> Orientation:
 def _match(i: int, chunk: Chunk, side: Orientation, noun: str) -> tuple[str, ...]:
     candidates = int(side.candidates.offsets[i + 1] - side.candidates.offsets[i])
     return (
-        str(i + 1), str(chunk.match + 1), f"{chunk.similarity:z.3f}",
-        f"{side.max_index[i] + 1} ({side.max_similarity[i]:z.3f})", f"{side.context_window[i]:.3f}",
-        str(candidates), position(chunk, noun).split(",")[0], side.reason[i].replace("_", " "),
-    )  # fmt: skip
+        str(i + 1),
+        str(chunk.match + 1),
+        f"{chunk.similarity:z.3f}",
+        f"{side.max_index[i] + 1} ({side.max_similarity[i]:z.3f})",
+        f"{side.context_window[i]:.3f}",
+        str(candidates),
+        position(chunk, noun).split(",")[0],
+        side.reason[i].replace("_", " "),
+    )

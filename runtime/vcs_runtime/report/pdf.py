@@ -1,4 +1,4 @@
-"""The PDF of one pair: a title page, every view, both texts, and how they were scored (extra `report`)."""
+"""PDF of one pair: title page, all views, both texts and how they were scored (extra `report`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _BIG = 18.0  # size of the title in points
 
 
 def write_pdf(
-    e: Explanation, path: Path, title: str = "One pair", names: tuple[str, str] = ("", ""), dated: str = ""
+    e: Explanation,
+    path: Path,
+    title: str = "One pair",
+    names: tuple[str, str] = ("", ""),
+    dated: str = "",
 ) -> None:
     """Write a title page and every view of a pair to a PDF file.
 
@@ -43,14 +47,19 @@ def write_pdf(
 
 
 def pair_document(
-    e: Explanation, title: str, names: tuple[str, str] = ("", ""), dated: str = "",
+    e: Explanation,
+    title: str,
+    names: tuple[str, str] = ("", ""),
+    dated: str = "",
     body: Sequence[Part] | None = None,
-) -> Document:  # fmt: skip
+) -> Document:
     """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
     front = [
-        heading(title, _about(e, names), dated, e.result.signature), sentences([e.conclusion], mark=""),
-        views.key_figures(e), sentences([e.sentences["vcs"]], mark=""),
-    ]  # fmt: skip
+        heading(title, _about(e, names), dated, e.result.signature),
+        sentences([e.conclusion], mark=""),
+        views.key_figures(e),
+        sentences([e.sentences["vcs"]], mark=""),
+    ]
     if note := _replaced(e):
         front.append(sentences([note], mark=""))
     return compose(title, front, all_parts(e) if body is None else body)
@@ -60,9 +69,14 @@ def all_parts(e: Explanation) -> list[Part]:
     """Return every view and table of a pair, in the order of the report."""
     tables = (pair_tables.chunks, pair_tables.matches, pair_tables.steps)
     drawn = (
-        views.scores, views.las, views.similarity, views.windows, views.regularizer, views.nas_d,
+        views.scores,
+        views.las,
+        views.similarity,
+        views.windows,
+        views.regularizer,
+        views.nas_d,
         views.nas_l,
-    )  # fmt: skip
+    )
     parts: list[Part] = [view(e) for view in drawn]
     listed = [pair_tables.replaced(e)]
     listed += [table(e, name) for table in tables for name in ("generated", "reference")]
@@ -75,9 +89,13 @@ def all_parts(e: Explanation) -> list[Part]:
 def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:
     """Return the head of a title page."""
     lines = wrap(title, WIDTH, _BIG * 1.06)[:3]  # bold letters are wider
-    lower = [line for text in (*about, *([dated] if dated else [])) for line in wrap(text, WIDTH, 9)]
+    lower = [
+        line for text in (*about, *([dated] if dated else [])) for line in wrap(text, WIDTH, 9)
+    ]
     small = (
-        [line for _, line in pair_tables.signature_rows("", f"Scored as {signature}", 7)] if signature else []
+        [line for _, line in pair_tables.signature_rows("", f"Scored as {signature}", 7)]
+        if signature
+        else []
     )
     top = 0.32 + 0.32 * len(lines)
     middle = top + 0.2 + 0.175 * len(lower)
@@ -94,7 +112,11 @@ def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -
 def sentences(texts: Sequence[str], mark: str = "•") -> View:
     """Return a part without a title that lists sentences, each with a mark before it."""
     indent = 0.15 * bool(mark)
-    lines = [("" if i else mark, line) for text in texts for i, line in enumerate(wrap(text, WIDTH - indent))]
+    lines = [
+        ("" if i else mark, line)
+        for text in texts
+        for i, line in enumerate(wrap(text, WIDTH - indent))
+    ]
 
     def draw(area: Area) -> None:
         baselines = [PITCH * (i + 0.6) for i in range(len(lines))]
@@ -116,7 +138,7 @@ def _about(e: Explanation, names: tuple[str, str]) -> list[str]:
 
 
 def _reasons(e: Explanation) -> list[str]:
-    """Return the sentences: repeated chunks, the parts, the most expensive first, then replaced words."""
+    """Return sentences on repeated chunks, parts (highest cost first) and replaced words."""
     names = ["repeated", *sorted(e.costs, key=lambda name: -e.costs[name]), "substitution"]
     return [e.sentences[name] for name in names if name in e.sentences]
 

@@ -1,7 +1,8 @@
 """Figures measured in inches: areas, lines of text and axes (extra `report`).
 
-There is no layout engine: every place is known before anything is drawn, so no text is laid out twice. Texts
-are drawn literally, without mathematics. A character that the font lacks becomes a replacement mark.
+There is no layout engine: every place is known before anything is drawn, so no text is laid out
+twice. Texts are drawn literally, without mathematics. A character that the font lacks becomes a
+replacement mark.
 """
 
 from __future__ import annotations
@@ -15,15 +16,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, GREEN, ORANGE, RED, SKY, PINK = "#0072b2", "#009e73", "#e69f00", "#d55e00", "#56b4e9", "#cc79a7"
+BLUE, GREEN, ORANGE, RED, SKY, PINK = (
+    "#0072b2",
+    "#009e73",
+    "#e69f00",
+    "#d55e00",
+    "#56b4e9",
+    "#cc79a7",
+)
 INK, SOFT, WINDOW, LINE = "#1b1f24", "#5b636d", "#c9ced4", "#d5d9de"
 #: Settings of matplotlib while a figure is drawn, and while it is written.
 STYLE: Final[Any] = {
-    "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 7.5,
-    "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.linewidth": 0.6, "axes.edgecolor": SOFT, "text.color": INK, "axes.labelcolor": INK,
-    "axes.titlepad": 4, "pdf.fonttype": 42,
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": SOFT,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.titlepad": 4,
+    "pdf.fonttype": 42,
+}
 #: Size of a page (A4), its margins, and what is left between them.
 PAGE: Final = (8.27, 11.69)
 MARGIN: Final = 0.8
@@ -49,17 +67,31 @@ class Area:
     def inner(self, x: float, y: float, width: float = 0.0, height: float = 0.0) -> Area:
         """Return a part of the area; without a size, all that lies to the right and below."""
         return Area(
-            self.figure, self.left + x, self.top + y, width or self.width - x, height or self.height - y
+            self.figure,
+            self.left + x,
+            self.top + y,
+            width or self.width - x,
+            height or self.height - y,
         )
 
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:
         """Return axes; their labels lie outside of the given rectangle."""
         across, down = self.figure.get_size_inches()
-        box = (self.left + x) / across, 1 - (self.top + y + height) / down, width / across, height / down
+        box = (
+            (self.left + x) / across,
+            1 - (self.top + y + height) / down,
+            width / across,
+            height / down,
+        )
         return self.figure.add_axes(box)
 
-    def write(self, cells: Iterable[Cell], size: float = SIZE, colour: str = INK, bold: bool = False) -> None:
-        """Draw lines of text at places `(right, down to the baseline)`, with letters of `size` points."""
+    def write(
+        self, cells: Iterable[Cell], size: float = SIZE, colour: str = INK, bold: bool = False
+    ) -> None:
+        """Draw lines of text with letters of `size` points.
+
+        The place of each line is `(right, down to the baseline)`, in inches.
+        """
         written = [(self.left + x, self.top + y, printable(text)) for x, y, text in cells if text]
         if written:
             words = _words()(written, size, colour, bold)
@@ -78,7 +110,10 @@ class Area:
 
 @functools.cache
 def _words() -> Any:
-    """Make the artist that draws lines of text; `matplotlib.text.Text` would lay each of them out."""
+    """Make the artist class that draws lines of text.
+
+    `matplotlib.text.Text` would compute the layout of each line.
+    """
     from matplotlib.artist import Artist
     from matplotlib.font_manager import FontProperties
     from matplotlib.transforms import Bbox
@@ -89,7 +124,9 @@ def _words() -> Any:
         def __init__(self, cells: Sequence[Cell], size: float, colour: str, bold: bool) -> None:
             super().__init__()
             self.cells, self.colour = cells, colour
-            self.font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=size)
+            self.font = FontProperties(
+                family="DejaVu Sans", weight="bold" if bold else "normal", size=size
+            )
 
         def get_text(self) -> str:
             return "\n".join(text for _, _, text in self.cells)
@@ -112,9 +149,14 @@ def _words() -> Any:
 
 
 def printable(text: str) -> str:
-    """Return `text` with a replacement mark for each character that the font lacks; line ends stay."""
+    """Return `text` with U+FFFD for each character that is unprintable or not in the font.
+
+    Newlines stay.
+    """
     glyphs = _glyphs()
-    return "".join(c if c == "\n" or (ord(c) in glyphs and c.isprintable()) else "\ufffd" for c in text)
+    return "".join(
+        c if c == "\n" or (ord(c) in glyphs and c.isprintable()) else "\ufffd" for c in text
+    )
 
 
 @functools.cache
@@ -180,7 +222,10 @@ def _fitting(word: str, width: float, size: float) -> int:
 
 
 def shorten(text: str, width: float, size: float = SIZE) -> str:
-    """Return a printable text that fits into a width in inches, its end as an ellipsis if it is longer."""
+    """Return a printable text on one line that fits `width` inches.
+
+    A longer text is cut and ends with an ellipsis.
+    """
     text = printable(" ".join(text.split()))  # on one line
     if length(text, size) <= width:
         return text

@@ -29,9 +29,15 @@ _ROUNDING = 1e-3
 
 
 def report_pair(
-    scorer: Scorer, pair: InputPair, path: Path, title: str, options: Options, thresholds: Thresholds,
-    names: tuple[str, Sequence[str]] = ("", ()), dated: str = "",
-) -> None:  # fmt: skip
+    scorer: Scorer,
+    pair: InputPair,
+    path: Path,
+    title: str,
+    options: Options,
+    thresholds: Thresholds,
+    names: tuple[str, Sequence[str]] = ("", ()),
+    dated: str = "",
+) -> None:
     """Explain one pair in an HTML or PDF file. Raises TextError if the pair cannot be scored."""
     [[(_, result, evidence)]] = scorer.stream(iter([pair]), attrgetter("texts"), options)
     if evidence is None:
@@ -48,13 +54,20 @@ def report_pair(
 
 
 def report_pairs(
-    scorer: Scorer, pairs: Iterable[InputPair], report: HtmlReport, name: str, options: Options,
-    thresholds: Thresholds, advance: Advance = lambda count: None,
-) -> Systems:  # fmt: skip
+    scorer: Scorer,
+    pairs: Iterable[InputPair],
+    report: HtmlReport,
+    name: str,
+    options: Options,
+    thresholds: Thresholds,
+    advance: Advance = lambda count: None,
+) -> Systems:
     """Explain every pair, and add a page for each to `report`."""
     systems = Systems()
     systems.begin(name, scorer.signature_for(options))
-    for pair, result, evidence in chain.from_iterable(scorer.stream(pairs, attrgetter("texts"), options)):
+    for pair, result, evidence in chain.from_iterable(
+        scorer.stream(pairs, attrgetter("texts"), options)
+    ):
         explanation = evidence and explain(result, evidence, options.params, thresholds)
         page = None
         if explanation:
@@ -65,14 +78,23 @@ def report_pairs(
 
 
 def report_scores(
-    files: Sequence[Path], pairs: Sequence[Path | PairSource], scorer: Scorer | None,
-    report: HtmlReport, options: Options, thresholds: Thresholds, *,
-    names: Sequence[str] = (), pages: int = 50, advance: Advance = lambda count: None, force: bool = False,
-) -> Systems:  # fmt: skip
+    files: Sequence[Path],
+    pairs: Sequence[Path | PairSource],
+    scorer: Scorer | None,
+    report: HtmlReport,
+    options: Options,
+    thresholds: Thresholds,
+    *,
+    names: Sequence[str] = (),
+    pages: int = 50,
+    advance: Advance = lambda count: None,
+    force: bool = False,
+) -> Systems:
     """Read score files, one for each system, and add pages for their worst and best pairs.
 
-    `pages` of both kinds, by margin, in equal shares, if the scored `pairs` are given in the order of the
-    files. Raises InputError for files of different signatures (without `force`), or scores of other pairs.
+    `pages` of both kinds, by margin, in equal shares, if the scored `pairs` are given in the order
+    of the files. Raises InputError for files of different signatures (without `force`), or scores
+    of other pairs.
     """
     if not force:
         check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
@@ -115,7 +137,9 @@ def _extremes(path: Path, count: int) -> dict[Any, Sequence[float]]:
         for number, (_, row) in enumerate(read_scores(path))
         if "error" not in row
     ]
-    return {name: values for values, _, name in (*nsmallest(count, scored), *nlargest(count, scored))}
+    return {
+        name: values for values, _, name in (*nsmallest(count, scored), *nlargest(count, scored))
+    }
 
 
 def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: object) -> None:
@@ -123,9 +147,12 @@ def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: obje
     values = [getattr(result.scores, name, math.nan) for name in RANKING]
     if not all(abs(value - old) <= _ROUNDING for value, old in zip(values, wanted, strict=True)):
         was, now = (
-            ", ".join(f"{LABELS[name]} {value:.4f}" for name, value in zip(RANKING, side, strict=True))
+            ", ".join(
+                f"{LABELS[name]} {value:.4f}" for name, value in zip(RANKING, side, strict=True)
+            )
             for side in (wanted, values)
         )
         raise InputError(
-            f"{place} scored {was}, but its texts in {pairs} score {now}: they are not those that were scored"
+            f"{place} scored {was}, but its texts in {pairs} score {now}: they are not those that"
+            " were scored"
         )

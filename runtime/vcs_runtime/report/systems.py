@@ -42,7 +42,7 @@ _BIN = 0.05  # the width of a bar of a histogram
 
 
 class Failed(NamedTuple):
-    """A pair that could not be scored: its name, why, the position of its system, its kept columns."""
+    """A pair that could not be scored: its name, reason, system position and kept columns."""
 
     pair: str
     reason: str
@@ -93,7 +93,11 @@ class Systems:
         self.summaries.append(Summary(signature))
 
     def add(
-        self, pair: object, record: Mapping[str, Any], page: int | None, verdicts: Collection[str] = ()
+        self,
+        pair: object,
+        record: Mapping[str, Any],
+        page: int | None,
+        verdicts: Collection[str] = (),
     ) -> None:
         """Add a pair.
 
@@ -130,7 +134,9 @@ class Systems:
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS of all systems."""
         scored = [own.also for own in self.summaries if own.scored]
-        return tuple(metric for metric in FURTHER if scored and all(metric in own for own in scored))
+        return tuple(
+            metric for metric in FURTHER if scored and all(metric in own for own in scored)
+        )
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -149,7 +155,10 @@ class Systems:
 
     @property
     def title(self) -> str:
-        """A title that names the systems and the number of videos, which are pairs of distinct names."""
+        """A title that names the systems and the number of videos.
+
+        Each distinct pair name counts as one video.
+        """
         return title_of(self.names, len(self._videos))
 
     @property
@@ -162,7 +171,7 @@ class Systems:
 
     @property
     def about_segmenters(self) -> list[str]:
-        """Which segmenters have split the pairs, and what that does to scores if there are several."""
+        """Sentences on which segmenters split the pairs, and how several of them affect scores."""
         own = dict(zip(self.names, self.summaries, strict=True))
         differently = self.comparisons[0]["split_differently"] if self.comparisons else None
         mix = Mix({name: summary.segmenters for name, summary in own.items()}, differently)
@@ -170,19 +179,25 @@ class Systems:
 
     @property
     def beside_points(self) -> list[str]:
-        """Which systems lie below or above the reference points: at most a sentence a headline score."""
+        """Sentences on systems below or above the reference points, grouped by headline score."""
         signatures, statistics = [own.signature for own in self.summaries], self.statistics()
         means = {
-            score: {name: own[score].mean for name, own in zip(self.names, statistics, strict=True) if own}
+            score: {
+                name: own[score].mean
+                for name, own in zip(self.names, statistics, strict=True)
+                if own
+            }
             for score in self.headline
         }
         said = (flags.beside_points(own, score, signatures) for score, own in means.items())
         return [sentence for sentence in said if sentence]
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
-        """Return one score of a system's pairs, `(n,)` float64, in the order in which they were added."""
+        """Return one score of a system's pairs, `(n,)` float64, in the order of their addition."""
         column: npt.NDArray[np.float64] = np.frombuffer(self._scores[score])
-        values: npt.NDArray[np.float64] = column[np.frombuffer(self._system, dtype=np.uint16) == system]
+        values: npt.NDArray[np.float64] = column[
+            np.frombuffer(self._system, dtype=np.uint16) == system
+        ]
         return values
 
     def statistics(self) -> list[dict[str, Statistic]]:
@@ -190,12 +205,21 @@ class Systems:
         return [summary.statistics() for summary in self.summaries]
 
     def judged(self, system: int) -> dict[str, Statistic]:
-        """Return the statistics without the pairs whose order was not judged; empty if they say no more."""
-        summary = self.summaries[system]
-        return summary.statistics(judged=True) if 0 < summary.counts.not_judged < summary.scored else {}
+        """Return the statistics of a system without the pairs whose order could not be judged.
 
-    def histogram(self, system: int, score: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Count a system's pairs in bins of 0.05 over the range of a score; the outermost take the rest.
+        The result is empty if this leaves out no pair or every pair.
+        """
+        summary = self.summaries[system]
+        return (
+            summary.statistics(judged=True)
+            if 0 < summary.counts.not_judged < summary.scored
+            else {}
+        )
+
+    def histogram(
+        self, system: int, score: str
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Count a system's pairs in bins of 0.05 over a score's range; outliers go to the end bins.
 
         The counts are int64 `(bins,)`, and the edges float64 `(bins + 1,)`.
         """
@@ -208,7 +232,10 @@ class Systems:
         return np.lexsort([np.frombuffer(self._scores[name]) for name in reversed(RANKING)])
 
     def row(self, i: int) -> list[Any]:
-        """Return a row of the table of pairs: pair, system, page, flags, then the scores of tables."""
+        """Return a pair's row of the table of pairs.
+
+        The row has pair, system, page (None without a page) and flags, then the scores of tables.
+        """
         page = self._page[i] if self._page[i] >= 0 else None
         marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
         scores = [round(float(self._scores[name][i]), 4) for name in self.shown]
@@ -221,7 +248,11 @@ class Systems:
         """
         title = title or self.title
         order = self.ranked()
-        rows = order if len(order) <= MAX_ROWS else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
+        rows = (
+            order
+            if len(order) <= MAX_ROWS
+            else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
+        )
         left_out = len(order) - len(rows)
         kept = chain(self._kept, (own.kept for own in self.failed))
         columns = list(dict.fromkeys(chain.from_iterable(kept)))
@@ -232,7 +263,9 @@ class Systems:
             "rule": flags.what_to_report(self.counts.zeros, self.scored) if self.scored else "",
             "report": flags.scores_to_report(self.counts.zeros, self.scored),
             "sentences": [*self.counts.sentences(), *self.about_segmenters],
-            "systems": [self._described(i, statistics) for i, statistics in enumerate(self.statistics())],
+            "systems": [
+                self._described(i, statistics) for i, statistics in enumerate(self.statistics())
+            ],
             "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
             "incomparable": self.incomparable,
             "ranking": RANKING,
@@ -256,7 +289,9 @@ class Systems:
 
     def _about(self, title: str, failed: int) -> list[str]:
         """Return the parts of the line below the title: what there is, and when it was made."""
-        scored = f"{counted(self.scored, 'pair')} scored" + (f", {failed:,} not scored" if failed else "")
+        scored = f"{counted(self.scored, 'pair')} scored" + (
+            f", {failed:,} not scored" if failed else ""
+        )
         names, videos = enumerated(self.names), counted(len(self._videos), "video")
         if title == self.title:  # it has said both, unless there are too many names
             parts = [names, scored] if len(self.names) > NAMED else [scored]
@@ -275,17 +310,25 @@ class Systems:
             "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
-            "histograms": {name: self.histogram(system, name)[0].tolist() for name in figures_of(self.also)},
+            "histograms": {
+                name: self.histogram(system, name)[0].tolist() for name in figures_of(self.also)
+            },
         }
 
 
 def figures_of(also: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the scores that are always shown: the headline ones, and SAS, which is in the margin."""
+    """Return the names of the scores that are always shown: the headline scores and SAS.
+
+    SAS is included because the margin depends on SAS.
+    """
     return tuple(name for name in up_to(PART, also) if ALL[name].level == HEADLINE or name == "sas")
 
 
 def kept_texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a record that no line of a score file has of its own, as texts, unless empty."""
+    """Return the kept columns of a record as texts, without empty values.
+
+    Kept columns are all columns outside `OUTPUT_KEYS`. Values other than strings become JSON.
+    """
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in record.items()

@@ -1,7 +1,9 @@
-"""Views of a pair, each a function from `Explanation` to a part of a document or a figure (extra `report`).
+"""Views of a pair: functions from `Explanation` to a part of a document or a figure.
 
-Colours are from Okabe and Ito's palette and matplotlib's cividis, which colour-blind readers can distinguish.
-Each verdict also has a marker of its own. Positions count from 1.
+The views need the extra `report`.
+
+Colours are from Okabe and Ito's palette and matplotlib's cividis, which colour-blind readers can
+distinguish. Each verdict also has a marker of its own. Positions count from 1.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ from vcs_runtime.report.marks import (
     legend_height,
     verdict_legend,
 )
-from vcs_runtime.report.sheet import BLUE, GREEN, INK, ORANGE, PINK, RED, SKY, SOFT, WIDTH, WINDOW, Area, wrap
+from vcs_runtime.report.sheet import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    SOFT,
+    WIDTH,
+    WINDOW,
+    Area,
+    wrap,
+)
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.score_table import ALL, DETAIL, HEADLINE, LABELS, up_to
 from vcs_runtime.scoring.verdicts import Chunk
@@ -31,8 +46,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COSTS: Final = {
-    "gas": SKY, "las": GREEN, "nas_d": ORANGE, "nas_l": RED, "window_regularizer": PINK
-}  # fmt: skip
+    "gas": SKY,
+    "las": GREEN,
+    "nas_d": ORANGE,
+    "nas_l": RED,
+    "window_regularizer": PINK,
+}
 #: Largest numbers of rows and of columns of a matrix whose cells hold numbers.
 _NUMBERED: Final = (24, 14)
 
@@ -97,7 +116,9 @@ def scores(e: Explanation) -> View:
         baselines = [_ROW * (i + 0.5) + 0.04 for i in range(len(names))]
         area.write((0, y, LABELS[name]) for y, name in zip(baselines, names, strict=True))
         area.write((3.05, y, f"{value:z.3f}") for y, value in zip(baselines, values, strict=True))
-        area.write(((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT)
+        area.write(
+            ((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT
+        )
 
     caption = "1 is perfect. The margin and the cosines may be negative."
     if "substitution" in names:
@@ -130,9 +151,14 @@ def similarity(e: Explanation) -> View:
         low, high = float(e.similarity.min()), float(e.similarity.max())
         low, high = np.floor(low * 10) / 10, np.ceil(high * 10 + 1e-9) / 10
         image = axes.imshow(
-            e.similarity, cmap="cividis", vmin=low, vmax=max(high, low + 0.1), aspect="auto",
-            extent=(0.5, n_gen + 0.5, n_ref + 0.5, 0.5), interpolation="nearest"
-        )  # fmt: skip
+            e.similarity,
+            cmap="cividis",
+            vmin=low,
+            vmax=max(high, low + 0.1),
+            aspect="auto",
+            extent=(0.5, n_gen + 0.5, n_ref + 0.5, 0.5),
+            interpolation="nearest",
+        )
         bar = area.axes(_LEFT + width + 0.15, 0, 0.12, height)
         area.figure.colorbar(image, cax=bar, label="similarity")
         bar.tick_params(length=2)
@@ -140,32 +166,65 @@ def similarity(e: Explanation) -> View:
         if numbered:
             for (i, j), value in np.ndenumerate(e.similarity):
                 colour = "w" if value < (low + high) / 2 else "k"
-                axes.text(j + 1, i + 1, f"{value:z.2f}", ha="center", va="center", fontsize=6, color=colour)
+                axes.text(
+                    j + 1,
+                    i + 1,
+                    f"{value:z.2f}",
+                    ha="center",
+                    va="center",
+                    fontsize=6,
+                    color=colour,
+                )
         mark = float(np.clip(400 / max(n_ref, n_gen), 2, 14))
         axes.scatter(
-            x - 0.38 * numbered, e.alignment.precision.match + 1, s=mark, c="w", edgecolors="k",
+            x - 0.38 * numbered,
+            e.alignment.precision.match + 1,
+            s=mark,
+            c="w",
+            edgecolors="k",
             linewidths=0.5,
-        )  # fmt: skip
+        )
         if numbered:
             for i, j in enumerate(e.alignment.recall.match.tolist()):
-                axes.add_patch(Rectangle((j + 0.53, i + 0.55), 0.94, 0.9, fill=False, ec=RED, lw=0.9))
+                axes.add_patch(
+                    Rectangle((j + 0.53, i + 0.55), 0.94, 0.9, fill=False, ec=RED, lw=0.9)
+                )
         else:
-            axes.scatter(e.alignment.recall.match + 1, y, s=mark * 3, marker="s", facecolors="none",
-                         edgecolors=RED, linewidths=0.8)  # fmt: skip
+            axes.scatter(
+                e.alignment.recall.match + 1,
+                y,
+                s=mark * 3,
+                marker="s",
+                facecolors="none",
+                edgecolors=RED,
+                linewidths=0.8,
+            )
         axes.set(xlabel=f"generated {e.noun}", ylabel=f"reference {e.noun}")
         _whole(axes, n_gen, n_ref)
         axes.set_ylim(n_ref + 0.5, 0.5)
-        draw_legend(area, height + _BELOW + 0.08, [("○", INK, f"match of a generated {e.noun}"),
-                                               ("□", RED, f"match of a reference {e.noun}")])  # fmt: skip
+        draw_legend(
+            area,
+            height + _BELOW + 0.08,
+            [
+                ("○", INK, f"match of a generated {e.noun}"),
+                ("□", RED, f"match of a reference {e.noun}"),
+            ],
+        )
 
     n = e.noun
-    caption = f"Cosine of every generated {n} with every {n} of the reference. The lighter, the more similar."
+    caption = (
+        f"Cosine of every generated {n} with every {n} of the reference. The lighter, the more"
+        " similar."
+    )
     return View(f"Similarity of the {n}s", caption, height + _BELOW + 0.12, draw)
 
 
 def windows(e: Explanation) -> View:
     """Show the mapping windows of both directions."""
-    caption = f"Where the match of each {e.noun} is expected if both texts tell the story at the same pace."
+    caption = (
+        f"Where the match of each {e.noun} is expected if both texts tell the story at the same"
+        " pace."
+    )
     return _two_sides(e, "Mapping windows", caption, 1.9, lambda axes, chunks, side: None, ())
 
 
@@ -176,7 +235,9 @@ def nas_l(e: Explanation) -> View:
         x = np.arange(side.x) + 1
         lengths = f"path {side.actual_length:.2f}"
         if len(side.floor_path):
-            axes.fill_between(x, side.floor_path + 1, side.ceiling_path + 1, color=SKY, alpha=0.35, lw=0)
+            axes.fill_between(
+                x, side.floor_path + 1, side.ceiling_path + 1, color=SKY, alpha=0.35, lw=0
+            )
             axes.plot(x, side.floor_path + 1, color=BLUE, ls="--", lw=1)
             axes.plot(x, side.ceiling_path + 1, color=BLUE, ls=":", lw=1.2)
             lengths += f", ideal {side.floor_length:.2f} to {side.ceiling_length:.2f}"
@@ -185,10 +246,17 @@ def nas_l(e: Explanation) -> View:
         axes.set_title(f"{_which(axes)} {side.nas_l:.3f}: {lengths}", loc="left", y=1.0)
 
     caption = (
-        "The path from match to match. It loses where it goes back, or leaps farther than a window allows."
+        "The path from match to match. It loses where it goes back, or leaps farther than a window"
+        " allows."
     )
-    lines = (("– –", BLUE, "shortest ideal path"), ("· · ·", BLUE, "longest ideal path"), ("—", INK, "path"))
-    return _two_sides(e, f"NAS-L {e.scores.nas_l:.3f}: the path of the story", caption, 2.5, content, lines)
+    lines = (
+        ("– –", BLUE, "shortest ideal path"),
+        ("· · ·", BLUE, "longest ideal path"),
+        ("—", INK, "path"),
+    )
+    return _two_sides(
+        e, f"NAS-L {e.scores.nas_l:.3f}: the path of the story", caption, 2.5, content, lines
+    )
 
 
 def nas_d(e: Explanation) -> View:
@@ -201,14 +269,19 @@ def nas_d(e: Explanation) -> View:
             mapping = area.axes(x, 0.2, _PANEL, high)
             _draw_windows(mapping, e, side, name, other)
             outside = np.flatnonzero(side.penalty > 0)
-            edge = np.clip(side.match[outside], side.window_start[outside], side.window_end[outside] - 1)
+            edge = np.clip(
+                side.match[outside], side.window_start[outside], side.window_end[outside] - 1
+            )
             mapping.vlines(outside + 1, edge + 1, side.match[outside] + 1, color=ORANGE, lw=0.8)
             draw_marks(mapping, chunks, side.match + 1)
             mapping.set_title(f"{_which(mapping)} {side.nas_d:.3f}", loc="left", y=1.0)
             bars = area.axes(x, 0.2 + high + between, _PANEL, low)
             bars.bar(np.arange(side.x) + 1, side.penalty, width=_bar_width(side.x), color=ORANGE)
-            bars.set(xlabel=f"{name} {e.noun}", ylabel="penalty",
-                     ylim=(0, max(1.05 * float(side.penalty.max()), 0.05)))  # fmt: skip
+            bars.set(
+                xlabel=f"{name} {e.noun}",
+                ylabel="penalty",
+                ylim=(0, max(1.05 * float(side.penalty.max()), 0.05)),
+            )
             bars.set_title(
                 f"penalties {side.total_penalty:.3f} of at most {side.max_penalty:.3f}", loc="left"
             )
@@ -217,9 +290,13 @@ def nas_d(e: Explanation) -> View:
 
     legend = [_WINDOWS, *verdict_legend(e)]
     below = 0.2 + high + between + low + _BELOW
-    caption = "Each mark is a match. A mark outside the grey window costs its distance, drawn as a line."
+    caption = (
+        "Each mark is a match. A mark outside the grey window costs its distance, drawn as a line."
+    )
     height = below + legend_height(legend)
-    return View(f"NAS-D {e.scores.nas_d:.3f}: distance from where {e.noun}s belong", caption, height, draw)
+    return View(
+        f"NAS-D {e.scores.nas_d:.3f}: distance from where {e.noun}s belong", caption, height, draw
+    )
 
 
 def las(e: Explanation) -> View:
@@ -231,14 +308,18 @@ def las(e: Explanation) -> View:
         for number, (name, _, chunks, side) in enumerate(_sides(e)):
             axes = area.axes(_LEFT, 0.2 + number * step, WIDTH - _LEFT, panel)
             colours = [VERDICT_MARKS[chunk.verdict][0] for chunk in chunks]
-            axes.bar(np.arange(side.x) + 1, side.similarity, width=_bar_width(side.x), color=colours)
+            axes.bar(
+                np.arange(side.x) + 1, side.similarity, width=_bar_width(side.x), color=colours
+            )
             draw_marks(axes, chunks, np.maximum(side.similarity, 0) + 0.06)
             axes.axhline(side.las, color="k", lw=1)
             axes.axhline(e.thresholds.support, color=SOFT, lw=0.9, ls="--")
             low = min(0.0, float(side.similarity.min()) * 1.05)
             axes.set(xlabel=f"{name} {e.noun}", ylabel="similarity", ylim=(low, 1.1))
             which = "precision" if name == "generated" else "recall"
-            axes.set_title(f"{which} {side.las:z.3f}: {name} {e.noun}s and their matches", loc="left", y=1.0)
+            axes.set_title(
+                f"{which} {side.las:z.3f}: {name} {e.noun}s and their matches", loc="left", y=1.0
+            )
             _whole(axes, side.x)
         draw_legend(area, 2 * step + 0.12, legend)
 
@@ -246,22 +327,30 @@ def las(e: Explanation) -> View:
     legend = [*lines, *verdict_legend(e)]
 
     caption = (
-        f"Similarity of each {e.noun} with its match on the other side. Below the dashed line it counts as "
-        "weakly supported or missing."
+        f"Similarity of each {e.noun} with its match on the other side. Below the dashed line it"
+        " counts as weakly supported or missing."
     )
-    return View(f"LAS {e.scores.las:z.3f}: local content", caption, 2 * step + legend_height(legend), draw)
+    return View(
+        f"LAS {e.scores.las:z.3f}: local content", caption, 2 * step + legend_height(legend), draw
+    )
 
 
 def regularizer(e: Explanation) -> View:
-    """Show the part of the grid that the windows cover, and the regulariser that follows from it."""
+    """Show the part of the grid that the windows cover, and the resulting regulariser."""
     a = e.alignment
     high = 1.9
 
     def draw(area: Area) -> None:
         grid, bar = area.axes(_LEFT, 0.2, _PANEL, high), area.axes(_column(1), 0.2, _PANEL, high)
-        _draw_windows(grid, e, a.precision if a.n_ref >= a.n_gen else a.recall, *(
-            ("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")))  # fmt: skip
-        grid.set_title(f"the windows cover {a.window_area} of {a.grid_area} cells", loc="left", y=1.0)
+        _draw_windows(
+            grid,
+            e,
+            a.precision if a.n_ref >= a.n_gen else a.recall,
+            *(("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")),
+        )
+        grid.set_title(
+            f"the windows cover {a.window_area} of {a.grid_area} cells", loc="left", y=1.0
+        )
         bar.barh([0], [a.window_area / a.grid_area], color=PINK)
         # The labels have different heights, because in a 2 x 2 grid both are at one half.
         for at, name, height in ((a.min_coverage, "least", 0.62), (0.5, "half", -0.72)):
@@ -271,7 +360,8 @@ def regularizer(e: Explanation) -> View:
         bar.set_title(f"regulariser {a.regularizer:.3f}", loc="left", y=1.0)
 
     caption = (
-        "The more of the grid the windows cover, the more any order would earn. That part is taken off NAS."
+        "The more of the grid the windows cover, the more any order would earn. That part is taken"
+        " off NAS."
     )
     return View(f"Regulariser {a.regularizer:.3f}", caption, 0.2 + high + _BELOW, draw)
 
@@ -284,9 +374,13 @@ def _sides(e: Explanation) -> list[tuple[str, str, tuple[Chunk, ...], Orientatio
 
 
 def _two_sides(
-    e: Explanation, title: str, caption: str, high: float,
-    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None], lines: Sequence[Entry]
-) -> View:  # fmt: skip
+    e: Explanation,
+    title: str,
+    caption: str,
+    high: float,
+    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None],
+    lines: Sequence[Entry],
+) -> View:
     def draw(area: Area) -> None:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):
             axes = area.axes(_column(column), 0.2, _PANEL, high)
@@ -305,7 +399,12 @@ def _column(number: int) -> float:
 def _draw_windows(axes: Axes, e: Explanation, side: Orientation, name: str, other: str) -> None:
     x = np.arange(side.x) + 1
     axes.bar(
-        x, side.window_end - side.window_start, bottom=side.window_start + 0.5, width=1.0, color=WINDOW, lw=0
+        x,
+        side.window_end - side.window_start,
+        bottom=side.window_start + 0.5,
+        width=1.0,
+        color=WINDOW,
+        lw=0,
     )
     axes.set(xlabel=f"{name} {e.noun}", ylabel=f"{other} {e.noun}")
     axes.set_title("precision" if name == "generated" else "recall", loc="left", y=1.0)

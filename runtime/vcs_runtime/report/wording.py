@@ -25,11 +25,15 @@ _DEVICES: Final = {
 }
 #: The name in words of each field of a signature that is shown as it is.
 _FIELDS: Final = {
-    "penalty": "Penalty of the tolerance", "reg": "Regulariser", "small": "Small texts",
-    "refs": "Several references", "clean": "Removed from all texts",
-    "instr": "Instruction of the embedding model", "cut": "Splitting: threshold, stride",
+    "penalty": "Penalty of the tolerance",
+    "reg": "Regulariser",
+    "small": "Small texts",
+    "refs": "Several references",
+    "clean": "Removed from all texts",
+    "instr": "Instruction of the embedding model",
+    "cut": "Splitting: threshold, stride",
     "def": "Definition of the scores",
-}  # fmt: skip
+}
 
 
 def title_of(systems: Sequence[str], videos: int) -> str:
@@ -40,7 +44,10 @@ def title_of(systems: Sequence[str], videos: int) -> str:
 
 
 def date_of(paths: Iterable[Path]) -> str:
-    """Return the day of the newest file, such as "3 May 2026": the same on every day and in every zone."""
+    """Return the date of the newest file, such as "3 May 2026".
+
+    The date is in UTC and does not depend on the current day or the time zone.
+    """
     day = max(map(changed_at, paths))
     return f"{day.day} {day:%B %Y}"
 

@@ -1,8 +1,8 @@
 """Background scoring: one scorer and one thread for the requests of many callers.
 
-Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So the pairs
-of many callers are scored together, a small request does not wait for a large one, and a request that was
-given up costs at most the rest of a turn.
+Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So
+the pairs of many callers are scored together, a small request does not wait for a large one, and a
+request that was given up costs at most the rest of a turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from vcs_runtime.scoring.scorer import Scorer
 
 R = TypeVar("R")
 
-# Characters of a turn: half a second of work for the default model on two cores; on a GPU two blocks.
+# Characters of a turn: half a second of work for the default model on two cores; on a GPU two
+# blocks.
 _TURN, _GPU_TURN = 8_000, GPU_BLOCKS * BLOCK_CHARACTERS
 
 
@@ -59,8 +60,8 @@ class Request(Generic[R]):
 class BackgroundScorer:
     """A scorer and its thread. Only this thread uses the scorer, which the first request opens.
 
-    `report` receives failures of the machine and the bundle. Unscorable texts are not reported; they become
-    errors of results.
+    `report` receives failures of the machine and the bundle. Unscorable texts are not reported;
+    they become errors of results.
     """
 
     def __init__(self, config: ScorerConfig, report: Callable[[Exception], None]) -> None:
@@ -90,7 +91,7 @@ class BackgroundScorer:
         return released
 
     def close(self) -> None:
-        """Finish the current block, answer all other requests with an error, and close the scorer."""
+        """Finish the current block, answer all other requests with an error, close the scorer."""
         self._closing = True
         self._requests.put(None)
         self._thread.join()
@@ -111,7 +112,9 @@ class BackgroundScorer:
             for _, entries in groupby(turn, _options):
                 self._answer([entry for entry in entries if entry is not None])
             waiting = [entry for entry in waiting if entry is None or not entry.done()]
-            for number in [number for number, request in self._held.copy().items() if request.done()]:
+            for number in [
+                number for number, request in self._held.copy().items() if request.done()
+            ]:
                 del self._held[number]
             del turn  # or the texts would stay in memory until the next request
 
@@ -124,10 +127,12 @@ class BackgroundScorer:
                 self._score(self.scorer, requests)
             elif self.scorer:
                 self.scorer.release()
-        except BaseException as failure:  # a panic of the tokenizer is one: nobody may wait for ever
+        except BaseException as failure:
+            # A panic of the tokenizer is one: nobody may wait for ever.
             panic = VcsError(f"{type(failure).__name__}: {failure}")
             error = failure if isinstance(failure, Exception) else panic
-            # One request may be too large for the memory of a GPU, so each is tried without the others.
+            # One request may be too large for the memory of a GPU, so each is tried without the
+            # others.
             if self.scorer and len(requests) > 1:
                 for request in requests:
                     self._answer([request])
@@ -152,7 +157,8 @@ class BackgroundScorer:
                     if request.done() or characters >= share:
                         break
                     request.begun = True
-                    characters += len(str(pair))  # about: a pair that cannot be scored may be anything
+                    # About: a pair that cannot be scored may be anything.
+                    characters += len(str(pair))
                     yield request, pair
 
         blocks = scorer.stream(items(), itemgetter(1), requests[0].options)

@@ -1,4 +1,4 @@
-"""From the vectors of a block's texts to results: cosines, alignment, and the choice among references."""
+"""Results from the vectors of a block: cosines, alignment and the choice among references."""
 
 from __future__ import annotations
 
@@ -27,12 +27,17 @@ GROUP = 1 << 24
 
 
 def score_in_groups(
-    block: Block[T], vectors: dict[str, Vector], refused: dict[str, TextError], options: Options,
-    signature: str, words: WordComparison,
-) -> Iterator[list[tuple[T, Result, Evidence | None]]]:  # fmt: skip
+    block: Block[T],
+    vectors: dict[str, Vector],
+    refused: dict[str, TextError],
+    options: Options,
+    signature: str,
+    words: WordComparison,
+) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
     """Score the pairs of a block, in groups whose similarities fit into memory together.
 
-    `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all others.
+    `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all
+    others.
     """
     for group in _groups(block):
         checked = [(item, _refused(pair, refused) or pair) for item, pair in group]
@@ -53,7 +58,9 @@ def score_in_groups(
             evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
             scored.append((item, result, evidence))
         if SUBSTITUTION in options.also:
-            scored = _with_substitution(scored, [candidates for *_, candidates in compared], options, words)
+            scored = _with_substitution(
+                scored, [candidates for *_, candidates in compared], options, words
+            )
         yield scored
 
 
@@ -135,31 +142,42 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
         best = keys.index(max(keys))
     reported = Scores._make(exact_means(scores)) if options.aggregate == "mean" else scores[best]
     return Result(
-        reported, len(pair.chunks[best]), len(pair.chunks[-1]), signature, best, len(pair.texts) - 1,
+        reported,
+        len(pair.chunks[best]),
+        len(pair.chunks[-1]),
+        signature,
+        best,
+        len(pair.texts) - 1,
         segmenter=pair.segmenter,
-    )  # fmt: skip
+    )
 
 
 def _rows(texts: Sequence[str], vectors: Mapping[str, Vector]) -> npt.NDArray[np.float32]:
     return np.concatenate([vectors[text] for text in texts]).reshape(len(texts), -1)
 
 
-def _cosines(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+def _cosines(
+    left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float64]:
     """Compute the similarity matrix (len(left), len(right)) (docs/reference/vcs.md, section 1).
 
-    It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed 1.
+    It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed
+    1.
     """
     similarity = cosine_similarity(left, right)
     return similarity.clip(-1.0, 1.0, out=similarity)  # in place: long texts have large matrices
 
 
 def _hm_cf(
-    sentences: Sequence[Sequence[str]], coarse: Sequence[float], vectors: Mapping[str, Vector], aggregate: str
+    sentences: Sequence[Sequence[str]],
+    coarse: Sequence[float],
+    vectors: Mapping[str, Vector],
+    aggregate: str,
 ) -> HmCf:
     """Compute HM-CF of a pair: with its best reference, or the mean over all references.
 
-    `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of the
-    generated text with each whole reference.
+    `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of
+    the generated text with each whole reference.
     """
     *references, generated = (_rows(texts, vectors) for texts in sentences)
     every = [

@@ -32,8 +32,8 @@ def scores_of(options: Options) -> tuple[str, ...]:
 def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pair]:
     """Pair up two columns of equal length.
 
-    A value that is not a text, such as a missing one, is passed on: the scorer reports it as the row's
-    `error`.
+    A value that is not a text, such as a missing one, is passed on: the scorer reports it as the
+    row's `error`.
     """
     return zip(map(plain, reference), map(plain, generated), strict=True)
 
@@ -41,8 +41,8 @@ def pairs_of(reference: Iterable[Any], generated: Iterable[Any]) -> Iterator[Pai
 def to_columns(results: Sequence[Result], options: Options = Options()) -> Columns:
     """Turn results into one column for each of their names (`names_of`): float64, int64, or texts.
 
-    Scores are NaN in a row with an `error`. A missing text is "": a column of nulls alone would have no type,
-    and its file would not fit the others.
+    Scores are NaN in a row with an `error`. A missing text is "": a column of nulls alone would
+    have no type, and its file would not fit the others.
     """
     columns: Columns = {
         name: np.array([getattr(result, name) for result in results], np.float64)

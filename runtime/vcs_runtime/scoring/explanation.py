@@ -1,4 +1,4 @@
-"""Why a pair scores as it does: verdicts on chunks, costs of parts, sentences (docs/guide/explain.md).
+"""Explanations of a pair's scores: chunk verdicts, part costs, sentences (docs/guide/explain.md).
 
 All inputs are the results of `vcs_numba.align` and the scorer's chunks. Costs are computed with
 `vcs_numba.recombine`, so no formula of the metric is repeated here.
@@ -42,14 +42,20 @@ if TYPE_CHECKING:
 #: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
     "gas": {"gas": 1.0},
-    **{name: {f"{name}_precision": 1.0, f"{name}_recall": 1.0} for name in ("las", "nas_d", "nas_l")},
+    **{
+        name: {f"{name}_precision": 1.0, f"{name}_recall": 1.0}
+        for name in ("las", "nas_d", "nas_l")
+    },
     "window_regularizer": {"window_regularizer": 0.0},
 }
 #: What each part is, in a word.
 _PLAIN: Final = {
-    "gas": "theme (GAS)", "las": "content (LAS)", "nas_d": "place (NAS-D)", "nas_l": "steps (NAS-L)",
+    "gas": "theme (GAS)",
+    "las": "content (LAS)",
+    "nas_d": "place (NAS-D)",
+    "nas_l": "steps (NAS-L)",
     "window_regularizer": "chance (regulariser)",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,8 +67,8 @@ class Explanation:
     result
         The result that is explained.
     scores
-        The scores with the explained reference. They are not `result.scores` if that is a mean over several
-        references.
+        The scores with the explained reference. They are not `result.scores` if that is a mean over
+        several references.
     reference, generated
         The chunks of both texts.
     similarity
@@ -97,21 +103,31 @@ class Explanation:
 
     @cached_property
     def strict(self) -> StrictScores | None:
-        """Substitution of the explained reference, and what it lowers; None without substitution."""
+        """Substitution of the explained reference, and the scores that substitution lowers.
+
+        None if the pair was scored without substitution.
+        """
         return None if self.words is None else strict_scores(self.words.pairs, self.scores)
 
     @property
     def values(self) -> dict[str, float]:
-        """All scores with the explained reference, by name: also HM-CF and substitution, if asked for."""
+        """All scores with the explained reference, by name.
+
+        HM-CF and substitution are included if they were requested.
+        """
         further = (metric._asdict() for metric in (self.result.further, self.strict) if metric)
-        return self.scores.to_dict() | {name: value for scores in further for name, value in scores.items()}
+        return self.scores.to_dict() | {
+            name: value for scores in further for name, value in scores.items()
+        }
 
     @cached_property
     def replaced(self) -> tuple[ReplacedWord, ...]:
-        """The words that others replaced, in the order of the generated text; () without substitution."""
+        """The replaced words in the order of the generated text; () without substitution."""
         if self.words is None:
             return ()
-        reference, generated = ([chunk.text for chunk in side] for side in (self.reference, self.generated))
+        reference, generated = (
+            [chunk.text for chunk in side] for side in (self.reference, self.generated)
+        )
         return replaced_words(self.words, reference, generated)
 
     @property
@@ -124,10 +140,14 @@ class Explanation:
         return f"<Explanation of {self.result!r}, {chunks}>"
 
     def plot(self) -> Figure:
-        """Return the figure `vcs_runtime.report.figures.summary`; MissingExtraError without matplotlib."""
+        """Return the figure `vcs_runtime.report.figures.summary`.
+
+        Raises MissingExtraError without matplotlib.
+        """
         require("matplotlib", "report", "a figure")
         # By name, since this package imports none above it.
-        return import_module("vcs_runtime.report.figures").summary(self)  # type: ignore[no-any-return]
+        figures = import_module("vcs_runtime.report.figures")
+        return figures.summary(self)  # type: ignore[no-any-return]
 
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
@@ -135,7 +155,7 @@ class Explanation:
 
     @property
     def noun(self) -> str:
-        """What a chunk is: a sentence, a segment with times, a word, or a chunk of several of them."""
+        """The word for a chunk: "sentence", "segment" (with times), "word" or "chunk" (several)."""
         kind = self.result.signature.partition("|chunk:")[2].partition("|")[0]
         return {"1": "segment" if self.by_time else "sentence", "word": "word"}.get(kind, "chunk")
 
@@ -146,7 +166,7 @@ class Explanation:
 
     @property
     def conclusion(self) -> str:
-        """What one can see without knowing the metric: what is left out, added, repeated or moved."""
+        """A summary in plain words: content that is left out, added, repeated or moved."""
         missing, added, again, moved = map(self.count, (MISSING, UNSUPPORTED, REPEATED, MOVED))
         if not (missing or added or again):
             order = "in another order" if moved else "in the same order"
@@ -165,8 +185,14 @@ class Explanation:
         parts = [
             (missing / of_ref, f"it leaves out {lost} of the reference."),
             (added / of_gen, f"{none} in the reference."),
-            (again / of_gen, f"{again} of its {n_gen} {_verb(again, 'repeats', 'repeat')} earlier ones."),
-            (moved / of_gen, f"{moved} of its {n_gen} {_verb(moved, 'is', 'are')} in another order."),
+            (
+                again / of_gen,
+                f"{again} of its {n_gen} {_verb(again, 'repeats', 'repeat')} earlier ones.",
+            ),
+            (
+                moved / of_gen,
+                f"{moved} of its {n_gen} {_verb(moved, 'is', 'are')} in another order.",
+            ),
         ]
         parts.sort(key=lambda part: -part[0])
         return " ".join(text[0].upper() + text[1:] for share, text in parts if share)
@@ -180,20 +206,28 @@ class Explanation:
         return _sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the matrix and the alignment as plain values for JSON; positions count from 0.
+        """Return all but the matrix and the alignment as plain JSON values, with positions from 0.
 
-        The scores of HM-CF and of substitution are there only if they were asked for, and so are the replaced
-        words.
+        The scores of HM-CF and of substitution are there only if they were asked for, and so are
+        the replaced words.
         """
-        replaced = {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
+        replaced = (
+            {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
+        )
         return {
-            "scores": self.values, "flags": list(self.flags), "costs": self.costs,
-            "sentences": self.sentences, "thresholds": asdict(self.thresholds),
+            "scores": self.values,
+            "flags": list(self.flags),
+            "costs": self.costs,
+            "sentences": self.sentences,
+            "thresholds": asdict(self.thresholds),
             "generated": [asdict(chunk) for chunk in self.generated],
-            "reference": [asdict(chunk) for chunk in self.reference], **replaced,
-            "segmenter": self.result.segmenter, "reference_index": self.result.reference_index,
-            "n_references": self.result.n_references, "signature": self.result.signature,
-        }  # fmt: skip
+            "reference": [asdict(chunk) for chunk in self.reference],
+            **replaced,
+            "segmenter": self.result.segmenter,
+            "reference_index": self.result.reference_index,
+            "n_references": self.result.n_references,
+            "signature": self.result.signature,
+        }
 
 
 def explain(
@@ -219,20 +253,25 @@ def explain(
     """
     alignment = align(evidence.similarity, params, evidence.times)
     return Explanation(
-        result=result, scores=alignment.scores(evidence.gas),
+        result=result,
+        scores=alignment.scores(evidence.gas),
         reference=reference_chunks(evidence, alignment, thresholds),
-        generated=generated_chunks(evidence, alignment, thresholds), similarity=evidence.similarity,
-        alignment=alignment, params=params, thresholds=thresholds, by_reference=evidence.by_reference,
+        generated=generated_chunks(evidence, alignment, thresholds),
+        similarity=evidence.similarity,
+        alignment=alignment,
+        params=params,
+        thresholds=thresholds,
+        by_reference=evidence.by_reference,
         words=evidence.words,
-    )  # fmt: skip
+    )
 
 
 def shares(scores: Scores) -> dict[str, float]:
     """Divide `1 - vcs` among GAS, LAS, NAS-D, NAS-L and the regulariser by their Shapley values.
 
-    The five parts are made perfect one after the other, and the share of a part is the gain of VCS in its
-    step. The gain is averaged over all orders of the parts. So the shares add up to `1 - vcs` whatever is
-    clipped, and do not depend on the order of the parts.
+    The five parts are made perfect one after the other, and the share of a part is the gain of VCS
+    in its step. The gain is averaged over all orders of the parts. So the shares add up to `1 -
+    vcs` whatever is clipped, and do not depend on the order of the parts.
     """
     names = tuple(_PERFECT)
     count = len(names)
@@ -255,7 +294,9 @@ def _sentences(e: Explanation) -> dict[str, str]:
     total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
     total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
     if e.by_time and cost["nas_d"] + cost["nas_l"] + cost["window_regularizer"] > 5e-4:
-        total.append("Time stamps judge order: segments at other times, or that overlap much, lower VCS.")
+        total.append(
+            "Time stamps judge order: segments at other times, or that overlap much, lower VCS."
+        )
     parts = [f"{_PLAIN[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1])]
     lost = f"The loss of {1 - s.vcs:.3f} is made up of {enumerated(parts)}."
     said = {n: f"{text[0].upper()}{text[1:]} cost {cost[n]:z.3f}" for n, text in _PLAIN.items()}
@@ -283,7 +324,10 @@ def _substitution(e: Explanation) -> dict[str, str]:
 
 def _repetition(e: Explanation) -> dict[str, str]:
     count = e.count(REPEATED)
-    said = f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} an earlier one."
+    said = (
+        f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} an earlier"
+        " one."
+    )
     return {"repeated": said} if count else {}
 
 
@@ -294,21 +338,30 @@ def _distances(e: Explanation) -> str:
         (e.reference, " of the reference", "the text"),
     ):
         if elsewhere := [chunk for chunk in side if chunk.penalty > 0]:
-            counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(elsewhere).items())
+            counts = ", ".join(
+                f"{count} {verdict}" for verdict, count in verdict_counts(elsewhere).items()
+            )
             of = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
-            clauses.append(f"{of} {_verb(len(elsewhere), 'stands', 'stand')} elsewhere in {other} ({counts})")
+            clauses.append(
+                f"{of} {_verb(len(elsewhere), 'stands', 'stand')} elsewhere in {other} ({counts})"
+            )
     return "; ".join(clauses) or "every match is where it was expected"
 
 
 def _lines(e: Explanation) -> str:
     clauses = []
     a = e.alignment
-    for followed, other, side in (("text", "reference", a.precision), ("reference", "text", a.recall)):
+    for followed, other, side in (
+        ("text", "reference", a.precision),
+        ("reference", "text", a.recall),
+    ):
         lost, steps = side.segment_method.count("none"), len(side.segment_method)
         if side.x < 2:
             clauses.append(f"a single {e.noun} of the {followed} has no order")
         else:
-            jumps = f"{lost} of {steps} steps {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
+            jumps = (
+                f"{lost} of {steps} steps {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
+            )
             clauses.append(f"following the {followed}, {jumps} in the {other}")
     return "; ".join(clauses)
 
@@ -316,7 +369,10 @@ def _lines(e: Explanation) -> str:
 def _chance(e: Explanation) -> str:
     if (chance := e.scores.window_regularizer) < 5e-4:
         return "nothing is taken off for chance"
-    return f"with so few {e.noun}s any order would get {chance:.3f} of NAS (order); that part is not counted"
+    return (
+        f"with so few {e.noun}s any order would get {chance:.3f} of NAS (order); that part is not"
+        " counted"
+    )
 
 
 def _gaps(e: Explanation) -> str:

@@ -19,7 +19,9 @@ BELOW_GATE: Final = "below_gate"
 
 #: The meaning of each flag.
 FLAGS: Final = {
-    ORDER_UNDEFINED: "VCS is 0 by definition: with so few or such unequal chunks order cannot be judged",
+    ORDER_UNDEFINED: (
+        "VCS is 0 by definition: with so few or such unequal chunks order cannot be judged"
+    ),
     SINGLE_CHUNKS: "one chunk against one has no order; VCS restates the cosine of the two texts",
     ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
     ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
@@ -32,9 +34,10 @@ ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
 def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
-    """Return the scores to report, the first one first: they depend on how many of all pairs have a VCS of 0.
+    """Return the scores to report, the main one first, given how many of all pairs have a VCS of 0.
 
-    VCS does not rank pairs that are all 0. Of several systems in one table, all pairs of all systems count.
+    VCS does not rank pairs that are all 0. Of several systems in one table, all pairs of all
+    systems count.
     """
     return ("margin", "gas", "las") if 2 * zeros > pairs else ("vcs", "margin")
 
@@ -51,7 +54,8 @@ def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
     return f"{share} at most half: report VCS and margin."
 
 
-# What signatures say whose scores may stand beside the measured ones, without digits of hashes and versions.
+# What signatures say whose scores may stand beside the measured ones, without digits of hashes and
+# versions.
 _MEASURED: Final = (
     "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
     "|long:window_mean/256|prec:fp32|engine:"
@@ -59,45 +63,58 @@ _MEASURED: Final = (
 #: Means of the default model to compare with: docs/guide/reading-scores.md has their origin.
 POINTS: Final = {
     "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
-    "a language model's retelling": {"vcs": 0.787, "margin": 0.717, "gas": 0.924, "las": 0.748, "nas": 0.830},
+    "a language model's retelling": {
+        "vcs": 0.787,
+        "margin": 0.717,
+        "gas": 0.924,
+        "las": 0.748,
+        "nas": 0.830,
+    },
 }
 
 
 def points_for(signatures: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the means of `POINTS` if scores of all these signatures may stand beside them, else nothing."""
+    """Return the means of `POINTS` if scores of all these signatures are comparable, else {}."""
     plain = (re.sub(r"@[^|+]*|\|(also|words):[^|]*", "", signature) for signature in signatures)
     return POINTS if all(_MEASURED in signature for signature in plain) else {}
 
 
 def reference_points(signature: str) -> str:
-    """Return a sentence with the margins of `POINTS`; "" unless they were measured with these settings."""
+    """Return a sentence with the margins of `POINTS`, or "" if the settings are different.
+
+    `POINTS` were measured with one group of settings, which `signature` must match.
+    """
     if not (points := points_for([signature])):
         return ""
     film, retold = (f"{points[name]['margin']:.3f}" for name in points)
     return (
-        f"For comparison: the mean margin of texts about another film is {film}, of language models' "
-        f"retellings of the same scene {retold}."
+        f"For comparison: the mean margin of texts about another film is {film}, of language"
+        f" models' retellings of the same scene {retold}."
     )
 
 
 def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[str]) -> str:
-    """Say which systems lie, by their means, below or above all of `POINTS`; "" if none does or none fits."""
+    """Return sentences on which systems have means below or above all of `POINTS`.
+
+    The result is "" if there is no such system, or if `POINTS` do not fit the signatures.
+    """
     points = [(own[score], name) for name, own in points_for(signatures).items() if score in own]
     sentences = []
     ends = [(*min(points), "below", -1), (*max(points), "above", 1)] if points else []
     for point, name, where, sign in ends:
         systems = [system for system, mean in means.items() if sign * (mean - point) > 0]
         verb = "lie" if systems[1:] else "lies"
-        sentences += [f"{enumerated(systems)} {verb} {where} {name} ({LABELS[score]} {point:.3f})."] * bool(
-            systems
-        )
+        sentences += [
+            f"{enumerated(systems)} {verb} {where} {name} ({LABELS[score]} {point:.3f})."
+        ] * bool(systems)
     return " ".join(sentences)
 
 
 def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
-    """Return the flags of a pair, facts that its scores do not show: keys of `FLAGS`, in their order.
+    """Return a pair's flags (facts that the scores do not show): keys of `FLAGS`, in their order.
 
-    `scores` has at least vcs, sas, nas and window_regularizer. A VCS of 0 has at least one of `ZEROS`.
+    `scores` has at least vcs, sas, nas and window_regularizer. A VCS of 0 has at least one of
+    `ZEROS`.
     """
     undefined = scores["window_regularizer"] >= 1.0
     zero = scores["vcs"] <= 0.0
@@ -118,7 +135,10 @@ def judged(flags: Iterable[str]) -> bool:
 
 
 def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
-    """Explain the flags of a pair in one sentence; "" if it has none. Parameters as for `flags_of`."""
+    """Explain the flags of a pair in one sentence; "" if it has none.
+
+    Parameters as for `flags_of`.
+    """
     flags = flags_of(scores, n_ref, n_gen)
     sas, nas, margin = scores["sas"], scores["nas"], scores["margin"]
     if ORDER_UNDEFINED in flags:
@@ -127,13 +147,19 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
             f"Content can: GAS {scores['gas']:z.3f}, LAS {scores['las']:z.3f}."
         )
     if ZERO_CONTENT in flags and ZERO_ORDER in flags:
-        text = "VCS is 0 because the texts share too little and order is no better than chance (SAS 0, NAS 0)"
+        text = (
+            "VCS is 0 because the texts share too little and order is no better than chance (SAS 0,"
+            " NAS 0)"
+        )
     elif ZERO_CONTENT in flags:
         text = f"VCS is 0 because the texts share too little (SAS 0, NAS {nas:.3f})"
     elif ZERO_ORDER in flags:
         text = f"VCS is 0 because the order is no better than chance (NAS 0, SAS {sas:.3f})"
     elif BELOW_GATE in flags:
-        text = f"VCS is 0 because content (SAS {sas:.3f}) and order (NAS {nas:.3f}) together stay below 1"
+        text = (
+            f"VCS is 0 because content (SAS {sas:.3f}) and order (NAS {nas:.3f}) together stay"
+            " below 1"
+        )
     elif SINGLE_CHUNKS in flags:
         return "One chunk against one has no order: VCS restates the cosine of the two texts."
     else:
@@ -171,7 +197,7 @@ class FlagCounts:
 
     @property
     def mostly_zero(self) -> bool:
-        """Whether VCS is 0 for more than half of the pairs, so that another score has to order them."""
+        """Whether VCS is 0 for more than half of the pairs, so another score must rank them."""
         return 2 * self.zeros > self.scored
 
     def sentences(self) -> list[str]:
@@ -180,15 +206,20 @@ class FlagCounts:
         if self.zeros:
             parts = [
                 f"in {self.reasons[reason]}, {' and '.join(_REASONS[name] for name in reason)}"
-                for reason in sorted(self.reasons, key=lambda reason: [ZEROS.index(name) for name in reason])
+                for reason in sorted(
+                    self.reasons, key=lambda reason: [ZEROS.index(name) for name in reason]
+                )
             ]
-            sentences.append(f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(parts)}.")
+            sentences.append(
+                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(parts)}."
+            )
         if self.not_judged:
             single, undefined = self.flags[SINGLE_CHUNKS], self.flags[ORDER_UNDEFINED]
             why = [f"{single} with one chunk against one"] * bool(single)
             why += [f"{undefined} with too few or too unequal chunks"] * bool(undefined)
             sentences.append(
-                f"Order could not be judged in {self.not_judged} of {_pairs(self.scored)}: {', '.join(why)}."
+                f"Order could not be judged in {self.not_judged} of {_pairs(self.scored)}:"
+                f" {', '.join(why)}."
             )
         return sentences
 

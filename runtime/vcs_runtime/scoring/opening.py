@@ -9,7 +9,14 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
-from vcs_runtime.segmentation.custom import NAMED, PUNKT, CustomSegmenter, Punkt, ScoringSegmenter, TimeStamps
+from vcs_runtime.segmentation.custom import (
+    NAMED,
+    PUNKT,
+    CustomSegmenter,
+    Punkt,
+    ScoringSegmenter,
+    TimeStamps,
+)
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
 
 
@@ -36,7 +43,11 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     else:
         assert segmenter_bundle is not None
         segmenter = Segmenter.open(
-            segmenter_bundle, *where, use=use, gpu_memory_gb=shares[1], batch_invariant=config.batch_invariant
+            segmenter_bundle,
+            *where,
+            use=use,
+            gpu_memory_gb=shares[1],
+            batch_invariant=config.batch_invariant,
         )
     return embedder, segmenter
 
@@ -73,7 +84,10 @@ def _shares(
     if gpu_memory_gb is None:
         return None, None
     models = ((bundle, "embedder"), (segmenter_bundle, "segmenter"))
-    sizes = [part.weights_size(spec) if part and (spec := part.part(name)) else 0 for part, name in models]
+    sizes = [
+        part.weights_size(spec) if part and (spec := part.part(name)) else 0
+        for part, name in models
+    ]
     if use == "rules" or not sizes[1]:
         return gpu_memory_gb, None
     share = gpu_memory_gb * sizes[1] / sum(sizes)

@@ -24,7 +24,8 @@ AGGREGATES = ("max", "mean")
 HM_CF, SUBSTITUTION = "hm-cf", "substitution"
 #: Metrics that can be computed beside VCS.
 FURTHER = tuple(score_table.FURTHER)
-# Chunk size and LCT: docs/reference/vcs.md, section 11. The tables use chunk size 1, LCT 0 (default) or 1.
+# Chunk size and LCT: docs/reference/vcs.md, section 11. The tables use chunk size 1, LCT 0
+# (default) or 1.
 PRESETS = {"default": (1, 0.0), "paper": (3, 0.1), "table-lct1": (1, 1.0)}
 
 
@@ -35,20 +36,22 @@ class Options:
     Parameters
     ----------
     chunk_size
-        Number of segments joined to one chunk, at least 1 (docs/reference/vcs.md, section 1); the papers use
-        3.
+        Number of segments joined to one chunk, at least 1 (docs/reference/vcs.md, section 1); the
+        papers use 3.
     params
         Parameters of the metric.
     aggregate
-        With several references: "max" for the scores with the best one, "mean" for the mean of all scores.
+        With several references: "max" for the scores with the best one, "mean" for the mean of all
+        scores.
     short
         Words take the place of chunks (VCS_short; docs/reference/vcs.md, section 10).
     clean
         What is removed from every text first: names of "markdown", "think", "list-numbers" and
         "time-stamps", kept in this order (docs/reference/vcs.md, section 1).
     also
-        Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which embeds the
-        sentences of all texts once more, as they stand, and "substitution" (section 15), for English.
+        Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which
+        embeds the sentences of all texts once more, as they stand, and "substitution" (section 15),
+        for English.
 
     Raises
     ------
@@ -88,50 +91,54 @@ class ScorerConfig:
     Parameters
     ----------
     bundle
-        Folder of the bundle, or "default"; or an opened `Bundle` if the configuration is not pickled.
+        Folder of the bundle, or "default"; or an opened `Bundle` if the configuration is not
+        pickled.
     device
-        "auto" (a TensorRT engine of the bundle that fits and was measured to be faster than CUDA here, else
-        CUDA, else the CPU), "cpu", "openvino" (bf16 where the processor multiplies in it, else fp32),
-        "openvino:fp32", "cuda:N", "cuda:N:fp32" (encoders and SaT as on a CPU, not in fp16), "cuda:all" or
-        "tensorrt:N". A device that is named and not available is an error. With "cuda:all" every GPU of the
-        machine embeds blocks of pairs, and the first one also runs the learned segmenter.
+        "auto" (a TensorRT engine of the bundle that fits and was measured to be faster than CUDA
+        here, else CUDA, else the CPU), "cpu", "openvino" (bf16 where the processor multiplies in
+        it, else fp32), "openvino:fp32", "cuda:N", "cuda:N:fp32" (encoders and SaT as on a CPU, not
+        in fp16), "cuda:all" or "tensorrt:N". A device that is named and not available is an error.
+        With "cuda:all" every GPU of the machine embeds blocks of pairs, and the first one also runs
+        the learned segmenter.
     cache
         Folder of a vector cache, which runs and processes share. None: no folder.
     threads
         CPU threads of the model. None: all cores that this process may use.
     cache_mb
-        MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by rules and
-        those found by the learned segmenter may take another sixteenth of it each.
+        MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by
+        rules and those found by the learned segmenter may take another sixteenth of it each.
     segmenter
-        "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules split
-        pairs whose texts all have sentence punctuation, and the learned segmenter splits all other pairs. If
-        the bundle has only one of the two, it splits every pair. "punkt" is NLTK's Punkt for English, which
-        needs the extra `experiments` and NLTK's data. "time-stamps" takes the segments that time stamps mark,
-        and windows by time (docs/reference/vcs.md, section 16). Or an object of the caller (see
-        `TextSegmenter`), which splits every pair.
+        "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules
+        split pairs whose texts all have sentence punctuation, and the learned segmenter splits all
+        other pairs. If the bundle has only one of the two, it splits every pair. "punkt" is NLTK's
+        Punkt for English, which needs the extra `experiments` and NLTK's data. "time-stamps" takes
+        the segments that time stamps mark, and windows by time (docs/reference/vcs.md, section 16).
+        Or an object of the caller (see `TextSegmenter`), which splits every pair.
     gpu_memory_gb
-        GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided in
-        proportion to their weights. None: no limit.
+        GB (10^9 bytes) of GPU memory for embedder and segmenter together, weights included, divided
+        in proportion to their weights. None: no limit.
     embedder
-        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`, `gpu_memory_gb`
-        and `batch_invariant` mean nothing to models of the caller.
+        Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`,
+        `gpu_memory_gb` and `batch_invariant` mean nothing to models of the caller.
     batch_invariant
-        Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else is scored
-        with it (docs/guide/gpu.md). On a CPU it always has.
+        Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else
+        is scored with it (docs/guide/gpu.md). On a CPU it always has.
     max_pair_gb
-        GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and generated
-        chunk. A pair that needs more has an error in place of scores, on every machine alike.
+        GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and
+        generated chunk. A pair that needs more has an error in place of scores, on every machine
+        alike.
     words
-        Bundle whose token vectors compare words, for `Options.also` "substitution": the default, for which
-        its constants were chosen, or another folder. It is opened when the first pair needs it.
+        Bundle whose token vectors compare words, for `Options.also` "substitution": the default,
+        for which its constants were chosen, or another folder. It is opened when the first pair
+        needs it.
 
     Raises
     ------
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot stand in a signature, or `max_pair_gb`, `cache_mb` or `threads` is out of
-        range.
+        Its `identity` cannot stand in a signature, or `max_pair_gb`, `cache_mb` or `threads` is out
+        of range.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"
@@ -147,7 +154,9 @@ class ScorerConfig:
     words: str | os.PathLike[str] | Bundle = "default"
 
     def __post_init__(self) -> None:
-        checked_number("max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0)
+        checked_number(
+            "max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0
+        )
         checked_count("cache_mb", self.cache_mb, least=0)
         threads_or_cores(self.threads)
         if self.embedder is not None:
@@ -156,17 +165,21 @@ class ScorerConfig:
             checked_identity(self.segmenter, "segmenter", "split")
 
     @classmethod
-    def of(cls, value: ScorerConfig | Bundle | str | os.PathLike[str], **defaults: Any) -> ScorerConfig:
-        """Return a config unchanged, and for a bundle a config of this bundle with these `defaults`."""
+    def of(
+        cls, value: ScorerConfig | Bundle | str | os.PathLike[str], **defaults: Any
+    ) -> ScorerConfig:
+        """Return a config unchanged, or make a config of a bundle with these `defaults`."""
         return value if isinstance(value, ScorerConfig) else cls(value, **defaults)
 
     @property
     def has_custom_models(self) -> bool:
         """Whether the embedder or the segmenter is an object of the caller."""
-        return self.embedder is not None or not isinstance(self.segmenter, str | os.PathLike | Bundle)
+        return self.embedder is not None or not isinstance(
+            self.segmenter, str | os.PathLike | Bundle
+        )
 
     def absolute(self) -> ScorerConfig:
-        """Return the same config with absolute paths as strings, for other processes and folders."""
+        """Return the config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
             bundle=_absolute(self.bundle, "default", FAST),

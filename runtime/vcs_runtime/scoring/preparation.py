@@ -32,16 +32,18 @@ from vcs_runtime.util.stages import check_stopped
 
 T = TypeVar("T")
 
-# Pairs are scored in blocks: large enough for full batches, small enough that a job which is stopped loses
-# little. The characters are about 40,000 tokens, and as many again in chunks; for short captions the number
-# of pairs is the limit. On a GPU, whose batches are larger, a block has so many times as many of both.
+# Pairs are scored in blocks: large enough for full batches, small enough that a job which is
+# stopped loses little. The characters are about 40,000 tokens, and as many again in chunks; for
+# short captions the number of pairs is the limit. On a GPU, whose batches are larger, a block has
+# so many times as many of both.
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
 # Characters at the beginning of a text that decide on its script.
 _SCRIPT_SEEN = 10_000
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
-_SPLITS = 16 << 20  # bytes for how texts were split, where a scorer is not opened: references are repeated
+# Bytes for how texts were split, where a scorer is not opened: references are repeated.
+_SPLITS = 16 << 20
 
 
 @dataclass
@@ -51,12 +53,14 @@ class PreparedPair:
     texts: list[str]  # the references, then the generated text
     segmenter: str | None  # None for short texts
     chunks: list[list[str]] = field(default_factory=list)
-    pending: list[str] = field(default_factory=list)  # texts that the learned segmenter still has to split
+    # Texts that the learned segmenter still has to split.
+    pending: list[str] = field(default_factory=list)
     sentences: list[list[str]] = field(default_factory=list)  # as they stand, for HM-CF
-    times: list[npt.NDArray[np.float64]] = field(default_factory=list)  # of the chunks, if they have times
+    # Of the chunks, if they have times.
+    times: list[npt.NDArray[np.float64]] = field(default_factory=list)
 
     def all_texts(self) -> Iterator[str]:
-        """Yield every text that needs a vector: each whole text and its chunks, then all sentences."""
+        """Yield every text that needs a vector: whole texts with their chunks, then sentences."""
         for text, chunks in zip(self.texts, self.chunks, strict=True):
             yield text
             yield from chunks
@@ -70,7 +74,10 @@ Pieces = list[str] | TextError
 
 
 def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
-    """Count the similarities of a pair, from the pieces of its references, then of its generated text."""
+    """Count the similarities of a pair.
+
+    `pieces` holds the pieces of each reference, then the pieces of the generated text.
+    """
     *references, generated = pieces or [[]]
     return sum(map(len, references)) * len(generated)
 
@@ -100,14 +107,18 @@ class _RuleSplit:
 
 
 class Preparation:
-    """Turns pairs into chunks, and remembers how texts were split: a repeated reference costs nothing.
+    """A converter of pairs to chunks that remembers splits, so a repeated reference costs nothing.
 
-    `memory_bytes` bounds the sentences that rules found, those of the learned segmenter, and those of HM-CF,
-    each by itself.
+    `memory_bytes` bounds the sentences that rules found, those of the learned segmenter, and those
+    of HM-CF, each by itself.
     """
 
     def __init__(
-        self, segmenter: ScoringSegmenter, memory_bytes: int, blocks: int = 1, max_pair_gb: float = 1.0
+        self,
+        segmenter: ScoringSegmenter,
+        memory_bytes: int,
+        blocks: int = 1,
+        max_pair_gb: float = 1.0,
     ) -> None:
         self._max_pair_gb = max_pair_gb
         self.scripts = ScriptCounts()
@@ -119,8 +130,14 @@ class Preparation:
         )
         self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
-    def blocks(self, items: Iterable[T], key: Callable[[T], Pair], options: Options) -> Iterator[Block[T]]:
-        """Put items into blocks, with their texts split into chunks; `key` may raise an item's TextError."""
+    def blocks(
+        self, items: Iterable[T], key: Callable[[T], Pair], options: Options
+    ) -> Iterator[Block[T]]:
+        """Group items into blocks, with their texts split into chunks.
+
+        `key` returns the pair of an item. If `key` raises a TextError, the block holds the error
+        instead of the pair.
+        """
         block: Block[T] = []
         characters = 0
         for item in items:
@@ -131,7 +148,10 @@ class Preparation:
                 block.append((item, prepared))
             except TextError as error:
                 block.append((item, error))
-            if characters >= BLOCK_CHARACTERS * self._blocks or len(block) >= BLOCK_PAIRS * self._blocks:
+            if (
+                characters >= BLOCK_CHARACTERS * self._blocks
+                or len(block) >= BLOCK_PAIRS * self._blocks
+            ):
                 self._split_pending(block, options)
                 yield block
                 block, characters = [], 0
@@ -145,7 +165,9 @@ class Preparation:
                 raise TypeError
             reference, generated = pair
         except (TypeError, ValueError):
-            raise TextError(f"pair: must be (reference, generated), not {type(pair).__name__}") from None
+            raise TextError(
+                f"pair: must be (reference, generated), not {type(pair).__name__}"
+            ) from None
         if isinstance(reference, str) or not isinstance(reference, Sequence):
             named = {"reference": reference}
         elif reference:
@@ -155,7 +177,9 @@ class Preparation:
         named["generated"] = generated
         timed = self._segmenter.model_name == TIME_STAMPS and not options.short
         if timed and TIME_STAMPS in options.clean:
-            raise TextError("pair: clean time-stamps removes what segmenter time-stamps reads: choose one")
+            raise TextError(
+                "pair: clean time-stamps removes what segmenter time-stamps reads: choose one"
+            )
         texts = {name: _checked(text, name, options) for name, text in named.items()}
         if not options.short:
             return self._timed(texts, options) if timed else self._sentences(texts, options)
@@ -164,12 +188,17 @@ class Preparation:
         return _words(texts)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
-        """Split a pair by rules, or leave it to the learned segmenter: one of them splits all its texts."""
+        """Split a pair by rules, or leave the pair to the learned segmenter.
+
+        One of the two splits all texts of the pair.
+        """
         splits = [self._split_by_rules(text, name) for name, text in texts.items()]
         segments = [split.segments for split in splits if split.segments is not None]
         if len(segments) < len(splits):
             own = (split.rest for split in splits)
-            pending = [*own] if self._segmenter.wants_punctuation else [*map(strip_punctuation, own)]
+            pending = (
+                [*own] if self._segmenter.wants_punctuation else [*map(strip_punctuation, own)]
+            )
             return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
         chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
         return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
@@ -256,21 +285,25 @@ class Preparation:
                 continue
             if cleaned := clean_segments(pieces):
                 self._learned_splits.put(text, cleaned)
-            segments[text] = cleaned or TextError(f"segmenter {self._segmenter.model_name}: no segments")
+            segments[text] = cleaned or TextError(
+                f"segmenter {self._segmenter.model_name}: no segments"
+            )
         return segments
 
 
 class _Sentences:
     """Splits texts into sentences as they stand, and remembers them.
 
-    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by rules if
-    it has sentence punctuation, otherwise by the learned segmenter. A text that none of them can split is one
-    sentence.
+    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by
+    rules if it has sentence punctuation, otherwise by the learned segmenter. A text that none of
+    them can split is one sentence.
     """
 
     def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
-        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, lambda pieces: sum(map(len, pieces)))
+        self._known: LRUCache[list[str]] = LRUCache(
+            memory_bytes, lambda pieces: sum(map(len, pieces))
+        )
 
     def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
         """Split texts that are not empty."""
@@ -285,7 +318,9 @@ class _Sentences:
         split |= _split_learned(self._segmenter, left) if left else {}
         for text, own in split.items():
             if not isinstance(own, TextError):
-                split[text] = sentences = [piece.strip() for piece in own if piece.strip()] or [text.strip()]
+                split[text] = sentences = [piece.strip() for piece in own if piece.strip()] or [
+                    text.strip()
+                ]
                 self._known.put(text, sentences)
         return split
 
@@ -297,17 +332,27 @@ class _Sentences:
 
 
 def _split_learned(segmenter: ScoringSegmenter, texts: Sequence[str]) -> dict[str, Pieces]:
-    """Split texts that rules leave, in one call; a text that is refused does not take the others with it."""
+    """Split the texts that the rules leave, in one call.
+
+    A refused text gets its TextError, and the other texts are still split.
+    """
     try:
         return dict(zip(texts, segmenter.split_learned(texts), strict=True))
     except TextError as error:
         if len(texts) > 1:
-            return {name: own for text in texts for name, own in _split_learned(segmenter, [text]).items()}
+            return {
+                name: own
+                for text in texts
+                for name, own in _split_learned(segmenter, [text]).items()
+            }
         return {texts[0]: error}
 
 
 def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
-    """Take a step with each pair of a block; a pair for which it raises a TextError becomes that error."""
+    """Apply `step` to each pair of a block.
+
+    A pair for which `step` raises a TextError is replaced by the error.
+    """
     for i, (item, pair) in enumerate(block):
         if isinstance(pair, PreparedPair):
             try:
@@ -316,8 +361,13 @@ def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
                 block[i] = item, error.with_traceback(None)  # whose frames hold the block
 
 
-def _of_texts(pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]) -> list[list[str]]:
-    """Return the pieces of all texts of a pair; TextError, which names the text, if one is refused."""
+def _of_texts(
+    pair: PreparedPair, texts: Sequence[str], split: Mapping[str, Pieces]
+) -> list[list[str]]:
+    """Return the pieces of all texts of a pair.
+
+    Raises a TextError that names the text if a text was refused.
+    """
     names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
     if len(names) == 2:
         names[0] = "reference"
@@ -358,7 +408,7 @@ def _mostly_not_latin(text: str) -> bool:
 
 
 def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:
-    """Yield the name of what splits each pair, as results have it; None for a pair that cannot be scored."""
+    """Yield the segmenter name of each pair, as in results; None if the pair cannot be scored."""
     preparation = Preparation(segmenter, _SPLITS)
     for pair in pairs:
         try:

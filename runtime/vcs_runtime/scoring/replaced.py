@@ -1,4 +1,4 @@
-"""The words of a pair that other words replaced, with their places, and sentences about substitution."""
+"""Replaced words of a pair, with their places, and sentences about substitution."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class ReplacedWord:
     similarity
         Similarity of the words, a cosine in [-1, 1]; -1 if there is a `contrast`.
     contrast
-        "excludes" if the lists say that the words exclude each other, "negated" if only one of them is
-        negated, "" otherwise.
+        "excludes" if the lists say that the words exclude each other, "negated" if only one of them
+        is negated, "" otherwise.
     weight
         How surely the word was replaced, in [0.1, 1].
     reference_chunk, generated_chunk
@@ -92,7 +92,7 @@ def replaced_words(
 
 
 def surest(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> tuple[ReplacedWord, ...]:
-    """Return at most `count` replaced words, those with the largest weights, in the order of the text."""
+    """Return at most `count` replaced words with the largest weights, in the order of the text."""
     chosen = sorted(range(len(replaced)), key=lambda i: -replaced[i].weight)[:count]
     return tuple(replaced[i] for i in sorted(chosen))
 
@@ -128,7 +128,11 @@ def describe_substitution(
 
 
 def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -> str:
-    """Say where few words count as more, nouns more than others, and similar words take something off."""
+    """Return sentences on what changed the substitution score besides replaced words.
+
+    A kind with few words counts as larger, nouns count more than other words, and similar words
+    lower the score.
+    """
     least, weight = DEFAULT_SUBSTITUTION.least_mass, DEFAULT_SUBSTITUTION.thing_weight
     sides = (words.pairs.gen.word_class, words.pairs.ref.word_class)
     codes = [WORD_CLASSES.index(kind) for kind in kinds]
@@ -139,7 +143,9 @@ def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -
     said = [f" Fewer than {least:g} words of a kind count as {least:g}."] * few
     said += [f" Nouns count {weight:.2f} times."] * (top - most >= 5e-4)
     said += [f" The text is in other words, so {less:.3f} is taken off."] * (less >= 5e-4)
-    said += [" Too few words were replaced to lower VCS."] * (strict_cap(strict.substitution) == 1.0)
+    said += [" Too few words were replaced to lower VCS."] * (
+        strict_cap(strict.substitution) == 1.0
+    )
     return "".join(said)
 
 
@@ -166,13 +172,22 @@ def _described(
         contrast = "negated"
     elif similarity == -1.0:
         contrast = "excludes"
-    (chunk, place), (other_chunk, other_place) = _place(words.generated, own), _place(words.reference, other)
+    (chunk, place), (other_chunk, other_place) = (
+        _place(words.generated, own),
+        _place(words.reference, other),
+    )
     return ReplacedWord(
-        reference=reference[other_chunk][slice(*other_place)], generated=generated[chunk][slice(*place)],
-        word_class=WORD_CLASSES[found.word_class[own]], similarity=similarity, contrast=contrast,
-        weight=float(found.weight[own]), reference_chunk=other_chunk, generated_chunk=chunk,
-        reference_place=other_place, generated_place=place,
-    )  # fmt: skip
+        reference=reference[other_chunk][slice(*other_place)],
+        generated=generated[chunk][slice(*place)],
+        word_class=WORD_CLASSES[found.word_class[own]],
+        similarity=similarity,
+        contrast=contrast,
+        weight=float(found.weight[own]),
+        reference_chunk=other_chunk,
+        generated_chunk=chunk,
+        reference_place=other_place,
+        generated_place=place,
+    )
 
 
 def _place(words: TextWords, at: int) -> tuple[int, Place]:

@@ -1,4 +1,4 @@
-"""Pairs, and what scoring them returns: `Result`, and the `Evidence` that a result was computed from."""
+"""Pairs and their results: `Result`, and the `Evidence` from which a result is computed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,22 @@ class _ScoresByName:
     __slots__ = ()
 
     if TYPE_CHECKING:  # what editors complete
-        vcs = margin = gas = las = las_precision = las_recall = sas = nas = nas_f1 = window_regularizer = 0.0
+        vcs = margin = gas = las = las_precision = las_recall = sas = nas = nas_f1 = (
+            window_regularizer
+        ) = 0.0
         nas_d = nas_d_precision = nas_d_recall = nas_l = nas_l_precision = nas_l_recall = 0.0
         coarse = fine_precision = fine_recall = fine_f1 = hm_cf = 0.0
-        substitution = replaced_things = replaced_actions = replaced_qualities = replaced_names = 0.0
+        substitution = replaced_things = replaced_actions = replaced_qualities = replaced_names = (
+            0.0
+        )
         vcs_strict = margin_strict = 0.0
 
 
 def _property(name: str, part: str) -> property:
-    """Return the property of a score, which is NaN where a result lacks the `part` with its scores."""
+    """Return the property of a score; its value is NaN for a result without the `part`.
+
+    `part` is the attribute of the result that holds the score.
+    """
     when = "" if part == "scores" else "without `also`, or "
     return property(
         lambda result: float(getattr(getattr(result, part), name, math.nan)),
@@ -75,7 +82,8 @@ class StrictScores(NamedTuple):
 class Result(_ScoresByName):
     """The scores of one pair, or the reason why it has none.
 
-    Every score is an attribute of its own, too: `result.vcs`, `result.las`. It is NaN without scores.
+    Every score is an attribute of its own, too: `result.vcs`, `result.las`. It is NaN without
+    scores.
 
     Attributes
     ----------
@@ -88,9 +96,9 @@ class Result(_ScoresByName):
     signature
         How the score came about.
     reference_index
-        Index of the best reference: the one with the highest VCS, then margin, then GAS, then the other
-        scores, so that the order of the references changes no score. With `aggregate="mean"` the scores are
-        means over all references.
+        Index of the best reference: the one with the highest VCS, then margin, then GAS, then the
+        other scores, so that the order of the references changes no score. With `aggregate="mean"`
+        the scores are means over all references.
     n_references
         Number of references.
     error
@@ -98,11 +106,11 @@ class Result(_ScoresByName):
     segmenter
         Name of the segmenter that split all texts of the pair; None for short texts.
     further
-        HM-CF and its parts; None if `Options.also` does not ask for it. With several references, those of the
-        one with the highest HM-CF.
+        HM-CF and its parts; None if `Options.also` does not ask for it. With several references,
+        those of the one with the highest HM-CF.
     strict
-        Substitution and what it lowers; None if `Options.also` does not ask for it. With several references,
-        those of the best one, or the means.
+        Substitution and what it lowers; None if `Options.also` does not ask for it. With several
+        references, those of the best one, or the means.
     """
 
     scores: Scores | None
@@ -119,15 +127,22 @@ class Result(_ScoresByName):
     @property
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS that the result has."""
-        return tuple(metric for metric, own in zip(FURTHER, (self.further, self.strict), strict=True) if own)
+        return tuple(
+            metric for metric, own in zip(FURTHER, (self.further, self.strict), strict=True) if own
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Facts that scores do not show, such as "below_gate" (docs/reference/vcs.md, section 13)."""
-        return () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
+        """Facts not in the scores, such as "below_gate" (docs/reference/vcs.md, section 13)."""
+        return (
+            () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a flat dictionary for JSON: scores, counts and flags, or `error`; always the signature."""
+        """Return a flat dictionary for JSON: scores, counts, flags and the signature.
+
+        A pair without scores has only `error` and the signature.
+        """
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
         result: dict[str, Any] = self.scores._asdict()
@@ -143,14 +158,16 @@ class Result(_ScoresByName):
         if self.scores is None:
             return f"Result(error={self.error!r})"
         flags = f", flags={self.flags}" if self.flags else ""
-        return f"Result({', '.join(f'{name}={getattr(self, name):z.3f}' for name in _SHOWN)}{flags})"
+        return (
+            f"Result({', '.join(f'{name}={getattr(self, name):z.3f}' for name in _SHOWN)}{flags})"
+        )
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
 
 
 class Results(list[Result]):
-    """The results of many pairs: a list, with the means of its scores, and as a table of other libraries."""
+    """A list of the results of many pairs, with mean scores and export to tables of libraries."""
 
     def mean(self) -> dict[str, float]:
         """Return the mean of each score over the pairs that have scores; {} if none has."""
@@ -180,18 +197,20 @@ class Results(list[Result]):
         score
             The score that ranks; where it is equal margin, VCS and GAS decide.
         explain
-            `Scorer.explain`: the reason is what one can see in the pair, as `score --worst` prints it.
-            Without it, the reason is what the flags say, or "".
+            `Scorer.explain`: the reason is what one can see in the pair, as `score --worst` prints
+            it. Without it, the reason is what the flags say, or "".
 
         Returns
         -------
         list of dict
-            `id`, `reference` (of several the best one), `generated`, the score by its name, and `reason`.
+            `id`, `reference` (of several the best one), `generated`, the score by its name, and
+            `reason`.
 
         Raises
         ------
         ValueError
-            `n` is below 1, the numbers of pairs or ids are not that of the results, or `score` does not rank.
+            `n` is below 1, the numbers of pairs or ids are not that of the results, or `score` does
+            not rank.
         """
         pairs, ranking = list(pairs), (score, "margin", "vcs", "gas")
         names = list(range(len(pairs)) if ids is None else ids)
@@ -217,11 +236,17 @@ class Results(list[Result]):
         return rows
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame, a row for each pair; raises MissingExtraError without pandas."""
+        """Return a pandas DataFrame with one row for each pair.
+
+        Raises MissingExtraError without pandas.
+        """
         return require("pandas", (), "to_pandas").DataFrame([result.to_dict() for result in self])
 
     def to_polars(self) -> Any:
-        """Return a polars DataFrame, a row for each pair; raises MissingExtraError without polars."""
+        """Return a polars DataFrame with one row for each pair.
+
+        Raises MissingExtraError without polars.
+        """
         rows = [result.to_dict() for result in self]
         return require("polars", (), "to_polars").DataFrame(rows, infer_schema_length=None)
 
@@ -230,7 +255,8 @@ class Results(list[Result]):
         for result in self:
             why = result.error or ", ".join(result.flags)
             rows.append([*(f"{getattr(result, name):z.3f}" for name in _SHOWN), escape(why)])
-        return f"<table>{''.join('<tr><td>' + '</td><td>'.join(row) + '</td></tr>' for row in rows)}</table>"
+        lines = ("<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows)
+        return f"<table>{''.join(lines)}</table>"
 
 
 class ReplacedWords(NamedTuple):
@@ -242,7 +268,7 @@ class ReplacedWords(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the scores of a pair are computed from; with several references, those of the winning one.
+    """The inputs of a pair's scores, for the best reference if there are several.
 
     Attributes
     ----------
@@ -255,11 +281,13 @@ class Evidence(NamedTuple):
     by_reference
         The scores with each reference, in their order; empty if they are not known.
     vectors
-        Unit vectors of the chunks, float32 (n_ref, d) and (n_gen, d); None if only their cosines are known.
+        Unit vectors of the chunks, float32 (n_ref, d) and (n_gen, d); None if only their cosines
+        are known.
     words
         The words of both texts; None if `Options.also` does not ask for substitution.
     times
-        Start and end of the chunks in seconds, float64 (n_ref, 2) and (n_gen, 2), if windows are by time.
+        Start and end of the chunks in seconds, float64 (n_ref, 2) and (n_gen, 2), if windows are by
+        time.
     """
 
     chunks: tuple[list[str], list[str]]
@@ -272,7 +300,7 @@ class Evidence(NamedTuple):
 
 
 def merit(scores: Scores) -> tuple[float, ...]:
-    """Return the key by which the best of several references is chosen: VCS, margin, GAS, then the rest.
+    """Return the sort key for the best of several references: VCS, margin, GAS, then all scores.
 
     With all other scores at its end, references that tie give the same result in any order.
     """
@@ -280,9 +308,14 @@ def merit(scores: Scores) -> tuple[float, ...]:
 
 
 def as_pairs(
-    pairs: Iterable[Pair] | None, references: Iterable[Reference] | None, predictions: Iterable[str] | None
+    pairs: Iterable[Pair] | None,
+    references: Iterable[Reference] | None,
+    predictions: Iterable[str] | None,
 ) -> list[Pair]:
-    """Return pairs that are given as such, or as references and predictions; see `Scorer.score_many`."""
+    """Return a list of pairs, given as pairs or as references and predictions.
+
+    See `Scorer.score_many`.
+    """
     if (pairs is None) == (references is None and predictions is None):
         raise TypeError("give either pairs, or references and predictions")
     if pairs is not None:
@@ -299,7 +332,11 @@ def as_pairs(
         raise TypeError("references and predictions: expected two lists of equal length")
     references, predictions = list(references), list(predictions)
     if predictions and not any(isinstance(text, str) for text in predictions):
-        raise TypeError("predictions: expected texts; several texts a pair belong to references: swapped?")
+        raise TypeError(
+            "predictions: expected texts; several texts a pair belong to references: swapped?"
+        )
     if len(references) != len(predictions):
-        raise ValueError(f"predictions: {len(predictions)} texts, but there are {len(references)} references")
+        raise ValueError(
+            f"predictions: {len(predictions)} texts, but there are {len(references)} references"
+        )
     return list(zip(references, predictions, strict=True))

@@ -1,7 +1,7 @@
 """Every score that users see: its label, range, meaning and place in tables.
 
-Tables, reports, commands, the C structure and Triton's outputs read the scores here. A new score is declared
-here, and documented in docs/reference/vcs.md, section 12.
+Tables, reports, commands, the C structure and Triton's outputs read the scores here. A new score is
+declared here, and documented in docs/reference/vcs.md, section 12.
 """
 
 from __future__ import annotations
@@ -53,17 +53,30 @@ SCORES: Final[dict[str, ScoreInfo]] = {
     ),
 }
 
-#: HM-CF and its parts by name, in the order of files and tables; only results scored with it have them.
+#: HM-CF and its parts by name, in the order of files and tables; only results scored with it have
+#: them.
 HM_CF: Final[dict[str, ScoreInfo]] = {
     "coarse": ScoreInfo("coarse", -1, 1, DETAIL, "cosine of the two whole texts, which is GAS"),
     "fine_precision": ScoreInfo(
-        "fine precision", -1, 1, DETAIL, "how well the generated sentences are found in the reference"
+        "fine precision",
+        -1,
+        1,
+        DETAIL,
+        "how well the generated sentences are found in the reference",
     ),
     "fine_recall": ScoreInfo(
-        "fine recall", -1, 1, DETAIL, "how well the reference's sentences are found in the generated text"
+        "fine recall",
+        -1,
+        1,
+        DETAIL,
+        "how well the reference's sentences are found in the generated text",
     ),
-    "fine_f1": ScoreInfo("fine F1", 0, 1, PART, "F1 of fine precision and recall, in any order of sentences"),
-    "hm_cf": ScoreInfo("HM-CF", 0, 1, HEADLINE, "harmonic mean of coarse and fine F1 (CLIP-CC-Bench)"),
+    "fine_f1": ScoreInfo(
+        "fine F1", 0, 1, PART, "F1 of fine precision and recall, in any order of sentences"
+    ),
+    "hm_cf": ScoreInfo(
+        "HM-CF", 0, 1, HEADLINE, "harmonic mean of coarse and fine F1 (CLIP-CC-Bench)"
+    ),
 }
 
 #: Substitution and what it lowers, by name, in the order of files and tables; as for HM-CF.
@@ -71,22 +84,37 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     "substitution": ScoreInfo(
         "substitution", 0, 1, HEADLINE, "content words replaced by other words; smaller is better"
     ),
-    "replaced_things": ScoreInfo("replaced things", 0, 1, PART, "share of things replaced by others"),
-    "replaced_actions": ScoreInfo("replaced actions", 0, 1, PART, "share of actions replaced by others"),
+    "replaced_things": ScoreInfo(
+        "replaced things", 0, 1, PART, "share of things replaced by others"
+    ),
+    "replaced_actions": ScoreInfo(
+        "replaced actions", 0, 1, PART, "share of actions replaced by others"
+    ),
     "replaced_qualities": ScoreInfo(
-        "replaced qualities", 0, 1, PART, "share of qualities, numbers and colours replaced by others"
+        "replaced qualities",
+        0,
+        1,
+        PART,
+        "share of qualities, numbers and colours replaced by others",
     ),
     "replaced_names": ScoreInfo("replaced names", 0, 1, PART, "share of names replaced by others"),
-    "vcs_strict": ScoreInfo("VCS strict", 0, 1, HEADLINE, "VCS, lowered if many words were replaced"),
-    "margin_strict": ScoreInfo("margin strict", -1, 1, PART, "margin, lowered as VCS is, and below 0 by LAS"),
+    "vcs_strict": ScoreInfo(
+        "VCS strict", 0, 1, HEADLINE, "VCS, lowered if many words were replaced"
+    ),
+    "margin_strict": ScoreInfo(
+        "margin strict", -1, 1, PART, "margin, lowered as VCS is, and below 0 by LAS"
+    ),
 }
 
 #: What can be computed beside VCS: the scores of each metric.
 FURTHER: Final = {"hm-cf": HM_CF, "substitution": SUBSTITUTION}
 #: Scores for which smaller is better: nothing is rewarded or ranked by them.
-SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"} | {"window_regularizer"}
+SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"} | {
+    "window_regularizer"
+}
 
-#: The names of all scores in the order of files, columns and C structures, which only ever grows at its end.
+#: The names of all scores in the order of files, columns and C structures, which only ever grows at
+#: its end.
 NAMES: Final = Scores._fields
 #: The names of HM-CF and its parts.
 HM_CF_NAMES: Final = HmCf._fields
@@ -98,23 +126,32 @@ LABELS: Final = {name: info.label for name, info in ALL.items()}
 
 #: What each abbreviation among the labels stands for.
 FULL_NAMES: Final = {
-    "vcs": "Video Comprehension Score", "gas": "Global Alignment Score", "las": "Local Alignment Score",
-    "sas": "Semantic Alignment Score", "nas": "Narrative Alignment Score",
-    "nas_d": "distance-based Narrative Alignment Score", "nas_l": "line-based Narrative Alignment Score",
-}  # fmt: skip
+    "vcs": "Video Comprehension Score",
+    "gas": "Global Alignment Score",
+    "las": "Local Alignment Score",
+    "sas": "Semantic Alignment Score",
+    "nas": "Narrative Alignment Score",
+    "nas_d": "distance-based Narrative Alignment Score",
+    "nas_l": "line-based Narrative Alignment Score",
+}
 
 
 def names_with(also: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of all scores of a result with these metrics beside VCS, in the order of files."""
+    """Return the names of all scores with these metrics beside VCS, in the order of files."""
     return (*NAMES, *(name for metric in FURTHER if metric in also for name in FURTHER[metric]))
 
 
 def metrics_in(record: Container[str]) -> tuple[str, ...]:
     """Return the metrics beside VCS whose scores are all in a line of a score file."""
-    return tuple(metric for metric, scores in FURTHER.items() if all(name in record for name in scores))
+    return tuple(
+        metric for metric, scores in FURTHER.items() if all(name in record for name in scores)
+    )
 
 
 def up_to(level: int, also: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of the scores of this level and the more prominent ones, in the order of tables."""
+    """Return the names of the scores up to this level, in the order of tables.
+
+    A lower level is more prominent.
+    """
     own = set(names_with(also))
     return tuple(name for name, info in ALL.items() if name in own and info.level <= level)

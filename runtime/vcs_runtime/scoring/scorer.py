@@ -26,12 +26,15 @@ from vcs_runtime.util.progress import finished_units, progress_bar, units_in_wor
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
-# A block of pairs, the request for the vectors of its texts, and the units of a progress bar before it.
+# A block of pairs, the request for the vectors of its texts, and the units of a progress bar before
+# it.
 _Requested = tuple[Block[T], VectorRequest, float]
 
 
 class Scorer:
-    """Scores pairs of a reference and a generated text. Open one with `Scorer.open` and use it in `with`.
+    """Scores pairs of a reference and a generated text.
+
+    Open one with `Scorer.open` and use it in `with`.
 
     Several threads may use one scorer. A score does not depend on the other pairs of a call.
     """
@@ -50,11 +53,16 @@ class Scorer:
         self.segmenter = segmenter
         self._store = store
         self._preparation = Preparation(
-            segmenter, (cache_mb << 20) // 16, GPU_BLOCKS if embedder.device.is_gpu else 1, max_pair_gb
+            segmenter,
+            (cache_mb << 20) // 16,
+            GPU_BLOCKS if embedder.device.is_gpu else 1,
+            max_pair_gb,
         )
         self._words = words or WordComparison()
         self.scripts = self._preparation.scripts
-        """How many texts were read so far, repeated ones once, and how many are not in Latin script."""
+        """How many texts were read so far, repeated ones once, and how many are not in Latin
+        script.
+        """
 
     @classmethod
     def open(
@@ -74,18 +82,27 @@ class Scorer:
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
-        The arguments are the fields of `ScorerConfig`, which explains them. `close` leaves objects of the
-        caller (`TextEmbedder`, `TextSegmenter`) open; with both of them no bundle is opened.
+        The arguments are the fields of `ScorerConfig`, which explains them. `close` leaves objects
+        of the caller (`TextEmbedder`, `TextSegmenter`) open; with both of them no bundle is opened.
 
-        Raises BundleError, DeviceError or CacheError if the bundle, the device or the cache folder cannot be
-        used, and what `ScorerConfig` raises.
+        Raises BundleError, DeviceError or CacheError if the bundle, the device or the cache folder
+        cannot be used, and what `ScorerConfig` raises.
         """
         return cls.from_config(
             ScorerConfig(
-                bundle, device, cache, threads, cache_mb, segmenter, gpu_memory_gb, embedder, batch_invariant,
-                max_pair_gb, words,
+                bundle,
+                device,
+                cache,
+                threads,
+                cache_mb,
+                segmenter,
+                gpu_memory_gb,
+                embedder,
+                batch_invariant,
+                max_pair_gb,
+                words,
             )
-        )  # fmt: skip
+        )
 
     @classmethod
     def from_config(cls, config: ScorerConfig) -> Scorer:
@@ -97,7 +114,7 @@ class Scorer:
 
     @property
     def signature(self) -> str:
-        """The signature of a score with default options; a `Result` holds the one of its own options."""
+        """The signature of a score with default options; a `Result` has its options' signature."""
         return self.signature_for(Options())
 
     @property
@@ -126,8 +143,8 @@ class Scorer:
     ) -> Result:
         """Score one pair: a reference, or a list of several, and the generated text.
 
-        The keywords are fields of `Options`. With "hm-cf" in `also`, the result has `hm_cf` and its parts,
-        with "substitution" `substitution`, its parts and `vcs_strict`.
+        The keywords are fields of `Options`. With "hm-cf" in `also`, the result has `hm_cf` and its
+        parts, with "substitution" `substitution`, its parts and `vcs_strict`.
 
         Raises TextError, a ValueError that names the text, if a text cannot be scored.
         """
@@ -135,7 +152,12 @@ class Scorer:
         return self._score_one(reference, generated, options)[0]
 
     def score_short(
-        self, reference: Reference, generated: str, *, params: Params = Params(), aggregate: str = "max"
+        self,
+        reference: Reference,
+        generated: str,
+        *,
+        params: Params = Params(),
+        aggregate: str = "max",
     ) -> Result:
         """Score a pair of short texts, word by word (VCS_short; docs/reference/vcs.md, section 10).
 
@@ -156,11 +178,13 @@ class Scorer:
         also: Sequence[str] = (),
         progress: bool = False,
     ) -> Results:
-        """Score many pairs `(reference, generated)`, or as many `references` and `predictions`, in order.
+        """Score many pairs and return the results in order.
 
-        The keywords are fields of `Options`; `progress` shows a bar if standard error is a terminal. A pair
-        that cannot be scored does not stop the others: its result has an `error`, and no scores.
-        `Results` is a list, and has `mean`, `worst`, `to_pandas` and `to_polars`.
+        Give either `pairs` of `(reference, generated)`, or `references` and as many `predictions`.
+
+        The keywords are fields of `Options`; `progress` shows a bar if standard error is a
+        terminal. A pair that cannot be scored does not stop the others: its result has an `error`,
+        and no scores. `Results` is a list, and has `mean`, `worst`, `to_pandas` and `to_polars`.
 
         Raises TypeError for texts in place of pairs, or unless there are either `pairs` or both of
         `references` and `predictions`; ValueError if those two differ in length.
@@ -184,10 +208,10 @@ class Scorer:
         short: bool = False,
         also: Sequence[str] = (),
     ) -> Explanation:
-        """Explain the score of a pair (docs/guide/explain.md), with several references against the best.
+        """Explain a pair's score, with the best of several references (docs/guide/explain.md).
 
-        Arguments and errors are those of `score`. For many pairs, or with other thresholds, pass what
-        `stream` yields to `scoring.explanation.explain`.
+        Arguments and errors are those of `score`. For many pairs, or with other thresholds, pass
+        what `stream` yields to `scoring.explanation.explain`.
         """
         options = Options(chunk_size, params, short=short, also=also)
         return explain(*self._score_one(reference, generated, options), params)
@@ -200,24 +224,25 @@ class Scorer:
         Parameters
         ----------
         items
-            Anything. On a GPU a thread reads them ahead, so they must not depend on what has been yielded.
+            Anything. On a GPU a thread reads them ahead, so they must not depend on what has been
+            yielded.
         key
-            Returns the pair `(reference, generated)` of an item. If it raises a TextError, that is the item's
-            error.
+            Returns the pair `(reference, generated)` of an item. If it raises a TextError, that is
+            the item's error.
         options
             How pairs are scored.
 
         Yields
         ------
         list of (item, Result, Evidence or None)
-            A block of items in order, each with its result. The evidence is None if the result has an
-            `error`.
+            A block of items in order, each with its result. The evidence is None if the result has
+            an `error`.
         """
         self.signature_for(options)  # before anything is read
         requested = self._requested(items, key, options)
         if self.embedder.device.is_gpu:
-            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to come, a
-            # GPU embeds each, and the caller's thread aligns and writes the one before.
+            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to
+            # come, a GPU embeds each, and the caller's thread aligns and writes the one before.
             with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
                 for one in embedded:
                     yield from self._scored(one, options)
@@ -227,12 +252,17 @@ class Scorer:
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
         """Score a stream of pairs: yield one Result for each pair, in order."""
-        return (result for _, result, _ in chain.from_iterable(self.stream(pairs, _itself, options)))
+        return (
+            result for _, result, _ in chain.from_iterable(self.stream(pairs, _itself, options))
+        )
 
     def iter_evidence(
         self, pairs: Iterable[Pair], options: Options = Options()
     ) -> Iterator[tuple[Result, Evidence | None]]:
-        """Score a stream of pairs: yield each Result with its evidence, or with None if it has an `error`."""
+        """Score a stream of pairs, and yield each Result with its evidence.
+
+        The evidence is None if the Result has an `error`.
+        """
         blocks = chain.from_iterable(self.stream(pairs, _itself, options))
         return ((result, evidence) for _, result, evidence in blocks)
 
@@ -259,7 +289,9 @@ class Scorer:
     def __repr__(self) -> str:
         return f"<Scorer {self.signature}>"
 
-    def _score_one(self, reference: Reference, generated: str, options: Options) -> tuple[Result, Evidence]:
+    def _score_one(
+        self, reference: Reference, generated: str, options: Options
+    ) -> tuple[Result, Evidence]:
         pair = (reference, generated)
         [requested] = self._requested([pair], _itself, options)
         [[(_, result, evidence)]] = self._scored(_embed(requested), options)
@@ -276,7 +308,9 @@ class Scorer:
         for block in self._preparation.blocks(items, key, options):
             pairs = (pair for _, pair in block if isinstance(pair, PreparedPair))
             earlier = [request for request in earlier if not request.finished]
-            request = self._store.request((text for pair in pairs for text in pair.all_texts()), earlier)
+            request = self._store.request(
+                (text for pair in pairs for text in pair.all_texts()), earlier
+            )
             earlier.append(request)
             yield block, request, first
             first += len(block)
@@ -292,7 +326,9 @@ class Scorer:
 @overload
 def score(*, references: str, predictions: str, **options: Any) -> Result: ...
 @overload
-def score(*, references: Iterable[Reference], predictions: Iterable[str], **options: Any) -> Results: ...
+def score(
+    *, references: Iterable[Reference], predictions: Iterable[str], **options: Any
+) -> Results: ...
 def score(
     *,
     references: str | Iterable[Reference],
@@ -301,7 +337,7 @@ def score(
     device: str = "auto",
     **options: Any,
 ) -> Result | Results:
-    """Score in one call, with a scorer that is opened for it; for more than one call, keep a `Scorer`.
+    """Score in one call with a temporary scorer; for more than one call, keep a `Scorer`.
 
     Parameters
     ----------
@@ -319,8 +355,8 @@ def score(
     Returns
     -------
     Result or Results
-        The Result of two texts, which raises TextError if they cannot be scored; or one for each pair, in
-        order: a list, with `mean`, `worst`, `to_pandas` and `to_polars`.
+        The Result of two texts, which raises TextError if they cannot be scored; or one for each
+        pair, in order: a list, with `mean`, `worst`, `to_pandas` and `to_polars`.
     """
     with Scorer.open(bundle, device) as scorer:
         if not isinstance(references, str) or not isinstance(predictions, str):

@@ -1,4 +1,4 @@
-"""The signature: one line that states how a score came about, so that it can be compared and reproduced."""
+"""The signature: one line that states how a score was computed, for comparing and reproducing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def signature(
     """Build the signature of a score: fields `key:value` separated by "|".
 
     A model is named with the first four hex digits of the hash of all that computes with it
-    (`Bundle.model_hash`), and its device with those of what it alone runs (`Bundle.device_hash`). Penalty,
-    regulariser, small_text, aggregate and clean have fields of their own if they are not at their defaults.
-    So have metrics beside VCS (`also`), and an instruction before the texts: `instr`, four digits of its
-    hash. With substitution, `words` names what tells and compares words. With a learned segmenter, `cut`
-    holds its threshold, stride, precision and device. Models of the caller are named by their `identity`
-    alone.
+    (`Bundle.model_hash`), and its device with those of what it alone runs (`Bundle.device_hash`).
+    Penalty, regulariser, small_text, aggregate and clean have fields of their own if they are not
+    at their defaults. So have metrics beside VCS (`also`), and an instruction before the texts:
+    `instr`, four digits of its hash. With substitution, `words` names what tells and compares
+    words. With a learned segmenter, `cut` holds its threshold, stride, precision and device. Models
+    of the caller are named by their `identity` alone.
     """
     fields = embedder.signature_fields
     if SUBSTITUTION in options.also:
@@ -42,9 +42,10 @@ def signature(
 
 
 def long_form(line: str) -> str:
-    """Add to a signature the versions of libraries and the processor, which may change how scores round.
+    """Add to a signature the library versions and the processor, which may affect score rounding.
 
-    Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by rounding.
+    Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by
+    rounding.
     """
     fields = dict(field.partition(":")[::2] for field in line.split("|"))
     engines = [fields[name] for name in ("engine", "cut") if name in fields]
@@ -60,7 +61,9 @@ def long_form(line: str) -> str:
     simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
     groups = [*simd.get("baseline", ()), *simd.get("found", ())]
     cpu = "/".join([platform.machine().lower(), *groups[-1:]])
-    return "|".join([line, *versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"])
+    return "|".join(
+        [line, *versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
+    )
 
 
 def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[str]) -> str:

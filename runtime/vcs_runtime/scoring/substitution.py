@@ -1,4 +1,4 @@
-"""Substitution, beside VCS: which words another word replaced (docs/reference/vcs.md, section 15)."""
+"""Substitution, beside VCS: which words were replaced (docs/reference/vcs.md, section 15)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ class _Opened(NamedTuple):
 
 
 class WordComparison:
-    """Compares the words of pairs by the token vectors of a bundle, which is opened when first needed."""
+    """A comparison of the words of pairs by the token vectors of a bundle.
+
+    The bundle is opened on first use.
+    """
 
     def __init__(self, bundle: str | os.PathLike[str] | Bundle = "default") -> None:
         self._bundle = bundle
-        self._texts: LRUCache[TextWords] = LRUCache(_MEMORY_BYTES, lambda words: len(words) * _WORD_BYTES)
+        self._texts: LRUCache[TextWords] = LRUCache(
+            _MEMORY_BYTES, lambda words: len(words) * _WORD_BYTES
+        )
 
     @cached_property
     def _opened(self) -> _Opened:
@@ -60,13 +65,13 @@ class WordComparison:
 
     @property
     def name(self) -> str:
-        """Name of the bundle's embedder, with the hash of everything on which the comparison depends."""
+        """Name of the bundle's embedder, with a hash of everything that affects the comparison."""
         return self._opened.name
 
     def compare(
         self, pairs: Sequence[tuple[Sequence[Evidence], Sequence[Scores]]], params: Params
     ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
-        """Compare the words of pairs: each has evidence against its references, and scores with each.
+        """Compare the words of pairs; each pair has evidence and scores for every reference.
 
         Returns for each pair the mean of the numbers over its references, and the words of each.
         """
@@ -101,4 +106,6 @@ class WordComparison:
 def strict_scores(found: Substitution, scores: Scores) -> StrictScores:
     """Return the substitution of a pair, and its strict scores."""
     lowered = strict(scores, found.substitution)
-    return StrictScores(found.substitution, found.thing, found.action, found.quality, found.name, *lowered)
+    return StrictScores(
+        found.substitution, found.thing, found.action, found.quality, found.name, *lowered
+    )

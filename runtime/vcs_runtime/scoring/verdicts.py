@@ -1,4 +1,4 @@
-"""Verdicts on chunks, such as in place, moved or repeated, and their rules (docs/guide/explain.md)."""
+"""Verdicts on chunks (such as in place or moved) and their rules (docs/guide/explain.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.text.cleaning import strip_punctuation
 
-#: Chunks that are compared with all earlier ones at a time, so that memory grows with the text alone.
+#: Chunks that are compared with all earlier ones at a time, so that memory grows with the text
+#: alone.
 _BLOCK = 256
 
 
@@ -27,10 +28,10 @@ def repetitions(
 ) -> list[int | None]:
     """Find the generated chunks that repeat an earlier one.
 
-    A chunk repeats the first chunk whose words are the same, or whose vector is similar enough. It does not
-    repeat that chunk if the reference repeats itself as well, and the chunk has a counterpart of its own. For
-    each generated chunk the result is the position of the chunk that it repeats, or None. Without `vectors`,
-    only chunks of the same words are alike.
+    A chunk repeats the first chunk whose words are the same, or whose vector is similar enough. It
+    does not repeat that chunk if the reference repeats itself as well, and the chunk has a
+    counterpart of its own. For each generated chunk the result is the position of the chunk that it
+    repeats, or None. Without `vectors`, only chunks of the same words are alike.
     """
     reference, generated = ([_words(text) for text in texts] for texts in chunks)
     rows = None if vectors is None else vectors[1]
@@ -44,14 +45,17 @@ def repetitions(
         return bool(cosine_similarity(vectors[0][[a]], vectors[0][[b]])[0, 0] >= threshold)
 
     found: list[int | None] = []
-    # The first chunk of a group of chunks that are alike, and the reference chunks that the group tells.
+    # The first chunk of a group of chunks that are alike, and the reference chunks that the group
+    # tells.
     origin = list(range(len(generated)))
     told: dict[int, set[int]] = {}
     for j, (earlier, place) in enumerate(zip(first, match.tolist(), strict=True)):
         origin[j] = origin[earlier]
         group = told.setdefault(origin[j], set())
         own = earlier == j or (
-            bool(supported[j]) and place not in group and any(alike(place, other) for other in group)
+            bool(supported[j])
+            and place not in group
+            and any(alike(place, other) for other in group)
         )
         if own:
             group.add(place)
@@ -60,14 +64,17 @@ def repetitions(
 
 
 def _words(text: str) -> str:
-    """Return the words of a text, by which texts that differ in case, punctuation or blanks are the same."""
+    """Return the words of a text, without differences in case, punctuation or white space.
+
+    Texts with equal words count as the same. A text without words is returned unchanged.
+    """
     return " ".join(strip_punctuation(text).casefold().split()) or text
 
 
 def _first_alike(
     texts: Sequence[str], vectors: npt.NDArray[np.float32] | None, threshold: float
 ) -> list[int]:
-    """Return for each chunk the position of the first chunk that it is like, or its own position."""
+    """Return the position of the first similar chunk for each chunk, or the chunk's position."""
     places: dict[str, int] = {}
     for i, text in enumerate(texts):
         places.setdefault(text, i)
@@ -92,7 +99,9 @@ COVERED, MISSING = "covered", "missing"
 #: The meaning of each verdict.
 VERDICTS: Final = {
     IN_PLACE: "its match in the reference is where it was expected",
-    SHIFTED: "in the right order, but not where it was expected: text around it is missing or was added",
+    SHIFTED: (
+        "in the right order, but not where it was expected: text around it is missing or was added"
+    ),
     MOVED: "in a different order from the reference",
     UNSUPPORTED: "the reference has nothing like it: possibly invented",
     REPEATED: "repeats an earlier generated chunk, where the reference does not repeat itself",
@@ -109,17 +118,18 @@ class Thresholds:
     Parameters
     ----------
     support
-        Minimum cosine similarity, in [-1, 1], for a match to count as support. Below it a generated chunk is
-        weakly supported and a reference chunk missing. The default suits the embedded default model.
+        Minimum cosine similarity, in [-1, 1], for a match to count as support. Below it a generated
+        chunk is weakly supported and a reference chunk missing. The default suits the embedded
+        default model.
     rival
-        In [0, 2]. A match that is more similar to another reference chunk by more than this tells the other
-        chunk. The reference chunk is then missing, too.
+        In [0, 2]. A match that is more similar to another reference chunk by more than this tells
+        the other chunk. The reference chunk is then missing, too.
     order
-        In [0, 1]. A chunk outside its window is moved if changed order explains at least this part of its
-        offset, both as parts of their texts; else it is shifted.
+        In [0, 1]. A chunk outside its window is moved if changed order explains at least this part
+        of its offset, both as parts of their texts; else it is shifted.
     repeat
-        Minimum cosine similarity, in [-1, 1], to an earlier generated chunk for a chunk to be repeated.
-        Chunks of the same words are alike at any value.
+        Minimum cosine similarity, in [-1, 1], to an earlier generated chunk for a chunk to be
+        repeated. Chunks of the same words are alike at any value.
 
     Raises
     ------
@@ -135,7 +145,11 @@ class Thresholds:
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not low <= value <= high
+            ):
                 raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}")
 
 
@@ -148,8 +162,8 @@ class Chunk:
     text
         The chunk.
     verdict
-        "in place", "shifted", "moved", "weakly supported" or "repeated" for a generated chunk; "covered" or
-        "missing" for a chunk of the reference.
+        "in place", "shifted", "moved", "weakly supported" or "repeated" for a generated chunk;
+        "covered" or "missing" for a chunk of the reference.
     match
         Position of the match on the other side.
     similarity
@@ -161,8 +175,8 @@ class Chunk:
     penalty
         The cost in NAS-D, as a part of the other side's length.
     crossed
-        Number of supported chunks on the same side whose matches are in the other order. Repeated chunks do
-        not count.
+        Number of supported chunks on the same side whose matches are in the other order. Repeated
+        chunks do not count.
     repeats
         Position of the generated chunk that a repeated chunk repeats; None for other verdicts.
     """
@@ -178,28 +192,38 @@ class Chunk:
     repeats: int | None = None
 
 
-def reference_chunks(evidence: Evidence, alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
+def reference_chunks(
+    evidence: Evidence, alignment: Alignment, thresholds: Thresholds
+) -> tuple[Chunk, ...]:
     """Return the chunks of the reference with their verdicts, covered or missing."""
     side = alignment.recall
     # A match that is clearly more similar to another reference chunk is not about this one.
     closest = alignment.precision.max_similarity[side.match]
-    covered = (side.similarity >= thresholds.support) & (closest - side.similarity <= thresholds.rival)
+    covered = (side.similarity >= thresholds.support) & (
+        closest - side.similarity <= thresholds.rival
+    )
     verdicts = [COVERED if is_covered else MISSING for is_covered in covered.tolist()]
-    return _chunks(evidence.chunks[0], side, verdicts, crossings(side.match, covered), [None] * side.x)
+    return _chunks(
+        evidence.chunks[0], side, verdicts, crossings(side.match, covered), [None] * side.x
+    )
 
 
-def generated_chunks(evidence: Evidence, alignment: Alignment, thresholds: Thresholds) -> tuple[Chunk, ...]:
+def generated_chunks(
+    evidence: Evidence, alignment: Alignment, thresholds: Thresholds
+) -> tuple[Chunk, ...]:
     """Return the chunks of the generated text with their verdicts."""
     side = alignment.precision
     supported = side.similarity >= thresholds.support
-    repeats = repetitions(evidence.chunks, evidence.vectors, side.match, supported, thresholds.repeat)
+    repeats = repetitions(
+        evidence.chunks, evidence.vectors, side.match, supported, thresholds.repeat
+    )
     repeated = np.array([earlier is not None for earlier in repeats])
     # A repeated chunk says nothing about order: a loop would make everything after it cross.
     ordered = supported & ~repeated
     crossed = crossings(side.match, ordered)
     others = max(1, int(ordered.sum()) - 1)
-    # Both sides are relative: the offset to the length of the reference, the crossings to the number of
-    # chunks.
+    # Both sides are relative: the offset to the length of the reference, the crossings to the
+    # number of chunks.
     by_order = crossed / others >= thresholds.order * side.distance / side.y
     verdicts = np.select(
         [repeated, ~supported, side.in_window | side.tolerated, by_order],
@@ -210,18 +234,35 @@ def generated_chunks(evidence: Evidence, alignment: Alignment, thresholds: Thres
 
 
 def _chunks(
-    texts: Sequence[str], side: Orientation, verdicts: Sequence[str], crossed: npt.NDArray[np.int64],
+    texts: Sequence[str],
+    side: Orientation,
+    verdicts: Sequence[str],
+    crossed: npt.NDArray[np.int64],
     repeats: Sequence[int | None],
-) -> tuple[Chunk, ...]:  # fmt: skip
+) -> tuple[Chunk, ...]:
     offsets = np.where(side.match < side.window_start, -side.distance, side.distance)
     windows = zip(side.window_start.tolist(), side.window_end.tolist(), strict=True)
-    columns = (texts, verdicts, side.match.tolist(), side.similarity.tolist(), windows, offsets.tolist(),
-               side.penalty.tolist(), crossed.tolist(), repeats)  # fmt: skip
+    columns = (
+        texts,
+        verdicts,
+        side.match.tolist(),
+        side.similarity.tolist(),
+        windows,
+        offsets.tolist(),
+        side.penalty.tolist(),
+        crossed.tolist(),
+        repeats,
+    )
     return tuple(Chunk(*row) for row in zip(*columns, strict=True))
 
 
-def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Count for each chunk the supported chunks whose matches are in the other order: int64 (x,)."""
+def crossings(
+    match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Count for each chunk the supported chunks with matches in the opposite order.
+
+    The counts are int64 (x,).
+    """
     counts = np.zeros(len(match), dtype=np.int64)
     for i, place in enumerate(match):
         earlier = supported[:i] & (match[:i] > place)
@@ -233,9 +274,9 @@ def crossings(match: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]) ->
 def position(chunk: Chunk, noun: str) -> str:
     """Describe where a chunk stands and what it matches, counting from 1.
 
-    "stands where the reference has 4-5, means its sentence 9" for a generated chunk, "the text has it in
-    sentence 9, not 4-5" for one of the reference. A repeated chunk names what it repeats, one without a
-    counterpart its nearest.
+    "stands where the reference has 4-5, means its sentence 9" for a generated chunk, "the text has
+    it in sentence 9, not 4-5" for one of the reference. A repeated chunk names what it repeats, one
+    without a counterpart its nearest.
     """
     place = f"{noun} {(chunk.match if chunk.repeats is None else chunk.repeats) + 1}"
     if chunk.repeats is not None:

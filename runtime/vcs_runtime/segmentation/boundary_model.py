@@ -1,7 +1,7 @@
-"""Learned segmenters: token classifiers, such as SaT, that predict after which characters segments end.
+"""Learned segmenters: token classifiers, such as SaT, that predict the last characters of segments.
 
-Precisions and rounding are those of wtpsplit, because its thresholds were tuned with them: both compute the
-same probabilities.
+Precisions and rounding are those of wtpsplit, because its thresholds were tuned with them: both
+compute the same probabilities.
 """
 
 from __future__ import annotations
@@ -38,26 +38,29 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 _WORD = re.compile(r"\S+")
-# How a word is written. A small letter shows that no sentence starts there, except in a text without
-# capitals.
+# How a word is written. A small letter shows that no sentence starts there, except in a text
+# without capitals.
 CASELESS, CAPITAL, CAPITALS, SMALL = range(WORD_SHAPES)
-# A text counts as one with capitals if at least one word in so many has one. Acronyms in lower-cased text are
-# rarer.
+# A text counts as one with capitals if at least one word in so many has one. Acronyms in
+# lower-cased text are rarer.
 _WORDS_A_CAPITAL = 40
 
 
 def word_features(text: str, spans: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-    """Return how the word of each token is written, and where it ends; `spans` are where tokens stand.
+    """Return the capitals and the last character of each token's word; `spans` has token places.
 
-    Words are separated by white space. A word starts with a CAPITAL (1), is written in CAPITALS (2, at least
-    two letters), or is SMALL (3). In a text with hardly any capitals, small words are CASELESS (0).
+    Words are separated by white space. A word starts with a CAPITAL (1), is written in CAPITALS (2,
+    at least two letters), or is SMALL (3). In a text with hardly any capitals, small words are
+    CASELESS (0).
     """
     of_words = [match.span() for match in _WORD.finditer(text)]
     starts, ends = np.array(of_words, np.int64).T
     kinds = np.array([_capitals(text[start:end]) for start, end in of_words], np.int64)
     if _WORDS_A_CAPITAL * np.count_nonzero(kinds != SMALL) < len(kinds):
         kinds[kinds == SMALL] = CASELESS
-    words = np.searchsorted(starts, np.array(spans, np.int64).reshape(-1, 2)[:, 0], side="right") - 1
+    words = (
+        np.searchsorted(starts, np.array(spans, np.int64).reshape(-1, 2)[:, 0], side="right") - 1
+    )
     return kinds[words], ends[words] - 1
 
 
@@ -71,8 +74,8 @@ def _capitals(word: str) -> int:
 def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
     """Return where the windows over a text start.
 
-    Windows start `stride` tokens apart. The last one is moved back to end with the text. A text of at most
-    `size` tokens is one window, a text without tokens none.
+    Windows start `stride` tokens apart. The last one is moved back to end with the text. A text of
+    at most `size` tokens is one window, a text without tokens none.
     """
     if tokens <= size:
         return range(min(tokens, 1))
@@ -82,7 +85,8 @@ def window_starts(tokens: int, size: int, stride: int) -> range | list[int]:
 class Overlap:
     """The mean logit of each token of a text over all windows that hold it, in half precision.
 
-    Windows must be added in order, because sums in half precision depend on it. A token takes four bytes.
+    Windows must be added in order, because sums in half precision depend on it. A token takes four
+    bytes.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -103,14 +107,16 @@ class Overlap:
 
 def sigmoid(logits: npt.NDArray[Any]) -> FloatArray:
     """Return probabilities in float32, whatever the precision of the logits."""
-    with np.errstate(over="ignore"):  # exp(100) is infinity in float32, which gives the right probability 0
+    # Exp(100) is infinity in float32, which gives the right probability 0.
+    with np.errstate(over="ignore"):
         return np.float32(1) / (np.float32(1) + np.exp(-logits.astype(np.float32)))
 
 
 def character_probabilities(length: int, places: IntArray, probabilities: FloatArray) -> FloatArray:
-    """Assign the probabilities of tokens to the characters of a text; a character without token has 0.
+    """Assign token probabilities to the characters of a text; characters without a token have 0.
 
-    `places` has the character of each token, or -1. Of several tokens of one character the last one counts.
+    `places` has the character of each token, or -1. Of several tokens of one character the last one
+    counts.
     """
     result = np.zeros(length, np.float32)
     placed = places >= 0
@@ -119,10 +125,10 @@ def character_probabilities(length: int, places: IntArray, probabilities: FloatA
 
 
 def cut(text: str, ends: Iterable[int]) -> list[str]:
-    """Cut a text after certain characters and the white space that follows them, and at every newline.
+    """Split a text after the characters `ends` and white space that follows, and at every newline.
 
-    White space belongs to the segment before it. Only the newlines at which the text is cut are in no
-    segment, so empty lines give empty segments, as `str.split` does.
+    White space belongs to the segment before it. Only the newlines at which the text is cut are in
+    no segment, so empty lines give empty segments, as `str.split` does.
     """
     pieces: list[str] = []
     start = 0
@@ -135,17 +141,21 @@ def cut(text: str, ends: Iterable[int]) -> list[str]:
             start = stop
     if start < len(text):
         pieces.append(text[start:])
-    # A newline at the end of a segment is already the cut after it; only the last segment keeps its newline.
+    # A newline at the end of a segment is already the cut after it; only the last segment keeps its
+    # newline.
     lines = [piece.removesuffix("\n") for piece in pieces[:-1]] + pieces[-1:]
     return [line for piece in lines for line in piece.split("\n")]
 
 
-# Number of characters that are tokenised at a time: many full batches, and encodings of limited size.
+# Number of characters that are tokenised at a time: many full batches, and encodings of limited
+# size.
 _PORTION_CHARACTERS = 1_000_000
-# Windows are padded to a multiple of this. On a CPU batches save little time, and without padding the logits
-# depend on the window alone. A GPU needs larger batches, and OpenVINO fewer widths (`batching.width_step`).
+# Windows are padded to a multiple of this. On a CPU batches save little time, and without padding
+# the logits depend on the window alone. A GPU needs larger batches, and OpenVINO fewer widths
+# (`batching.width_step`).
 _STEP = {"ort-cpu": 1, "openvino": 16, "ort-cuda": 16, "ort-tensorrt": 16}
-# Hidden size from which the memory of a token is estimated (`session.Budget`); no learned segmenter is wider.
+# Hidden size from which the memory of a token is estimated (`session.Budget`); no learned segmenter
+# is wider.
 _WIDTH = 1024
 _PAD_TOKENS = ("<pad>", "[PAD]")
 _TYPES = {
@@ -165,18 +175,25 @@ class Tokens:
 
 
 def _sat_tokens(text: str, ids: IntArray, spans: IntArray) -> Tokens:
-    """Prepare a text for SaT: token ids alone; a segment may end after the last character of any token."""
+    """Prepare a text for SaT, with token ids only.
+
+    A segment may end after the last character of any token.
+    """
     # A token without characters counts for the last character, as in wtpsplit.
     return Tokens({"input_ids": ids}, (spans[:, 1] - 1) % len(text))
 
 
 def _word_tokens(text: str, ids: IntArray, spans: IntArray) -> Tokens:
-    """Prepare a text for the kind "words": ids and capitals; the last token of a word decides about it."""
+    """Prepare a text for the kind "words", with token ids and capitals.
+
+    The last token of a word decides whether a segment ends after the word.
+    """
     capitals, ends = word_features(text, spans)
     return Tokens({"input_ids": ids, "capitals": capitals}, ends)
 
 
-# The kinds of learned segmenters differ in nothing but this function (see `LearnedSegmenterSpec.kind`).
+# The kinds of learned segmenters differ in nothing but this function (see
+# `LearnedSegmenterSpec.kind`).
 _KINDS: dict[str, Callable[..., Tokens]] = {"sat": _sat_tokens, "words": _word_tokens}
 
 
@@ -195,10 +212,17 @@ class BoundaryModel:
         self._encoder = TokenEncoder(tokenizer)
         self._pad = _pad_id(tokenizer)
         self._session = open_part(
-            bundle, "segmenter", device, threads, spec=replace(spec, model=graph.model), what="the segmenter"
+            bundle,
+            "segmenter",
+            device,
+            threads,
+            spec=replace(spec, model=graph.model),
+            what="the segmenter",
         )
         needed = UNPADDED if self._varlen else SEGMENTER_INPUTS["sat"]
-        self._types = _input_types(self._session.inputs, needed, f"bundle {bundle.root}: {graph.model}")
+        self._types = _input_types(
+            self._session.inputs, needed, f"bundle {bundle.root}: {graph.model}"
+        )
         # Dynamic int8 takes its ranges from the whole batch, so windows are run one at a time.
         alone = spec.precision == "int8"
         self._most_rows: RowLimit = (lambda length: 1) if alone else row_limit(device)
@@ -213,8 +237,8 @@ class BoundaryModel:
     def probabilities(self, texts: Sequence[str]) -> list[FloatArray]:
         """Compute for each character of each text the probability that a segment ends after it.
 
-        The probabilities of a text do not depend on the other texts. Memory grows with the longest text, not
-        with the number of texts.
+        The probabilities of a text do not depend on the other texts. Memory grows with the longest
+        text, not with the number of texts.
         """
         distinct: dict[str, FloatArray] = {}
         for portion in _portions(dict.fromkeys(texts)):
@@ -226,7 +250,9 @@ class BoundaryModel:
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
         encodings = self._encoder.encode([texts[row] for row in rows], spans=True)
         as_tokens = _KINDS[self.spec.kind]
-        tokens = [as_tokens(texts[row], *encoding) for row, encoding in zip(rows, encodings, strict=True)]
+        tokens = [
+            as_tokens(texts[row], *encoding) for row, encoding in zip(rows, encodings, strict=True)
+        ]
         for row, item, logits in zip(rows, tokens, self._logits(tokens), strict=True):
             result[row] = character_probabilities(len(texts[row]), item.places, sigmoid(logits))
         return result
@@ -243,7 +269,8 @@ class BoundaryModel:
         overlaps = [Overlap(length) for length in lengths]
         sizes = [min(size, lengths[owner]) + 2 for owner, _ in windows]
 
-        # The windows of one text have equal lengths and so keep their order, which `Overlap` requires.
+        # The windows of one text have equal lengths and so keep their order, which `Overlap`
+        # requires.
         def cut(rows: list[int], tokens: int) -> Iterator[tuple[list[int], tuple[list[int], int]]]:
             lengths = [sizes[row] for row in rows]
             if self._shape_of:
@@ -260,7 +287,11 @@ class BoundaryModel:
 
         batches = FittingBatches(sizes, self._budget, cut)
         for rows, shape in batches:
-            parts = [(texts[owner], start, sizes[row] - 2) for row in rows for owner, start in [windows[row]]]
+            parts = [
+                (texts[owner], start, sizes[row] - 2)
+                for row in rows
+                for owner, start in [windows[row]]
+            ]
             try:
                 logits = self._run(parts, *shape)
             except DeviceMemoryError as error:
@@ -276,12 +307,17 @@ class BoundaryModel:
     def _run(
         self, parts: list[tuple[Tokens, int, int]], fillers: list[int], width: int
     ) -> list[npt.NDArray[Any]]:
-        """Compute the logits of label 0 for each window (text, start, length) of a batch, then of fillers.
+        """Compute the logits of label 0 for each window of a batch, then for fillers.
+
+        A window in `parts` is `(tokens, start, length)`.
 
         `fillers` are lengths of further rows, and no window has more than `width` tokens.
         """
         windows = [
-            {name: np.pad(values[start : start + length], 1) for name, values in tokens.inputs.items()}
+            {
+                name: np.pad(values[start : start + length], 1)
+                for name, values in tokens.inputs.items()
+            }
             for tokens, start, length in parts
         ]
         for window in windows:
@@ -289,23 +325,34 @@ class BoundaryModel:
         windows += [dict.fromkeys(windows[0], np.zeros(length, np.int64)) for length in fillers]
         if self._varlen:
             inputs = unpadded([window["input_ids"] for window in windows], width)
-            inputs |= {name: np.concatenate([window[name] for window in windows]) for name in windows[0]}
+            inputs |= {
+                name: np.concatenate([window[name] for window in windows]) for name in windows[0]
+            }
             inputs = {name: inputs[name] for name in self._types}
         else:
-            inputs = {name: np.zeros((len(windows), width), kind) for name, kind in self._types.items()}
+            inputs = {
+                name: np.zeros((len(windows), width), kind) for name, kind in self._types.items()
+            }
             inputs["input_ids"].fill(self._pad)
             for i, window in enumerate(windows):
                 for name, values in window.items():
                     inputs[name][i, : len(values)] = values
                 inputs["attention_mask"][i, : len(values)] = 1
         [logits] = self._session.run(inputs)
-        rows = np.split(logits[:, 0], inputs["starts"][1:-1]) if self._varlen else list(logits[:, :, 0])
+        rows = (
+            np.split(logits[:, 0], inputs["starts"][1:-1])
+            if self._varlen
+            else list(logits[:, :, 0])
+        )
         if not all(np.isfinite(row).all() for row in rows[: len(parts)]):
             raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
         return rows
 
     def _check_vocabulary(self, bundle: Bundle) -> None:
-        """Run the tokenizer's largest id once, which a model with a smaller vocabulary refuses on a CPU."""
+        """Run the tokenizer's largest id once, and raise BundleError if the model refuses it.
+
+        A model with a smaller vocabulary refuses the id on a CPU.
+        """
         largest = self._encoder.tokenizer.get_vocab_size() - 1
         inputs = dict.fromkeys(SEGMENTER_INPUTS[self.spec.kind], np.zeros(1, np.int64))
         inputs |= {"input_ids": np.array([largest])}
@@ -355,4 +402,5 @@ def _input_types(inputs: dict[str, str], needed: Sequence[str], graph: str) -> d
 
 def _pad_id(tokenizer: Tokenizer) -> int:
     ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
-    return next((pad for pad in ids if pad is not None), 0)  # under the mask any id gives the same logits
+    # Under the mask any id gives the same logits.
+    return next((pad for pad in ids if pad is not None), 0)

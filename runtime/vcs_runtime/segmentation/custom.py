@@ -1,4 +1,7 @@
-"""Segmenters of the caller: what such an object has to offer, how a scorer uses it. NLTK's Punkt is one."""
+"""Segmenters of the caller: what such an object has to offer, how a scorer uses it.
+
+NLTK's Punkt is one.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +36,20 @@ class TextSegmenter(Protocol):
         Parameters
         ----------
         texts
-            Distinct texts with punctuation; contractions are written out (docs/reference/vcs.md, section 1).
+            Distinct texts with punctuation; contractions are written out (docs/reference/vcs.md,
+            section 1).
 
         Returns
         -------
         list of list of str
-            The segments of each text, in order. Punctuation and white space around them do not matter.
+            The segments of each text, in order. Punctuation and white space around them do not
+            matter.
 
         Raises
         ------
         TextError
-            A text cannot be split. Its pairs then have this error, and the others go on. Every other
-            exception ends the call that scores.
+            A text cannot be split. Its pairs then have this error, and the others go on. Every
+            other exception ends the call that scores.
         """
 
 
@@ -85,7 +90,7 @@ class ScoringSegmenter(Protocol):
 
 
 class CustomSegmenter:
-    """A segmenter of the caller as a scorer needs it: it splits every text, and its output is checked.
+    """An adapter for a caller's segmenter, which splits every text and whose output is checked.
 
     One thread at a time calls it.
     """
@@ -103,7 +108,10 @@ class CustomSegmenter:
         """Leave every text to `split_learned`."""
 
     def split_learned(self, texts: Sequence[str]) -> list[list[str]]:
-        """Split texts with the caller's object; ModelError if it returns anything but lists of strings."""
+        """Split texts with the caller's segmenter.
+
+        Raises ModelError unless the segmenter returns a list of strings for each text.
+        """
         if not texts:
             return []
         with self._lock, naming_errors(f"segmenter {self.model_name}"):
@@ -111,7 +119,10 @@ class CustomSegmenter:
             splits = [_listed(pieces) for pieces in self._segmenter.split(list(texts))]
         if len(splits) != len(texts):
             raise self._wrong(f"{len(splits)} lists for {len(texts)} texts")
-        if not all(isinstance(pieces, list) and all(isinstance(p, str) for p in pieces) for pieces in splits):
+        if not all(
+            isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)
+            for pieces in splits
+        ):
             raise self._wrong("something else than a list of strings for each text")
         return splits
 
@@ -138,8 +149,9 @@ class Punkt:
             self._tokenizer = punkt.PunktTokenizer("english")
         except (LookupError, OSError):
             raise BundleError(
-                "segmenter punkt: NLTK does not find its data: run `python -m nltk.downloader punkt_tab`, or "
-                "copy the folder tokenizers/punkt_tab to a folder that NLTK_DATA names"
+                "segmenter punkt: NLTK does not find its data: run `python -m nltk.downloader"
+                " punkt_tab`, or copy the folder tokenizers/punkt_tab to a folder that NLTK_DATA"
+                " names"
             ) from None
         self.identity = f"{PUNKT}@nltk-{version('nltk')}"
 

@@ -1,8 +1,8 @@
-"""`Segmenter`: splits texts by rules if they have sentence punctuation, else with the learned segmenter.
+"""`Segmenter`: splits texts with sentence punctuation by rules, others with the learned segmenter.
 
-Rules are those of the package `sentencex` (MIT). They must see a text *before* punctuation is deleted. A text
-without sentence punctuation would be one segment, whose score says nothing about order or local content.
-`doubt` detects such texts.
+Rules are those of the package `sentencex` (MIT). They must see a text *before* punctuation is
+deleted. A text without sentence punctuation would be one segment, whose score says nothing about
+order or local content. `doubt` detects such texts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from vcs_runtime.util.numbers import digits
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
-# sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"). So it sees blanks and newlines
-# instead, and the original text is split where it splits that one.
+# sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"). So it sees blanks and
+# newlines instead, and the original text is split where it splits that one.
 _PLAIN_SPACES = {
     chr(code): "\n" if code in (0x85, 0x2028, 0x2029) else " "
     for code in range(0x80, 0x3001)
     if chr(code).isspace()
 }
-# The time of sentencex 1.0.32 grows with the square of the number of these: of a million for some minutes.
+# The time of sentencex 1.0.32 grows with the square of the number of these: of a million for some
+# minutes.
 _SLOW = frozenset("'`«»‹›‘’‚‛“”„‟「」『』") | (TERMINATORS - frozenset(".!?"))
 MAX_MARKS = 50_000
 # The longest plausible sentence: a longer one has lost its punctuation.
@@ -59,8 +60,8 @@ class Rules:
     def split(self, text: str) -> list[str]:
         """Split a text into sentences with their white space; joined they are the text again.
 
-        Raises TextError if they are not, as with versions of `sentencex` before 1.0.29, and for a text that
-        is `crowded`.
+        Raises TextError if they are not, as with versions of `sentencex` before 1.0.29, and for a
+        text that is `crowded`.
         """
         if reason := crowded(text):
             raise TextError(reason)
@@ -73,13 +74,15 @@ class Rules:
         pieces: list[str] = []
         end = 0
         for piece in found:
-            # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between them.
+            # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between
+            # them.
             start = plain.find(piece, end)
             stop = start + len(piece)
             if start < 0 or plain[end:start].strip():
                 pieces = []
                 break
-            # White space between paragraphs comes as separate pieces: append it to the piece before.
+            # White space between paragraphs comes as separate pieces: append it to the piece
+            # before.
             if pieces and piece.isspace():
                 pieces[-1] += text[end:stop]
             else:
@@ -89,8 +92,8 @@ class Rules:
             end = stop
         if text[end:].strip() or (text and not pieces):
             raise TextError(
-                f"the sentences that {self.identity} found do not join to their text again: install "
-                "sentencex 1.0.29 or later"
+                f"the sentences that {self.identity} found do not join to their text again: install"
+                " sentencex 1.0.29 or later"
             )
         if pieces:
             pieces[-1] += text[end:]
@@ -101,20 +104,21 @@ def crowded(text: str) -> str | None:
     """Return why rules cannot split a text in reasonable time; None if they can."""
     if len(text) > MAX_MARKS and (count := sum(map(text.count, _SLOW))) > MAX_MARKS:
         return (
-            f"the text has {count:,} quotation marks and ends of sentences, more than {MAX_MARKS:,}: "
-            "the rule-based segmenter cannot cut it"
+            f"the text has {count:,} quotation marks and ends of sentences, more than"
+            f" {MAX_MARKS:,}: the rule-based segmenter cannot cut it"
         )
     return None
 
 
 def doubt(text: str, sentences: Sequence[str]) -> str | None:
-    """Return why the `sentences` that rules found in `text` are implausible; None if they are plausible."""
+    """Return why the `sentences` that rules found in `text` are implausible, otherwise None."""
     if TERMINATORS.isdisjoint(text):
         return (
             "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
             "(for captions of a few words use short texts: `score_short`, `--short`)"
         )
-    long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)  # others have fewer words
+    # Others have fewer words.
+    long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)
     longest = max((len(sentence.split()) for sentence in long), default=0)
     if longest > MAX_WORDS:
         return (
@@ -124,21 +128,27 @@ def doubt(text: str, sentences: Sequence[str]) -> str | None:
     return None
 
 
-# Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one for all.
+# Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one
+# for all.
 CHOICES = ("auto", "rules", "learned")
 
 
 class Segmenter:
     """The segmenter of a bundle. Open one with `Segmenter.open`; use it in `with`, or close it.
 
-    Rules split texts with sentence punctuation, the learned segmenter splits all others. If a bundle has only
-    one of the two, it splits every text. Several threads may use one segmenter.
+    Rules split texts with sentence punctuation, the learned segmenter splits all others. If a
+    bundle has only one of the two, it splits every text. Several threads may use one segmenter.
     """
 
     def __init__(
-        self, bundle: Bundle, device: str = "auto", threads: int | None = None, use: str = "auto",
-        gpu_memory_gb: float | None = None, batch_invariant: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        bundle: Bundle,
+        device: str = "auto",
+        threads: int | None = None,
+        use: str = "auto",
+        gpu_memory_gb: float | None = None,
+        batch_invariant: bool = False,
+    ) -> None:
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
         self.spec = choose_segmenter(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None
@@ -152,8 +162,9 @@ class Segmenter:
         if self.spec.model:
             first = each_device(device)[0]  # of all GPUs one is enough for its work, which is small
             self.device = choose_for(bundle, "segmenter", first, gpu_memory_gb, batch_invariant)
-            # With rules the model may never be needed, so it is loaded at its first text. But only a session
-            # shows whether a GPU really starts, and a GPU that does not start must fail here.
+            # With rules the model may never be needed, so it is loaded at its first text. But only
+            # a session shows whether a GPU really starts, and a GPU that does not start must fail
+            # here.
             if not self._rules or self.device.is_gpu:
                 self._boundary_model()
         self.identity = self._named()
@@ -171,9 +182,10 @@ class Segmenter:
     ) -> Segmenter:
         """Open the segmenter of a bundle; nothing is downloaded.
 
-        Rules always run on the CPU. If a bundle has rules, its learned segmenter is opened when the first
-        text needs it, on a GPU at once. Its files are verified before, with those of the bundle. Whoever
-        must not wait later, such as a server, splits a text without punctuation first.
+        Rules always run on the CPU. If a bundle has rules, its learned segmenter is opened when the
+        first text needs it, on a GPU at once. Its files are verified before, with those of the
+        bundle. Whoever must not wait later, such as a server, splits a text without punctuation
+        first.
 
         Parameters
         ----------
@@ -184,13 +196,13 @@ class Segmenter:
         threads
             CPU threads of the learned segmenter. None: all cores that this process may use.
         use
-            "auto" (rules for texts with sentence punctuation, the learned segmenter for all others, as far as
-            the bundle has them), "rules" or "learned".
+            "auto" (rules for texts with sentence punctuation, the learned segmenter for all others,
+            as far as the bundle has them), "rules" or "learned".
         gpu_memory_gb
             GB (10^9 bytes) of GPU memory for the learned segmenter. None: no limit.
         batch_invariant
-            Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other texts.
-            On a CPU it never does.
+            Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other
+            texts. On a CPU it never does.
 
         Returns
         -------
@@ -212,16 +224,17 @@ class Segmenter:
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
 
-        Segments found by rules join to the text again. The learned segmenter cuts after each character whose
-        probability is above the threshold, and at every newline, which is then in no segment. wtpsplit's
-        `split` does the same.
+        Segments found by rules join to the text again. The learned segmenter cuts after each
+        character whose probability is above the threshold, and at every newline, which is then in
+        no segment. wtpsplit's `split` does the same.
 
         Parameters
         ----------
         texts
             Any strings, empty ones included.
         threshold
-            Probability in [0, 1] above which the learned segmenter cuts. None: the bundle's threshold.
+            Probability in [0, 1] above which the learned segmenter cuts. None: the bundle's
+            threshold.
 
         Returns
         -------
@@ -256,8 +269,8 @@ class Segmenter:
         Returns
         -------
         list of ndarray
-            float32 (characters,) for each text: from the learned segmenter, or 0 and 1 if rules split the
-            text.
+            float32 (characters,) for each text: from the learned segmenter, or 0 and 1 if rules
+            split the text.
 
         Raises
         ------
@@ -272,8 +285,13 @@ class Segmenter:
         learned = iter(self._boundary_model().probabilities(others) if others else [])
         return [next(learned) if pieces is None else _ends(pieces) for pieces in by_rules]
 
-    def split_learned(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
-        """Split texts with the learned segmenter despite punctuation; BundleError if there is none."""
+    def split_learned(
+        self, texts: Sequence[str], threshold: float | None = None
+    ) -> list[list[str]]:
+        """Split texts with the learned segmenter, even if they have punctuation.
+
+        Raises BundleError if there is no learned segmenter.
+        """
         if not texts:
             return []
         model = self._boundary_model()
@@ -286,7 +304,8 @@ class Segmenter:
     def sentences(self, text: str, name: str) -> list[str] | None:
         """Split a text by rules; None if the learned segmenter must split it.
 
-        Raises TextError, which starts with `name`, if rules cannot, and there is no learned segmenter.
+        Raises TextError, which starts with `name`, if rules cannot, and there is no learned
+        segmenter.
         """
         try:
             pieces = self._by_rules(text)
@@ -310,7 +329,9 @@ class Segmenter:
     def _named(self) -> str:
         """Join the rules with their version, and the learned segmenter with its digits, by "+"."""
         names = [self._rules.identity] if self._rules else []
-        return "+".join(names + ([self._bundle.identity(self.spec.model)] if self.spec.model else []))
+        return "+".join(
+            names + ([self._bundle.identity(self.spec.model)] if self.spec.model else [])
+        )
 
     def _checked(self, threshold: object) -> float:
         if self.spec.model is None:
@@ -327,7 +348,9 @@ class Segmenter:
             if self._closed:
                 raise RuntimeError("the segmenter is closed")
             if self._opened is None:
-                self._opened = BoundaryModel(self._bundle, self.spec.model, self.device, self._threads)
+                self._opened = BoundaryModel(
+                    self._bundle, self.spec.model, self.device, self._threads
+                )
             return self._opened
 
     @property
@@ -339,10 +362,15 @@ class Segmenter:
         engine = engine_name(self._bundle, model, self.device)
         # `engine` is the embedder's field; the learned segmenter may run elsewhere.
         where = (
-            "" if engine == "ort-cpu" else "/".join(("", engine, *filter(None, [self.device.instructions])))
+            ""
+            if engine == "ort-cpu"
+            else "/".join(("", engine, *filter(None, [self.device.instructions])))
         )
         precision = self.device.precision_of(model.precision, model.cuda)
-        return (f"seg:{self.identity}", f"cut:{digits(model.threshold)}/{model.stride}/{precision}{where}")
+        return (
+            f"seg:{self.identity}",
+            f"cut:{digits(model.threshold)}/{model.stride}/{precision}{where}",
+        )
 
     @property
     def wants_punctuation(self) -> bool:
@@ -366,7 +394,10 @@ class Segmenter:
                 self._opened.release()
 
     def close(self) -> None:
-        """Close the learned segmenter and free its memory. The segmenter cannot be used afterwards."""
+        """Close the learned segmenter and free its memory.
+
+        The segmenter cannot be used afterwards.
+        """
         with self._lock:
             self._closed = True
             if self._opened is not None:
@@ -387,8 +418,8 @@ def choose_segmenter(bundle: Bundle, use: str) -> SegmenterSpec:
     spec = bundle.manifest.segmenter
     if spec is None:
         raise BundleError(
-            f"bundle {bundle.root}: it holds no segmenter: name one, such as --segmenter default, or add one "
-            "with `vcs-runtime bundle make`"
+            f"bundle {bundle.root}: it holds no segmenter: name one, such as --segmenter default,"
+            " or add one with `vcs-runtime bundle make`"
         )
     if use == "rules":
         if spec.rules is None:

@@ -33,7 +33,10 @@ Convert = Callable[[Result, Evidence | None], dict[str, Any]]
 
 
 class Service:
-    """The endpoints over one scorer, which is opened in the background; `token` None: clients need none."""
+    """The endpoints over one scorer, which is opened in the background.
+
+    If `token` is None, clients need no token.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,9 @@ class Service:
         self._metrics = Metrics(lambda: self.engine.held)
         self._report = report
         self.engine = BackgroundScorer(config, self._failed)
-        # The first request compiles what is left to compile, and needs all models. The second pair has no
-        # punctuation, for which a learned segmenter is opened. Without one the pair has an error.
+        # The first request compiles what is left to compile, and needs all models. The second pair
+        # has no punctuation, for which a learned segmenter is opened. Without one the pair has an
+        # error.
         pair = (EXAMPLE["reference"], EXAMPLE["generated"])
         plain = (pair[0].replace(".", ""), pair[1].replace(".", ""))
         warm_up = Request([pair, plain], options, lambda result, _: result)
@@ -84,7 +88,9 @@ class Service:
     async def _explain(self, request: HttpRequest) -> Response:
         def converter(options: Options) -> Convert:
             return lambda result, evidence: (
-                explain(result, evidence, options.params).to_dict() if evidence else result.to_dict()
+                explain(result, evidence, options.params).to_dict()
+                if evidence
+                else result.to_dict()
             )
 
         return await self._answer(request, converter)
@@ -120,12 +126,16 @@ class Service:
                     if len(body) > limit:
                         raise too_large
         except TimeoutError:
-            raise Refused(408, f"the body did not arrive within {self._limits.read_s:g} s") from None
+            raise Refused(
+                408, f"the body did not arrive within {self._limits.read_s:g} s"
+            ) from None
         except ClientDisconnect:
             raise Refused(400, "the body is incomplete") from None
         return bytes(body)
 
-    async def _entries(self, http: HttpRequest, request: Request[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def _entries(
+        self, http: HttpRequest, request: Request[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         """Wait for the scorer, not longer than the limit, and not for a client that has gone."""
         scored = asyncio.wrap_future(request.future)
         # The body is read, so only a disconnect can come.
@@ -133,7 +143,9 @@ class Service:
         awaited: set[asyncio.Future[Any]] = {scored, gone}
         self.engine.put(request)
         try:
-            await asyncio.wait(awaited, timeout=self._limits.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                awaited, timeout=self._limits.timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if scored.done():
                 return scored.result()
         except Exception as failure:
@@ -153,12 +165,15 @@ class Service:
         if scorer is None or not self.ready.done():
             return answer(503, {"status": "loading", "version": __version__})
         device = scorer.embedder.device
-        return answer(200, {
-            "status": "ready",
-            "version": __version__,
-            "signature": scorer.signature_for(self._options),
-            "device": f"{device.provider_name} ({device.reason})",
-        })  # fmt: skip
+        return answer(
+            200,
+            {
+                "status": "ready",
+                "version": __version__,
+                "signature": scorer.signature_for(self._options),
+                "device": f"{device.provider_name} ({device.reason})",
+            },
+        )
 
     async def _show_metrics(self, request: HttpRequest) -> Response:
         return PlainTextResponse(self._metrics.text(), media_type="text/plain; version=0.0.4")

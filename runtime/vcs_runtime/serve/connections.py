@@ -15,13 +15,14 @@ from vcs_runtime.serve.limits import Limits
 class Connection(H11Protocol):
     """A connection with limits on silence and number.
 
-    uvicorn drops a connection that stays silent after an answer. But it waits for ever for the first headers,
-    for headers that come one byte at a time, for the rest of a body that was refused, and for a client that
-    asks much and reads nothing.
+    uvicorn drops a connection that stays silent after an answer. But it waits for ever for the
+    first headers, for headers that come one byte at a time, for the rest of a body that was
+    refused, and for a client that asks much and reads nothing.
     """
 
     limits = Limits()
-    _kept = 1 << 17  # bytes of answers that the system keeps for a client that reads nothing, and doubles
+    # Bytes of answers that the system keeps for a client that reads nothing, and doubles.
+    _kept = 1 << 17
     _early = 1 << 16  # bytes of further requests that may come before the answer to the first
     _timer: asyncio.TimerHandle | None = None
     _unsent: float = math.inf
@@ -52,7 +53,8 @@ class Connection(H11Protocol):
         """Stop waiting for headers if they are complete."""
         super().handle_events()
         if self._is_answering() and self.conn.their_state is h11.DONE:
-            # uvicorn reads no further where the next request comes early, and would not see the client go.
+            # uvicorn reads no further where the next request comes early, and would not see the
+            # client go.
             too_much = len(self.conn.trailing_data[0]) > self._early
             (self.transport.abort if too_much else self.flow.resume_reading)()
         self._watch()
@@ -79,7 +81,10 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _watch(self) -> None:
-        """Limit the time in which no request is being answered. The application limits that of bodies."""
+        """Limit the time in which no request is being answered.
+
+        The application limits that of bodies.
+        """
         if self._is_answering() and not self._full:
             self._stop()
         elif self._timer is None:

@@ -1,4 +1,4 @@
-"""What stands before every request: the token, the counts of requests, and the last stop of exceptions."""
+"""Middleware for every request: authentication, request counts and unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -51,12 +51,19 @@ class Metrics:
             f"vcs_pair_errors_total {self.errors}",
             *_head("vcs_queue_length", "gauge", "Requests that wait or are scored."),
             f"vcs_queue_length {self._queue_length()}",
-            *_head("vcs_request_seconds", "histogram", "Seconds of requests for scores and explanations."),
+            *_head(
+                "vcs_request_seconds",
+                "histogram",
+                "Seconds of requests for scores and explanations.",
+            ),
         ]
         totals = list(accumulate(self._buckets))
         for bound, count in zip((*map(str, _BUCKETS), "+Inf"), totals, strict=True):
             lines.append(f'vcs_request_seconds_bucket{{le="{bound}"}} {count}')
-        lines += [f"vcs_request_seconds_sum {self._seconds}", f"vcs_request_seconds_count {totals[-1]}"]
+        lines += [
+            f"vcs_request_seconds_sum {self._seconds}",
+            f"vcs_request_seconds_count {totals[-1]}",
+        ]
         return "\n".join(lines) + "\n"
 
 
@@ -71,7 +78,7 @@ _KNOWN = (*SCORING, *OPEN, "/metrics")
 
 
 class Guard:
-    """A layer around the application: the token, counts of answers, one line for an unexpected exception."""
+    """Middleware: token check, counts of answers, one-line reports of unexpected exceptions."""
 
     def __init__(
         self, app: ASGIApp, token: bytes | None, metrics: Metrics, report: Callable[[str], None]
@@ -97,16 +104,18 @@ class Guard:
                 await self._app(scope, receive, counted)
             else:
                 headers = {"WWW-Authenticate": "Bearer"}
-                await answer(401, error("send the server's token: Authorization: Bearer TOKEN"), headers)(
-                    scope, receive, counted
-                )
+                await answer(
+                    401, error("send the server's token: Authorization: Bearer TOKEN"), headers
+                )(scope, receive, counted)
         except asyncio.CancelledError:  # the server stops, and its time is over
             if not status:
                 await answer(503, error("the server was stopped"))(scope, receive, counted)
         except Exception as exception:
             self._report(f"{path}: unexpected {type(exception).__name__}: {exception}")
             if not status:
-                await answer(500, error(f"unexpected {type(exception).__name__}"))(scope, receive, counted)
+                await answer(500, error(f"unexpected {type(exception).__name__}"))(
+                    scope, receive, counted
+                )
         finally:
             seconds = time.perf_counter() - started
             self._metrics.answered(path, status, seconds, scoring=path in SCORING and status == 200)
@@ -123,9 +132,14 @@ class Guard:
 def answer(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a response with a value as JSON, in ASCII: an id may hold a lone surrogate."""
     body = json.dumps(value, allow_nan=False)
-    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+    return Response(
+        body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json"
+    )
 
 
 def error(sentence: str) -> dict[str, str]:
-    """Return the body of an answer that refuses a request; what it quotes of the request is shown escaped."""
+    """Return the body of an answer that refuses a request.
+
+    Text quoted from the request is escaped.
+    """
     return {"error": printable(sentence)}

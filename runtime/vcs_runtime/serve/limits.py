@@ -13,7 +13,8 @@ class Limits:
 
     max_body_mb: float = 8.0  # 10^6 bytes of a request's body
     max_pairs: int = 1000  # of a request
-    timeout_s: float = 60.0  # for waiting and scoring; also the time that a stopping server has left
+    # For waiting and scoring; also the time that a stopping server has left.
+    timeout_s: float = 60.0
     queue: int = 64  # requests that wait or are scored at once
     read_s: float = 10.0  # until the headers have arrived, and the body after them
     connections: int = 512  # others are closed at once
@@ -24,7 +25,9 @@ class Limits:
                 checked_count(field.name, getattr(self, field.name), least=1)
             else:
                 allowed = "a number above 0 and up to 10^6"  # timers refuse some larger ones
-                checked_number(field.name, getattr(self, field.name), allowed, lambda size: 0 < size <= 1e6)
+                checked_number(
+                    field.name, getattr(self, field.name), allowed, lambda size: 0 < size <= 1e6
+                )
 
     @property
     def max_body(self) -> int:

@@ -66,7 +66,10 @@ class Question:
 
 
 def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
-    """Read the body of a request, JSON in UTF-8. Raises Refused; the scorer decides about the texts."""
+    """Read the body of a request, JSON in UTF-8.
+
+    Raises Refused; the scorer decides about the texts.
+    """
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(400, "the body must be an object with reference and generated, or with pairs")
@@ -75,7 +78,8 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
             # Before the conversion, which would take long for a million pairs.
             if isinstance(value["pairs"], list) and len(value["pairs"]) > max_pairs:
                 raise Refused(
-                    413, f"pairs: {len(value['pairs'])} are too many, send at most {max_pairs} at once"
+                    413,
+                    f"pairs: {len(value['pairs'])} are too many, send at most {max_pairs} at once",
                 )
             many = msgspec.convert(value, ManyRequest)
             pairs, chosen = many.pairs, many.options
@@ -116,7 +120,9 @@ def _sentence(message: str) -> str:
     reason, _, path = message.replace("`", "").rpartition(" - at ")
     reason = reason or path  # a message about the whole body has no path
     field = path.removeprefix("$").removeprefix(".") if path.startswith("$") else ""
-    return f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason[:1].lower() + reason[1:]
+    return (
+        f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason[:1].lower() + reason[1:]
+    )
 
 
 def _options(chosen: ScoringOptions, defaults: Options) -> Options:
@@ -125,7 +131,9 @@ def _options(chosen: ScoringOptions, defaults: Options) -> Options:
         chunk_size, lct = PRESETS[chosen.preset]
     short = defaults.short if chosen.short is None else chosen.short
     if short and chosen.chunk_size is not None:
-        raise Refused(400, "options.chunk_size: words are the chunks of short texts, so leave it out")
+        raise Refused(
+            400, "options.chunk_size: words are the chunks of short texts, so leave it out"
+        )
     return Options(
         1 if short else chosen.chunk_size or chunk_size,
         replace(defaults.params, lct=lct if chosen.lct is None else chosen.lct),

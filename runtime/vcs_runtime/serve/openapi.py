@@ -27,15 +27,22 @@ _SCORES = {name: {"type": "number"} for name in ALL}
 _TEXT = {"type": "string"}
 _LINE = {
     "type": "object",
-    "description": "Scores of a pair, or an error; with the id of the pair if it has one. "
-    "Scores beside VCS, such as HM-CF, are there if the server was started with them.",
+    "description": (
+        "Scores of a pair, or an error; with the id of the pair if it has one. "
+        "Scores beside VCS, such as HM-CF, are there if the server was started with them."
+    ),
     "properties": {
-        "id": {"type": ["string", "integer"]}, **_SCORES, "n_ref": {"type": "integer"},
-        "n_gen": {"type": "integer"}, "flags": {"type": "array", "items": _TEXT},
-        "segmenter": {"type": ["string", "null"]}, "error": _TEXT, "signature": _TEXT,
+        "id": {"type": ["string", "integer"]},
+        **_SCORES,
+        "n_ref": {"type": "integer"},
+        "n_gen": {"type": "integer"},
+        "flags": {"type": "array", "items": _TEXT},
+        "segmenter": {"type": ["string", "null"]},
+        "error": _TEXT,
+        "signature": _TEXT,
     },
     "required": ["signature"],
-}  # fmt: skip
+}
 _REFUSALS = {
     400: "the request is malformed; the sentence names the field",
     401: "the token is missing or wrong",
@@ -66,20 +73,37 @@ def document(version: str) -> dict[str, Any]:
     components |= {"Line": _LINE, "Error": {"type": "object", "properties": {"error": _TEXT}}}
     paths = {}
     for path, method, summary in ENDPOINTS:
-        operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer."}}}
+        operation: dict[str, Any] = {
+            "summary": summary,
+            "responses": {"200": {"description": "The answer."}},
+        }
         if method == "post":
-            operation["requestBody"] = {"required": True, "content": _json({"oneOf": list(bodies)}, EXAMPLE)}
+            operation["requestBody"] = {
+                "required": True,
+                "content": _json({"oneOf": list(bodies)}, EXAMPLE),
+            }
             line = {"$ref": "#/components/schemas/Line"} if path == "/score" else {"type": "object"}
-            several = {"type": "object", "properties": {"results": {"type": "array", "items": line}}}
+            several = {
+                "type": "object",
+                "properties": {"results": {"type": "array", "items": line}},
+            }
             operation["responses"]["200"]["content"] = _json({"oneOf": [line, several]})
             refused = {"content": _json({"$ref": "#/components/schemas/Error"})}
             operation["responses"] |= {
-                str(status): {"description": meaning, **refused} for status, meaning in _REFUSALS.items()
+                str(status): {"description": meaning, **refused}
+                for status, meaning in _REFUSALS.items()
             }
             operation["security"] = [{}, {"token": []}]
         paths[path] = {method: operation}
-    components_ = {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-    info = {"title": "vcs-runtime", "version": version, "description": "Video Comprehension Scores."}
+    components_ = {
+        "schemas": components,
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
+    info = {
+        "title": "vcs-runtime",
+        "version": version,
+        "description": "Video Comprehension Scores.",
+    }
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components_}
 
 
@@ -92,7 +116,9 @@ def docs_page(version: str, limits: Limits) -> str:
     statuses = "".join(
         f"<tr><td>{status}</td><td>{meaning}</td></tr>" for status, meaning in _REFUSALS.items()
     )
-    example = html.escape(json.dumps({**EXAMPLE, "id": "clip 1", "options": {"preset": "paper"}}, indent=2))
+    example = html.escape(
+        json.dumps({**EXAMPLE, "id": "clip 1", "options": {"preset": "paper"}}, indent=2)
+    )
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vcs-runtime {version}</title>
 <meta name="viewport" content="width=device-width">
@@ -106,12 +132,15 @@ pre {{ background: #f3f3f3; padding: 1rem; white-space: pre-wrap }}
 }}
 </style>
 <h1>vcs-runtime {version}</h1>
-<p>Video Comprehension Scores over HTTP. <a href="/openapi.json">openapi.json</a> describes all fields.</p>
+<p>Video Comprehension Scores over HTTP. <a href="/openapi.json">openapi.json</a> describes all \
+fields.</p>
 <table>{rows}</table>
 <h2>A request to /score or /explain</h2>
 <pre>{example}</pre>
-<p>Several pairs: <code>{{"pairs": [{{"reference": …, "generated": …}}, …], "options": …}}</code>, answered by
-<code>{{"results": […]}}</code>. <code>reference</code> may be a list of texts. <code>options</code> are
+<p>Several pairs: <code>{{"pairs": [{{"reference": …, "generated": …}}, …], "options": \
+…}}</code>, answered by
+<code>{{"results": […]}}</code>. <code>reference</code> may be a list of texts. \
+<code>options</code> are
 preset, chunk_size, lct, aggregate and short. A pair that cannot be scored has an
 <code>error</code> in its place.</p>
 <h2>Refusals</h2>

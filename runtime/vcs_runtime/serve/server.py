@@ -35,8 +35,8 @@ def read_token(path: Path, report: Callable[[str], None]) -> bytes:
         token, readable = read_whole(path, pipe=True).strip(), path.stat().st_mode & 0o004
     if len(token) < _TOKEN_LENGTH or not all(33 <= byte <= 126 for byte in token):
         raise InputError(
-            f"{path}: a token is one line of at least {_TOKEN_LENGTH} ASCII characters without spaces "
-            "(`openssl rand -hex 32` makes one)"
+            f"{path}: a token is one line of at least {_TOKEN_LENGTH} ASCII characters without"
+            " spaces (`openssl rand -hex 32` makes one)"
         )
     if readable and os.name == "posix":
         report(f"everybody on this machine can read the token: chmod 600 {path}")
@@ -52,7 +52,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the server's listening socket; port 0 takes a free one. Raises InputError with host and port."""
+    """Open the server's listening socket; port 0 takes a free one.
+
+    Raises InputError with host and port.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=256)
@@ -79,13 +82,21 @@ class ScoreServer:
         self._options = options
         self._report = report
         self._service = Service(config, options, limits, token, report)
-        self._server = uvicorn.Server(uvicorn.Config(
-            self._service.app,
-            http=limited(limits), ws="none", lifespan="off", loop="asyncio",
-            access_log=False, log_config=None, log_level="critical",
-            proxy_headers=False, server_header=False,
-            timeout_graceful_shutdown=math.ceil(limits.timeout_s),
-        ))  # fmt: skip
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._service.app,
+                http=limited(limits),
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                access_log=False,
+                log_config=None,
+                log_level="critical",
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=math.ceil(limits.timeout_s),
+            )
+        )
 
     def run(self) -> None:
         """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted. Raises VcsError."""
@@ -126,8 +137,13 @@ class ScoreServer:
                 signal.signal(name, handler)
 
     def _close(self) -> None:
-        """Close the scorer, and end the process if its current block takes too long: nobody waits for it."""
-        closing = threading.Thread(target=self._service.engine.close, name="vcs-closing", daemon=True)
+        """Close the scorer, and end the process if the scorer's current block takes too long.
+
+        No client is waiting for the block at this point.
+        """
+        closing = threading.Thread(
+            target=self._service.engine.close, name="vcs-closing", daemon=True
+        )
         closing.start()
         closing.join(_CLOSE_S)
         if closing.is_alive():

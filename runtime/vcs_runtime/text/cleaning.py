@@ -1,8 +1,9 @@
-"""From a text to the pieces that are compared: validation, cleaning, chunks, and the words of short texts.
+"""Preparation of texts for comparison: validation, cleaning, chunks, and words of short texts.
 
-Contractions are written out as by the PyPI package `contractions`, which the authors use, where they have an
-apostrophe; a parity test checks it. That package installs a top-level package `data`, and also rewrites words
-without an apostrophe ("shell" becomes "she will"). A possessive ("the man's hat") is not changed.
+Contractions are written out as by the PyPI package `contractions`, which the authors use, where
+they have an apostrophe; a parity test checks it. That package installs a top-level package `data`,
+and also rewrites words without an apostrophe ("shell" becomes "she will"). A possessive ("the man's
+hat") is not changed.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ from collections.abc import Iterator, Sequence
 
 from vcs_runtime.errors import TextError
 
-# NLTK's 179 English stop words (docs/reference/vcs.md, section 10), which its documentation credits to Martin
-# Porter and others. Punctuation is deleted before words are looked up: of "don't" the halves are listed.
+# NLTK's 179 English stop words (docs/reference/vcs.md, section 10), which its documentation credits
+# to Martin Porter and others. Punctuation is deleted before words are looked up: of "don't" the
+# halves are listed.
 STOP_WORDS = frozenset(
     """
-    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
-    herself it its itself they them their theirs themselves what which who whom this that these those
-    am is are was were be been being have has had having do does did doing
-    a an the and but if or because as until while of at by for with about against between into through
-    during before after above below to from up down in out on off over under again further then once
-    here there when where why how all any both each few more most other some such no nor not only own same
-    so than too very s t can will just don should now d ll m o re ve y
-    ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she
+    her hers herself it its itself they them their theirs themselves what which who whom this that
+    these those am is are was were be been being have has had having do does did doing a an the and
+    but if or because as until while of at by for with about against between into through during
+    before after above below to from up down in out on off over under again further then once here
+    there when where why how all any both each few more most other some such no nor not only own
+    same so than too very s t can will just don should now d ll m o re ve y ain aren couldn didn
+    doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
     """.split()
 )
 
-# A description has some thousand characters. A million (about 200,000 words) is a file passed by mistake, and
-# its similarity matrix would fill the memory.
+# A description has some thousand characters. A million (about 200,000 words) is a file passed by
+# mistake, and its similarity matrix would fill the memory.
 MAX_CHARACTERS = 1_000_000
 
 _PUNCTUATION = string.punctuation.encode()
@@ -43,7 +45,9 @@ def check_text(text: object, name: str) -> str:
     if not isinstance(text, str):
         raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:
-        raise TextError(f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
+        raise TextError(
+            f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
+        )
     if (at := text.find("\0")) >= 0:
         raise TextError(f"{name}: the text holds a NUL character (at position {at})")
     _refuse_surrogates(text, name)
@@ -54,15 +58,15 @@ def check_text(text: object, name: str) -> str:
 
 
 def plain_line_ends(text: str) -> str:
-    """Turn the line ends CRLF and CR into LF: a text scores the same whichever system wrote its file."""
+    """Convert line ends CRLF and CR to LF, so the score does not depend on the file's system."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def check_texts(texts: Sequence[str]) -> None:
     """Check texts for a model; empty texts are allowed.
 
-    Raises TypeError for one string instead of a sequence. Raises TextError for an item that is not a string
-    or holds a lone surrogate; the message names it, such as `texts[3]`.
+    Raises TypeError for one string instead of a sequence. Raises TextError for an item that is not
+    a string or holds a lone surrogate; the message names it, such as `texts[3]`.
     """
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")
@@ -71,7 +75,10 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_string(text: object, name: str) -> None:
-    """Raise TextError that starts with `name` if `text` is not a string or holds a lone surrogate."""
+    """Raise TextError if `text` is not a string or contains a lone surrogate.
+
+    The message starts with `name`.
+    """
     if not isinstance(text, str):
         raise TextError(f"{name}: must be a string, not {type(text).__name__}")
     _refuse_surrogates(text, name)
@@ -88,8 +95,9 @@ def _refuse_surrogates(text: str, name: str) -> None:
 
 
 def strip_punctuation(text: str) -> str:
-    """Delete the characters of `string.punctuation`, and no others (docs/reference/vcs.md, section 1)."""
-    # Bytes are some ten times faster than `str.translate`, and in UTF-8 no other character has such a byte.
+    """Delete only the characters of `string.punctuation` (docs/reference/vcs.md, section 1)."""
+    # Bytes are some ten times faster than `str.translate`, and in UTF-8 no other character has such
+    # a byte.
     data = text.encode("utf-8", "surrogatepass")
     return data.translate(None, _PUNCTUATION).decode("utf-8", "surrogatepass")
 
@@ -103,7 +111,7 @@ def clean_segments(segments: Sequence[str]) -> list[str]:
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
-    """Join every `chunk_size` consecutive segments with one space; the last chunk may be shorter."""
+    """Join every `chunk_size` consecutive segments with a space; the last chunk may be shorter."""
     if chunk_size == 1:
         return list(segments)
     return [" ".join(segments[i : i + chunk_size]) for i in range(0, len(segments), chunk_size)]
@@ -116,16 +124,34 @@ def short_words(text: str) -> list[str]:
 
 # Forms whose expansion is not stem + suffix.
 _IRREGULAR = {
-    "ain't": "are not", "can't": "cannot", "won't": "will not", "shan't": "shall not", "let's": "let us",
-    "y'all": "you all", "ma'am": "madam", "o'clock": "of the clock", "ne'er": "never", "e'er": "ever",
-    "o'er": "over", "'tis": "it is", "'twas": "it was", "'cause": "because", "'em": "them",
-    "how'd": "how did", "what'd": "what did", "where'd": "where did", "why'd": "why did", "amn't": "am not",
+    "ain't": "are not",
+    "can't": "cannot",
+    "won't": "will not",
+    "shan't": "shall not",
+    "let's": "let us",
+    "y'all": "you all",
+    "ma'am": "madam",
+    "o'clock": "of the clock",
+    "ne'er": "never",
+    "e'er": "ever",
+    "o'er": "over",
+    "'tis": "it is",
+    "'twas": "it was",
+    "'cause": "because",
+    "'em": "them",
+    "how'd": "how did",
+    "what'd": "what did",
+    "where'd": "where did",
+    "why'd": "why did",
+    "amn't": "am not",
     "daren't": "dare not",
-}  # fmt: skip
-_NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"  # + n't
+}
+# + n't.
+_NEGATED = "are|could|did|do|does|had|has|have|is|may|might|must|need|ought|should|was|were|would"
 # Words after which 's is "is"; after any other word it may be a possessive.
 _IS = (
-    "he|she|it|that|this|there|here|what|when|where|which|who|why|how|everyone|somebody|someone|something|so"
+    "he|she|it|that|this|there|here|what|when|where|which|who|why|how"
+    "|everyone|somebody|someone|something|so"
 )
 _SUFFIXES = {"'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
 
@@ -139,7 +165,8 @@ _PATTERN = re.compile(
     r")(?P<suffixes>(?:'(?:re|ve|ll|d))*)(?!\w)",
     re.IGNORECASE,
 )
-# The apostrophe of a possessive, which most are: no word with "is" after it ends with these two characters.
+# The apostrophe of a possessive, which most are: no word with "is" after it ends with these two
+# characters.
 _ENDS = sorted({word[-2:] for word in (*_IS.split("|"), "let")})
 _POSSESSIVE = re.compile(rf"(?<=[!-~][!-~])(?<!{'|'.join(_ENDS)})'s(?![\w'])", re.IGNORECASE)
 
@@ -147,8 +174,8 @@ _POSSESSIVE = re.compile(rf"(?<=[!-~][!-~])(?<!{'|'.join(_ENDS)})'s(?![\w'])", r
 def expand_contractions(text: str) -> str:
     """Write out the contractions in a text.
 
-    Capitals are preserved: "It's" becomes "It is", and "IT'S" becomes "IT IS". Typographic apostrophes count
-    as plain ones. No other character changes.
+    Capitals are preserved: "It's" becomes "It is", and "IT'S" becomes "IT IS". Typographic
+    apostrophes count as plain ones. No other character changes.
     """
     if "'" not in text and "’" not in text:
         return text
@@ -165,8 +192,8 @@ def expand_contractions(text: str) -> str:
 def _words_with_apostrophes(text: str) -> Iterator[tuple[int, int]]:
     """Yield where words with apostrophes are: every match of `_PATTERN` lies inside one of them.
 
-    To look for the pattern in the whole text would take longer than all else that is done to a text before
-    its sentences are found.
+    To look for the pattern in the whole text would take longer than all else that is done to a text
+    before its sentences are found.
     """
     end = 0
     while (at := text.find("'", end)) >= 0:

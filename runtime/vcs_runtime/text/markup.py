@@ -43,7 +43,9 @@ _NUMBERS = rf"{_NUMBER}(?:[^\S\n]++|$)(?:{_FURTHER}(?:[^\S\n]++|$))*+"
 _ENDS = '.!?:;…。！？：；"”)'
 _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
 _WITHIN = re.compile(rf"(?<=[{_ENDS}])[^\S\n]++{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
-_ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|(?<=[{_ENDS}])[^\S\n]++){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
+_ANYWHERE = re.compile(
+    rf"(?:^[^\S\n]*+|(?<=[{_ENDS}])[^\S\n]++){_NUMBERS}", re.IGNORECASE | re.MULTILINE
+)
 
 _TIME = r"(?:\d{1,2}:)?\d{1,2}:\d\d(?:[.,]\d{1,3})?"
 _STAMP = re.compile(
@@ -52,8 +54,8 @@ _STAMP = re.compile(
     re.MULTILINE,
 )
 
-# One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of a model:
-# it loses every character that these patterns need.
+# One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of
+# a model: it loses every character that these patterns need.
 _ROUNDS = 8
 _MARKS = {
     "markdown": re.compile(r"[-*_`~#|>\[\]+=•‣⁃◦▪●○]"),
@@ -64,7 +66,10 @@ _MARKS = {
 
 
 def remove_markup(text: str, cleanings: Collection[str]) -> str:
-    """Remove reasoning, Markdown, list numbers and time stamps, as `cleanings` name them; "" may remain."""
+    """Remove reasoning, Markdown, list numbers and time stamps, as named in `cleanings`.
+
+    The result may be "".
+    """
     for _ in range(_ROUNDS):
         cleaned = text
         if "think" in cleanings:
@@ -86,11 +91,18 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
 def markup_in(text: str) -> list[str]:
     """Return what was probably not meant to be scored: names of `CLEANINGS`."""
     marks = _STAMP.search(text), _THINK.search(text), _MARKDOWN.search(text)
-    return [name for name, found in zip(("time-stamps", "think", "markdown"), marks, strict=True) if found]
+    return [
+        name
+        for name, found in zip(("time-stamps", "think", "markdown"), marks, strict=True)
+        if found
+    ]
 
 
 def _without_think(text: str) -> str:
-    """Keep what stands neither after an opening tag nor before a closing one; either tag may be missing."""
+    """Keep the text outside `<think>` and `</think>`; either tag may be missing.
+
+    Text after an opening tag and text before a closing tag are removed.
+    """
     pieces: list[str] = []
     start, opened = 0, False
     for tag in _THINK.finditer(text):
@@ -159,9 +171,9 @@ def _is_rule(bare: str) -> bool:
 def _without_list_numbers(text: str) -> str:
     """Remove the numbers of lists, and put each item into a paragraph of its own.
 
-    A line that begins with a number may be a wrapped sentence. So the number counts where a sentence has
-    ended, or if it is 1 or the next one. Within a line it counts after the end of a sentence, in a text whose
-    numbers go on from 1 to 2.
+    A line that begins with a number may be a wrapped sentence. So the number counts where a
+    sentence has ended, or if it is 1 or the next one. Within a line it counts after the end of a
+    sentence, in a text whose numbers go on from 1 to 2.
     """
     numbers = map(_first_number, _ANYWHERE.finditer(text))
     if any(pair == (1, 2) for pair in pairwise(numbers)):

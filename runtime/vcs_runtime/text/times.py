@@ -1,4 +1,4 @@
-"""Segments with a start and an end: read from time stamps in a text (docs/guide/texts.md, "Time stamps")."""
+"""Segments with start and end times, read from time stamps (docs/guide/texts.md, "Time stamps")."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CLOCK = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,6})?"
 _TIME = rf"{_CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?"  # or seconds
 _TO = r" ?(?:-->|[-–—]|to) ?"
 _STAMP = re.compile(
-    # A cue of SRT or WebVTT, whose number stands on the line before it; or a range in brackets. Numbers in
-    # parentheses may be years.
+    # A cue of SRT or WebVTT, whose number stands on the line before it; or a range in brackets.
+    # Numbers in parentheses may be years.
     rf"^(?:\d{{1,6}}[^\S\n]*\n)?[^\S\n]*({_CLOCK}) ?--> ?({_CLOCK})(?:[^\S\n][^\n]*)?$"
     rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
     re.MULTILINE,
@@ -39,14 +39,18 @@ class TimedSegment(NamedTuple):
 def timed_segments(text: str, name: str) -> list[TimedSegment]:
     """Return the segments of a text with time stamps, in the order of their starts.
 
-    Raises TextError, which starts with `name`, unless every part of the text has a stamp before it that does
-    not end before it starts.
+    Raises TextError, which starts with `name`, unless every part of the text has a stamp before it
+    that does not end before it starts.
     """
     if (text := text.strip()).startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
     if before := text[: stamps[0].start() if stamps else None].strip():
-        what = "before the first time stamp" if stamps else "without a start and an end such as [00:12-00:18]"
+        what = (
+            "before the first time stamp"
+            if stamps
+            else "without a start and an end such as [00:12-00:18]"
+        )
         raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
     found = []
     for stamp, end in zip(stamps, [*(s.start() for s in stamps), len(text)][1:], strict=True):
@@ -55,7 +59,9 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
         piece = text[stamp.end() : end].strip()
         if half := _HALF.search(piece):
-            raise TextError(f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}")
+            raise TextError(
+                f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
+            )
         if piece:
             found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
     if not found:
@@ -64,17 +70,24 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
 
 
 def stamped(value: Any) -> Any:
-    """Return segments, objects with `start` and `end` in seconds and `text`, as one text; else the value."""
+    """Return timed segments as one text with time stamps, and any other value unchanged.
+
+    A segment is an object with `start` and `end` in seconds, and `text`.
+    """
     if not isinstance(value, Sequence) or not value or not all(map(_is_segment, value)):
         return value
-    return "\n".join(f"[{_clock(row['start'])}-{_clock(row['end'])}] {row['text']}" for row in value)
+    return "\n".join(
+        f"[{_clock(row['start'])}-{_clock(row['end'])}] {row['text']}" for row in value
+    )
 
 
 def _is_segment(value: object) -> bool:
     if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
         return False
     times = value.get("start"), value.get("end")
-    return all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < 1e6 for t in times)
+    return all(
+        isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < 1e6 for t in times
+    )
 
 
 def _clock(seconds: float) -> str:

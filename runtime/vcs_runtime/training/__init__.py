@@ -1,8 +1,8 @@
 """Scores in a training loop, without PyTorch: rewards, evaluations (docs/guide/training.md).
 
-`reward_fn` and `compute_score` are rewards for TRL and verl with the embedded default. `TrainingScorer` has
-the same functions as methods, with a bundle, device and deadline of your choice. `TextMetric` computes the
-mean scores of an evaluation over all ranks.
+`reward_fn` and `compute_score` are rewards for TRL and verl with the embedded default.
+`TrainingScorer` has the same functions as methods, with a bundle, device and deadline of your
+choice. `TextMetric` computes the mean scores of an evaluation over all ranks.
 """
 
 from __future__ import annotations
@@ -35,18 +35,22 @@ _CONFIG_OPTIONS = tuple(option.name for option in fields(ScorerConfig))
 
 @cache  # and created by the first call, so that importing this module needs no bundle
 def _scorer(**options: Any) -> TrainingScorer:
-    config = ScorerConfig(**{name: options.pop(name) for name in _CONFIG_OPTIONS if name in options})
+    config = ScorerConfig(
+        **{name: options.pop(name) for name in _CONFIG_OPTIONS if name in options}
+    )
     return TrainingScorer(config, **options)
 
 
 def _hashable(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with weights as a tuple, so that calls with equal options share a scorer."""
+    """Return the options with weights as a tuple, so calls with equal options share a scorer."""
     if isinstance(weights := options.get("score"), Mapping):
         return {**options, "score": tuple(weights.items())}
     return options
 
 
-def reward_fn(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+def reward_fn(
+    prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+) -> list[float | None]:
     """Compute rewards for TRL with the embedded default, against the column `reference`.
 
     Parameters and errors are those of `TrainingScorer.reward_fn`.
@@ -64,30 +68,42 @@ def compute_score(
     reward_model_tokenizer: Any = None,
     **options: Any,
 ) -> float:
-    """Compute a reward for verl; the first four parameters and the result are those of `TrainingScorer`.
+    """Compute a reward for verl.
 
-    `options` are verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`. The two
-    arguments for reward models, which verl passes where it serves one, are ignored.
+    The first four parameters and the result are the same as in `TrainingScorer.compute_score`.
+
+    `options` are verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`.
+    The two arguments for reward models, which verl passes where it serves one, are ignored.
     """
-    return _scorer(**_hashable(options)).compute_score(data_source, solution_str, ground_truth, extra_info)
+    return _scorer(**_hashable(options)).compute_score(
+        data_source, solution_str, ground_truth, extra_info
+    )
 
 
 def submit(
     reference: Reference, generated: str, *, deadline_s: float | None = None, **options: Any
 ) -> Future[Result]:
-    """Score a pair in the background: `TrainingScorer.submit` with options as for `compute_score`."""
+    """Score a pair in the background, as `TrainingScorer.submit` does.
+
+    `options` are the same as for `compute_score`.
+    """
     return _scorer(**_hashable(options)).submit(reference, generated, deadline_s=deadline_s)
 
 
 def release() -> None:
-    """Release the memory of all models that this module has opened in this process, between evaluations.
+    """Release the memory of all models that this module has opened in this process.
 
-    Submitted pairs are scored first. Vectors stay, above all those of references. The next pair opens the
-    models again.
+    Call this function between evaluations.
+
+    Submitted pairs are scored first. Vectors stay, above all those of references. The next pair
+    opens the models again.
     """
     service.release()
 
 
 def close() -> None:
-    """Close all scorers that this module has opened in this process. A later call opens new ones."""
+    """Close all scorers that this module has opened in this process.
+
+    A later call opens new ones.
+    """
     service.close()

@@ -46,8 +46,11 @@ class State(TypedDict):
 
 #: The names of the counts of a `State`.
 COUNTS: Final[tuple[Literal["count", "zeros", "not_judged", "unscorable"], ...]] = (
-    "count", "zeros", "not_judged", "unscorable"
-)  # fmt: skip
+    "count",
+    "zeros",
+    "not_judged",
+    "unscorable",
+)
 
 
 class TextMetric:
@@ -102,8 +105,8 @@ class TextMetric:
         preds
             One generated text, or n.
         target
-            The reference of one text, or n references. Each reference is a text, or several of which the best
-            counts.
+            The reference of one text, or n references. Each reference is a text, or several of
+            which the best counts.
 
         Raises
         ------
@@ -114,7 +117,9 @@ class TextMetric:
         references: Sequence[Any] = [target] if isinstance(preds, str) else target
         if isinstance(references, str) or len(generated) != len(references):
             count = "one text" if isinstance(references, str) else str(len(references))
-            raise ValueError(f"target must hold a reference for each of {len(generated)} preds, not {count}")
+            raise ValueError(
+                f"target must hold a reference for each of {len(generated)} preds, not {count}"
+            )
         self._pending.append(self.scorer.submit_many(list(zip(references, generated, strict=True))))
         if self._asynchronous:
             self._collect(only_done=True)  # results take less memory than texts
@@ -122,14 +127,23 @@ class TextMetric:
             self._collect()
 
     def compute(self) -> dict[str, float]:
-        """Return the mean of every score by name (NaN if there are none), and the counts of `State`."""
+        """Return the mean of every score by name, and the counts of `State`.
+
+        The means are NaN if no pair was scored.
+        """
         state = self.state()
         count = state["count"]
-        means = {name: float(total / count) if count else math.nan for name, total in state["sums"].items()}
+        means = {
+            name: float(total / count) if count else math.nan
+            for name, total in state["sums"].items()
+        }
         return means | {name: state[name] for name in COUNTS}
 
     def state(self) -> State:
-        """Return the sums and counts so far, for `merge_state` elsewhere. Waits for the remaining scores."""
+        """Return the sums and counts so far, for `merge_state` elsewhere.
+
+        Waits for the remaining scores.
+        """
         self._collect()
         return {**self._state, "sums": dict(self._state["sums"])}
 
@@ -149,7 +163,8 @@ class TextMetric:
         Raises
         ------
         ValueError
-            The scores have different signatures, so that their mean would mean nothing. Nothing is added.
+            The scores have different signatures, so that their mean would mean nothing. Nothing is
+            added.
         """
         several: Iterable[Any] = [others] if isinstance(others, (TextMetric, dict)) else others
         total = self.state()
@@ -193,15 +208,21 @@ def _state_of(result: Result) -> State:
         return {**_empty(), "unscorable": 1}
     sums = {name: Fraction(getattr(result, name)) for name in score_table.names_with(result.also)}
     return {
-        "sums": sums, "count": 1, "zeros": int(result.vcs == 0), "not_judged": int(not judged(result.flags)),
-        "unscorable": 0, "signature": result.signature,
-    }  # fmt: skip
+        "sums": sums,
+        "count": 1,
+        "zeros": int(result.vcs == 0),
+        "not_judged": int(not judged(result.flags)),
+        "unscorable": 0,
+        "signature": result.signature,
+    }
 
 
 def _add(total: State, more: State) -> None:
     signatures = {total["signature"], more["signature"]} - {""}
     if len(signatures) > 1:
-        raise ValueError(f"merge_state: scores with different signatures: {' and '.join(sorted(signatures))}")
+        raise ValueError(
+            f"merge_state: scores with different signatures: {' and '.join(sorted(signatures))}"
+        )
     total["signature"] = "".join(signatures)
     for count in COUNTS:
         total[count] += more[count]

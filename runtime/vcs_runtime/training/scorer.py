@@ -1,4 +1,4 @@
-"""`TrainingScorer`: scores for a training loop, from an object that pickles and calls that do not raise."""
+"""`TrainingScorer`: scores for a training loop; the object pickles, and its calls do not raise."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class Reward(NamedTuple):
 
     @classmethod
     def of(cls, score: Score) -> Reward:
-        """Make a reward from the name of a score, or from weights. Raises ValueError that names `score`."""
+        """Make a reward from the name of a score, or from weights.
+
+        Raises ValueError that names `score`.
+        """
         if isinstance(score, str):
             weights = [(score, 1.0)]
         else:
@@ -50,12 +53,21 @@ class Reward(NamedTuple):
             raise ValueError("score: there are no weights")
         for name, weight in weights:
             if name not in ALL:
-                raise unknown_choice("score", name, tuple(own for own in ALL if own not in SMALLER_IS_BETTER))
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
-                raise ValueError(f"score: the weight of {name} must be a finite number, not {weight!r}")
+                raise unknown_choice(
+                    "score", name, tuple(own for own in ALL if own not in SMALLER_IS_BETTER)
+                )
+            if (
+                isinstance(weight, bool)
+                or not isinstance(weight, int | float)
+                or not isfinite(weight)
+            ):
+                raise ValueError(
+                    f"score: the weight of {name} must be a finite number, not {weight!r}"
+                )
             if name in SMALLER_IS_BETTER and weight > 0:
                 raise ValueError(
-                    f"score: of {name}, smaller is better: give it a weight below 0, or take 'margin_strict'"
+                    f"score: of {name}, smaller is better: give it a weight below 0, or take"
+                    " 'margin_strict'"
                 )
         return cls(tuple((name, float(weight)) for name, weight in weights))
 
@@ -73,7 +85,8 @@ class Reward(NamedTuple):
     def lowest(self) -> float:
         """The smallest value that the reward can have: that of a text which says nothing."""
         return sum(
-            weight * (ALL[name].low if weight > 0 else ALL[name].high) for name, weight in self.weights
+            weight * (ALL[name].low if weight > 0 else ALL[name].high)
+            for name, weight in self.weights
         )
 
     @property
@@ -103,7 +116,7 @@ class Warnings:
         return len(errors)
 
     def zeros(self, results: Sequence[Result]) -> None:
-        """Warn, as soon as it shows, that most results have a VCS of 0, which teaches a model nothing."""
+        """Warn as soon as most results have a VCS of 0, which teaches a model nothing."""
         if "zeros" in self._given:
             return
         for result in results:
@@ -112,20 +125,26 @@ class Warnings:
         if self._counts.scored >= _ENOUGH and self._counts.mostly_zero:
             self._once(
                 "zeros",
-                '%s Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.',
+                '%s Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives'
+                " others.",
                 " ".join(self._counts.sentences()),
             )
 
     def equal_groups(self, prompts: Sequence[Any], rewards: Sequence[float | None]) -> None:
-        """Warn if all completions of one prompt have the same reward: GRPO then has no advantage."""
+        """Warn if all completions of a prompt have the same reward; GRPO then has no advantage."""
         # A prompt may hold images: prompts are looked at only where two rewards in a row are equal.
-        if "groups" in self._given or len(prompts) != len(rewards) or all(map(ne, rewards, rewards[1:])):
+        if (
+            "groups" in self._given
+            or len(prompts) != len(rewards)
+            or all(map(ne, rewards, rewards[1:]))
+        ):
             return
         for _, group in groupby(zip(prompts, rewards, strict=True), key=lambda pair: repr(pair[0])):
             values = [reward for _, reward in group]
             if len(values) > 1 and values[0] is not None and len(set(values)) == 1:
                 message = (
-                    "all %d completions of a prompt have reward %g, which teaches nothing (reported once)"
+                    "all %d completions of a prompt have reward %g, which teaches nothing (reported"
+                    " once)"
                 )
                 self._once("groups", message, len(values), values[0])
 
@@ -138,16 +157,16 @@ class Warnings:
 class TrainingScorer:
     """Scores for a training loop. The object holds plain values; the first pair opens the models.
 
-    It pickles, and any number of threads may use it, also after `fork` or `spawn`: each process opens its own
-    models. The bundle and the device are checked at once, so that a wrong path does not show up in the middle
-    of an epoch. If the first pair cannot open the models, the call raises. Later, no text, deadline or full
-    device raises an exception: the result has an `error`.
+    It pickles, and any number of threads may use it, also after `fork` or `spawn`: each process
+    opens its own models. The bundle and the device are checked at once, so that a wrong path does
+    not show up in the middle of an epoch. If the first pair cannot open the models, the call
+    raises. Later, no text, deadline or full device raises an exception: the result has an `error`.
 
     Parameters
     ----------
     config
-        How the scorer is opened, or a bundle's folder. Paths become absolute. Scorers of a process with equal
-        configs share a session.
+        How the scorer is opened, or a bundle's folder. Paths become absolute. Scorers of a process
+        with equal configs share a session.
     chunk_size
         Segments joined to one chunk, as for `Scorer.score_many`.
     params
@@ -157,20 +176,23 @@ class TrainingScorer:
     short
         Compare words instead of sentences, as `Scorer.score_short` does.
     also
-        Metrics beside VCS, as for `Scorer.score`. Those that the reward needs are computed in any case.
+        Metrics beside VCS, as for `Scorer.score`. Those that the reward needs are computed in any
+        case.
     deadline_s
-        Seconds that a call may take, opening the models included. Late pairs have an `error`. None: no limit.
+        Seconds that a call may take, opening the models included. Late pairs have an `error`. None:
+        no limit.
     score
-        The reward: the name of a score (docs/reference/vcs.md, sections 12, 14 and 15), or weights by name,
-        such as `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak model's VCS is mostly 0.
-        "margin_strict" is the margin, lowered where another word replaced much.
+        The reward: the name of a score (docs/reference/vcs.md, sections 12, 14 and 15), or weights
+        by name, such as `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak
+        model's VCS is mostly 0. "margin_strict" is the margin, lowered where another word replaced
+        much.
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
-        The reward of a generated text that cannot be scored, such as an empty one: a number, or "lowest" for
-        the lowest value of the reward. With None, TRL leaves the row out, from which a model can learn
-        silence, and verl, which accepts only numbers, gets the lowest. A missed deadline or a bad reference
-        is not the model's fault: TRL gets None for it in any case.
+        The reward of a generated text that cannot be scored, such as an empty one: a number, or
+        "lowest" for the lowest value of the reward. With None, TRL leaves the row out, from which a
+        model can learn silence, and verl, which accepts only numbers, gets the lowest. A missed
+        deadline or a bad reference is not the model's fault: TRL gets None for it in any case.
 
     Raises
     ------
@@ -203,18 +225,24 @@ class TrainingScorer:
         if unscorable == "lowest":
             unscorable = self._reward.lowest
         elif unscorable is not None:
-            unscorable = checked_number("unscorable", unscorable, "a finite number", lambda reward: True)
+            unscorable = checked_number(
+                "unscorable", unscorable, "a finite number", lambda reward: True
+            )
         self._unscorable = unscorable
         self._config = ScorerConfig.of(config).absolute()
         open_bundles(self._config)
         if SUBSTITUTION in self._options.also:
             WordComparison(self._config.words).open()
-        if self._config.device != "auto":  # "auto" always works, and would look at the GPU before a fork
+        # "auto" always works, and would look at the GPU before a fork.
+        if self._config.device != "auto":
             check_device(self._config.device, self._config.gpu_memory_gb)
 
     def __repr__(self) -> str:
         weights = " + ".join(f"{weight:g} {name}" for name, weight in self._reward.weights)
-        return f"<TrainingScorer of {weights}, bundle {self._config.bundle}, device {self._config.device}>"
+        return (
+            f"<TrainingScorer of {weights}, bundle {self._config.bundle}, device"
+            f" {self._config.device}>"
+        )
 
     @property
     def also(self) -> tuple[str, ...]:
@@ -233,7 +261,8 @@ class TrainingScorer:
         generated
             The text to be scored.
         deadline_s
-            Replaces the scorer's own deadline. The future is done by then, whatever the model is doing.
+            Replaces the scorer's own deadline. The future is done by then, whatever the model is
+            doing.
 
         Returns
         -------
@@ -252,7 +281,9 @@ class TrainingScorer:
         many.add_done_callback(pass_on)
         return future
 
-    def submit_many(self, pairs: Sequence[Pair], *, deadline_s: float | None = None) -> Future[list[Result]]:
+    def submit_many(
+        self, pairs: Sequence[Pair], *, deadline_s: float | None = None
+    ) -> Future[list[Result]]:
         """Score pairs in the background with one deadline: one Result for each pair, in order."""
         deadline = self._deadline_s if deadline_s is None else _positive(deadline_s)
         return service.submit(self._config, self._options, list(pairs), deadline)
@@ -286,7 +317,10 @@ class TrainingScorer:
         service.release(self._config)
 
     def close(self) -> None:
-        """Close the session. Pairs that are not begun get an `error`; a later call opens a new session."""
+        """Close the session.
+
+        Pairs that are not begun get an `error`; a later call opens a new session.
+        """
         service.close(self._config)
 
     def reward_fn(
@@ -294,8 +328,8 @@ class TrainingScorer:
     ) -> list[float | None]:
         """Compute rewards for TRL.
 
-        The function `log_metric`, which TRL passes, receives "vcs/unscorable" and "vcs/zeros": the shares of
-        completions without a score, and with a VCS of 0.
+        The function `log_metric`, which TRL passes, receives "vcs/unscorable" and "vcs/zeros": the
+        shares of completions without a score, and with a VCS of 0.
 
         Parameters
         ----------
@@ -304,18 +338,20 @@ class TrainingScorer:
         completions
             Texts, or lists of messages, of which the assistant's last one is scored.
         **columns
-            All other columns of the data set. The column of references holds texts or lists of texts.
+            All other columns of the data set. The column of references holds texts or lists of
+            texts.
 
         Returns
         -------
         list of (float or None)
-            One reward for each completion; `unscorable` for one that cannot be scored, None for a row that
-            fails for another reason.
+            One reward for each completion; `unscorable` for one that cannot be scored, None for a
+            row that fails for another reason.
 
         Raises
         ------
         ValueError
-            The column of references is missing or has another length, which shows in the first step.
+            The column of references is missing or has another length, which shows in the first
+            step.
         """
         references = columns.get(self._reference_column)
         if references is None:
@@ -325,14 +361,17 @@ class TrainingScorer:
             )
         if len(references) != len(completions):
             raise ValueError(
-                f"{self._reference_column} has {len(references)} rows, completions {len(completions)}"
+                f"{self._reference_column} has {len(references)} rows, completions"
+                f" {len(completions)}"
             )
         pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
         results = self.score_many(pairs)
         failed = self._warn(results)
         if log_metric := columns.get("log_metric"):
             log_metric("vcs/unscorable", failed / len(results) if results else 0.0)
-            log_metric("vcs/zeros", sum(r.vcs == 0 for r in results) / len(results) if results else 0.0)
+            log_metric(
+                "vcs/zeros", sum(r.vcs == 0 for r in results) / len(results) if results else 0.0
+            )
         rewards = [self._reward_of(result) for result in results]
         self._warnings.equal_groups(prompts, rewards)
         return rewards
@@ -379,17 +418,27 @@ class TrainingScorer:
         return self._unscorable if (result.error or "").startswith("generated:") else None
 
     def _warn(self, results: Sequence[Result]) -> int:
-        """Log what a training should know, each kind once. Returns the number of results without scores."""
+        """Log what a training should know, each kind once.
+
+        Returns the number of results without scores.
+        """
         if self._reward.is_vcs:
             self._warnings.zeros(results)
         return self._warnings.errors(results)
 
 
 def _answer(completion: Any) -> Any:
-    """Return the text of a completion. Anything without a text stays as it is for the scorer to refuse."""
+    """Return the text of a completion.
+
+    Anything without a text stays as it is for the scorer to refuse.
+    """
     if isinstance(completion, str) or not isinstance(completion, Sequence):
         return completion
-    answers = [m for m in completion if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"]
+    answers = [
+        m
+        for m in completion
+        if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"
+    ]
     content = answers[-1].get("content") if answers else None
     if isinstance(content, str) or not isinstance(content, Sequence):
         return content
@@ -398,11 +447,20 @@ def _answer(completion: Any) -> Any:
 
 
 def _texts(reference: Any) -> Sequence[Any]:
-    """Return the texts of one reference or several. Anything else is left for the scorer to refuse."""
-    return [reference] if isinstance(reference, str) or not isinstance(reference, Sequence) else reference
+    """Return the texts of one reference or several.
+
+    Anything else is left for the scorer to refuse.
+    """
+    return (
+        [reference]
+        if isinstance(reference, str) or not isinstance(reference, Sequence)
+        else reference
+    )
 
 
 def _positive(deadline_s: float | None) -> float | None:
     if deadline_s is None or deadline_s == math.inf:
         return None
-    return checked_number("deadline_s", deadline_s, "a number of seconds above 0", lambda time: time > 0)
+    return checked_number(
+        "deadline_s", deadline_s, "a number of seconds above 0", lambda time: time > 0
+    )

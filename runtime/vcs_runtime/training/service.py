@@ -1,9 +1,9 @@
 """Background scoring: one scorer and one thread for each `ScorerConfig` of this process.
 
-Callers with equal configs share a session, so eight reward threads do not load eight models. Pairs that
-arrive while a batch is scored become the next batch: the pairs of many callers are scored together, and a
-single caller does not wait for others. A forked child starts without scorers and opens its own, because the
-threads of ONNX Runtime do not survive a fork.
+Callers with equal configs share a session, so eight reward threads do not load eight models. Pairs
+that arrive while a batch is scored become the next batch: the pairs of many callers are scored
+together, and a single caller does not wait for others. A forked child starts without scorers and
+opens its own, because the threads of ONNX Runtime do not survive a fork.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class Clock:
     """Settles futures that are not done in time. The thread starts with the first deadline."""
 
     def __init__(self) -> None:
-        # The references are weak: a future that is done and forgotten should not stay until its deadline.
+        # The references are weak: a future that is done and forgotten should not stay until its
+        # deadline.
         self._entries: list[tuple[float, int, weakref.ref[Future[Any]], Callable[[], Any]]] = []
-        self._numbers = itertools.count()  # entries with equal deadlines must not be compared by their future
+        # Entries with equal deadlines must not be compared by their future.
+        self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._running = False
 
@@ -82,18 +84,29 @@ class _Service(BackgroundScorer):
         """Log a failure of the machine or the bundle, with its traceback the first time."""
         new = str(error) not in self._logged
         self._logged.add(str(error))
-        LOG.error("nothing was scored: %s: %s", type(error).__name__, error, exc_info=error if new else None)
+        LOG.error(
+            "nothing was scored: %s: %s",
+            type(error).__name__,
+            error,
+            exc_info=error if new else None,
+        )
 
 
 @dataclass(kw_only=True)
 class _Request(Request[Result]):
-    """A request that is answered whatever happens: once models were open, no exception stops a training."""
+    """A request that is always answered.
+
+    Once the models were open, no exception stops the training.
+    """
 
     service: _Service
     future: Future[list[Result]]
 
     def fail(self, error: Exception) -> None:
-        """Answer with results that have the error, or with the error if no model could ever be opened."""
+        """Answer with results that contain the error.
+
+        If no model could ever be opened, the answer is the error itself.
+        """
         if self.service.scorer is None:
             super().fail(error)
             return
@@ -162,19 +175,25 @@ def submit(
 ) -> Future[list[Result]]:
     """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
 
-    A failure, or a missed deadline, is the `error` of each Result. Only if the models cannot be opened the
-    first time, which no later step would mend, the future holds that exception.
+    A failure, or a missed deadline, is the `error` of each Result. Only if the models cannot be
+    opened the first time, which no later step would mend, the future holds that exception.
     """
     return _services.submit(config, options, pairs, deadline_s)
 
 
 def release(config: ScorerConfig | None = None) -> None:
-    """Release the models' memory after all submitted pairs. Vectors stay. None: the models of all scorers."""
+    """Release the models' memory after all submitted pairs.
+
+    Vectors stay. None: the models of all scorers.
+    """
     _services.release(config)
 
 
 def close(config: ScorerConfig | None = None) -> None:
-    """Close the scorer after its current block; a later call opens a new one. None: close all scorers."""
+    """Close the scorer after its current block; a later call opens a new one.
+
+    None: close all scorers.
+    """
     _services.close(config)
 
 
@@ -185,4 +204,5 @@ def _start_fresh() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_fresh)
-atexit.register(close)  # a thread inside ONNX Runtime would crash the process while Python shuts down
+# A thread inside ONNX Runtime would crash the process while Python shuts down.
+atexit.register(close)

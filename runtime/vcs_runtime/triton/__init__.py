@@ -1,1 +1,4 @@
-"""Scores from NVIDIA Triton (docs/guide/triton.md): `repository` writes the models, `backend` serves them."""
+"""Scores from NVIDIA Triton (docs/guide/triton.md).
+
+`repository` writes the models, and `backend` serves them.
+"""

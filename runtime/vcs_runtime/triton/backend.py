@@ -1,7 +1,8 @@
 """The model of Triton's Python backend: requests with text pairs in, scores out.
 
-The server imports this module through the `model.py` of a repository. A batch holds items of several clients,
-so a bad item gets NaN and an `error`: an exception would fail the requests of the other clients too.
+The server imports this module through the `model.py` of a repository. A batch holds items of
+several clients, so a bad item gets NaN and an `error`: an exception would fail the requests of the
+other clients too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TEXTS = ("flags", "error", "signature")
 
 
 class TritonPythonModel:
-    """The class that Triton's Python backend looks for, with `initialize`, `execute` and `finalize`."""
+    """The class that Triton's Python backend needs: `initialize`, `execute` and `finalize`."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Open the scorer that `config.pbtxt` describes. An exception fails the loading."""
@@ -47,7 +48,9 @@ class TritonPythonModel:
             device = f"{device.partition(':')[0]}:{args['model_instance_device_id']}"
         # The name of a copied bundle is relative to the folder of the model's version.
         bundle = Path(args["model_repository"], args["model_version"], parameters["bundle"])
-        self._scorer = Scorer.from_config(ScorerConfig(bundle, device, **json.loads(parameters["opening"])))
+        self._scorer = Scorer.from_config(
+            ScorerConfig(bundle, device, **json.loads(parameters["opening"]))
+        )
         chosen = self._scorer.embedder.device
         pb_utils.Logger.log_info(
             f"vcs-runtime: {chosen.provider_name} ({chosen.reason}): {self._scorer.signature}"
@@ -56,13 +59,15 @@ class TritonPythonModel:
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Score the items of all requests together.
 
-        A request fails as a whole only where the machine fails. Each request of the batch is then tried
-        alone, because a single one may be too large for the memory of a GPU. Scores are float64 (NaN with an
-        error), flags are joined by commas.
+        A request fails as a whole only where the machine fails. Each request of the batch is then
+        tried alone, because a single one may be too large for the memory of a GPU. Scores are
+        float64 (NaN with an error), flags are joined by commas.
         """
         results: list[list[Result]] = [[] for _ in requests]
         try:
-            items = [(i, pair) for i, request in enumerate(requests) for pair in self._pairs(request)]
+            items = [
+                (i, pair) for i, request in enumerate(requests) for pair in self._pairs(request)
+            ]
             blocks = self._scorer.stream(items, itemgetter(1), self._options)
             for (i, _), result, _ in chain.from_iterable(blocks):
                 results[i].append(result)
@@ -82,21 +87,30 @@ class TritonPythonModel:
         return zip(*(self._texts(request, name) for name in INPUTS), strict=True)
 
     def _texts(self, request: Any, name: str) -> list[str]:
-        """Return the texts of an input `(items, 1)`. Invalid UTF-8 becomes surrogates, which are refused."""
+        """Return the texts of an input `(items, 1)`.
+
+        Invalid UTF-8 becomes surrogates, which are refused.
+        """
         values = self._pb_utils.get_input_tensor_by_name(request, name).as_numpy()
         return [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
 
     def _response(self, results: Sequence[Result]) -> Any:
         outputs = [
-            self._pb_utils.Tensor(name, values[:, None]) for name, values in output_arrays(results).items()
+            self._pb_utils.Tensor(name, values[:, None])
+            for name, values in output_arrays(results).items()
         ]
         return self._pb_utils.InferenceResponse(output_tensors=outputs)
 
 
 def output_arrays(results: Sequence[Result]) -> dict[str, npt.NDArray[Any]]:
-    """Return the outputs of the model by name, each of shape `(len(results),)`: float64 scores, and bytes."""
+    """Return the model's outputs by name, each of shape `(len(results),)`.
+
+    Scores are float64. Flags, errors and signatures are object arrays of bytes.
+    """
     columns = to_columns(results)
-    texts = {name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS}
+    texts = {
+        name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS
+    }
     return {
         **{name: columns[name] for name in SCORES},
         **{name: np.array(values, np.object_) for name, values in texts.items()},

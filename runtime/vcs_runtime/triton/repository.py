@@ -22,15 +22,16 @@ from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import new_folder, refuse_input_as_output, write_whole
 from vcs_runtime.util.numbers import checked_count
 
-_MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it is."""
+_MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it \
+is."""
 
 from vcs_runtime.triton.backend import TritonPythonModel
 
 __all__ = ["TritonPythonModel"]
 '''
-# The server answers this request before it calls the model ready. So everything is loaded by then, and a
-# Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it loads. The same
-# request is in the README.
+# The server answers this request before it calls the model ready. So everything is loaded by then,
+# and a Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it
+# loads. The same request is in the README.
 _WARM_UP = {
     "reference": (
         "A man opens the door. A dog runs into the garden. "
@@ -42,7 +43,11 @@ _WARM_UP = {
     ),
 }
 # What the fields of Triton's ModelConfig hold: 32 bits, but 64 for microseconds.
-_COUNTS = {"max_batch_size": (1, 2**31 - 1), "queue_delay_us": (0, 2**64 - 1), "instances": (1, 2**31 - 1)}
+_COUNTS = {
+    "max_batch_size": (1, 2**31 - 1),
+    "queue_delay_us": (0, 2**64 - 1),
+    "instances": (1, 2**31 - 1),
+}
 _COPY = "bundle"  # in the folder of the model's version
 
 
@@ -61,13 +66,17 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
-            raise ValueError(f"name: {self.name!r} is not a model name: use letters, digits, '_', '-', '.'")
+            raise ValueError(
+                f"name: {self.name!r} is not a model name: use letters, digits, '_', '-', '.'"
+            )
         for argument, (least, most) in _COUNTS.items():
             checked_count(argument, getattr(self, argument), least, most)
         if self.config.has_custom_models:
             raise ValueError("config: Triton serves bundles, not models of the caller")
         if self.options.also:
-            raise ValueError("options: Triton's outputs are the scores of VCS, so leave out `also` (--also)")
+            raise ValueError(
+                "options: Triton's outputs are the scores of VCS, so leave out `also` (--also)"
+            )
         split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
             raise ValueError(f"address: {self.address!r} is not an address or a host name")
@@ -76,8 +85,8 @@ class Deployment:
 def write_repository(folder: Path, deployment: Deployment) -> Path:
     """Write a model repository, whole or not at all.
 
-    The bundle is verified; the device is not, because the server may be another machine. Raises InputError
-    for a folder that holds something or lies in the bundle, and BundleError.
+    The bundle is verified; the device is not, because the server may be another machine. Raises
+    InputError for a folder that holds something or lies in the bundle, and BundleError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
@@ -125,7 +134,10 @@ def _config(deployment: Deployment, config: ScorerConfig) -> str:
         *(f"output {{ {_tensor(name, 'FP64')} }}" for name in SCORES),
         *(f"output {{ {_tensor(name, 'STRING')} }}" for name in TEXTS),
         f"dynamic_batching {{ max_queue_delay_microseconds: {deployment.queue_delay_us} }}",
-        f"instance_group {{ count: {deployment.instances} kind: {'KIND_GPU' if gpu else 'KIND_CPU'}{gpu} }}",
+        (
+            f"instance_group {{ count: {deployment.instances} kind:"
+            f" {'KIND_GPU' if gpu else 'KIND_CPU'}{gpu} }}"
+        ),
         'model_warmup { name: "one pair" batch_size: 1',
         *(
             f"  inputs {{ key: {_quoted(name)} value {{ data_type: TYPE_STRING dims: [ 1 ] "
@@ -157,10 +169,15 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     extra = {"cuda": "gpu", "tensorrt": "gpu", "openvino": "openvino"}.get(kind, "cpu")
     template = files("vcs_runtime.triton").joinpath("README.txt").read_text("utf-8")
     return template.format(
-        name=name, bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
-        device=deployment.config.device, address=address, extra=extra,
+        name=name,
+        bundle=bundle if bundle != _COPY else f"the copy in {name}/1/{_COPY}",
+        device=deployment.config.device,
+        address=address,
+        extra=extra,
         ready=f"http://{host}:8000/v2/models/{name}/ready",
-        infer=f"http://{host}:8000/v2/models/{name}/infer", most=deployment.max_batch_size,
-        folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())), **_WARM_UP,
+        infer=f"http://{host}:8000/v2/models/{name}/infer",
+        most=deployment.max_batch_size,
+        folder="." if deployment.copy_bundle else shlex.quote(str(folder.resolve())),
+        **_WARM_UP,
         scores=textwrap.fill(", ".join(SCORES), 110),
-    )  # fmt: skip
+    )

@@ -21,10 +21,11 @@ _STALE_SECONDS = 24 * 3600.0
 
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new binary file that takes the place of `path` when the block ends well, synced to the disk.
+    """Yield a new binary file that takes the place of `path`, synced, when the block succeeds.
 
-    Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path` stays as it
-    was. A file that is replaced keeps its permissions. Raises OSError, which names `path`.
+    Until then it has a hidden name beside `path`. If the block raises, it is deleted, and `path`
+    stays as it was. A file that is replaced keeps its permissions. Raises OSError, which names
+    `path`.
     """
     partial = beside(path)
     _sweep(path)
@@ -42,9 +43,14 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all; text is UTF-8, its line ends stay, half surrogates are escaped."""
+    """Write a file whole or not at all.
+
+    Text is UTF-8, line ends stay, and half surrogates are escaped.
+    """
     with replaced(path) as file:
-        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+        file.write(
+            content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+        )
 
 
 @contextmanager
@@ -60,8 +66,8 @@ def file_errors(path: object, more: str = "") -> Iterator[None]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
 
-    So are parents of `target` that were missing. Raises InputError if `target` exists; OSError, which
-    names files by their path in `target`.
+    So are parents of `target` that were missing. Raises InputError if `target` exists; OSError,
+    which names files by their path in `target`.
     """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
@@ -80,7 +86,10 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; those that were missing are deleted again if they stay empty."""
+    """Make a folder and its parents.
+
+    Those that were missing are deleted again if they stay empty.
+    """
     missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,18 +101,22 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to one file or folder, by whatever links; False if one is missing."""
+    """Return whether two paths lead to one file or folder, through any links.
+
+    False if one is missing.
+    """
     try:
         one, two = first.stat(), second.stat()
     except OSError:
         return False
     if one.st_ino or two.st_ino:
         return os.path.samestat(one, two)
-    return os.path.realpath(first) == os.path.realpath(second)  # without numbers, as some are on Windows
+    # Without numbers, as some are on Windows.
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def lies_in(path: Path, source: Path) -> bool:
-    """Return whether `path`, or what it links to, is `source` or lies inside it, by whatever names."""
+    """Return whether `path`, or the target of its link, is `source` or lies inside it."""
     # A link lies in one folder and leads to another: a writer may change either.
     ways = (path, path.parent) if path.is_symlink() else (path,)
     places = [Path(os.path.realpath(way)) for way in ways]
@@ -111,7 +124,7 @@ def lies_in(path: Path, source: Path) -> bool:
 
 
 def refuse_input_as_output(output: Path, *sources: Path) -> None:
-    """Raise InputError if `output` is one of the files or folders that are read, or lies inside one."""
+    """Raise InputError if `output` is one of the input files or folders, or lies inside one."""
     for source in sources:
         if same_file(output, source):
             raise InputError(f"{output}: it is the input {source}: choose another output")
@@ -127,7 +140,11 @@ def flush(file: BinaryIO) -> None:
 
 def _naming(error: OSError, partial: Path, path: Path) -> OSError:
     """Name `path` in an error that names nothing, or that names its partial file or folder."""
-    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else os.fspath(partial)
+    name = (
+        os.fsdecode(error.filename)
+        if isinstance(error.filename, str | bytes)
+        else os.fspath(partial)
+    )
     error.filename = name.replace(os.fspath(partial), os.fspath(path))
     return error
 

@@ -11,7 +11,9 @@ from vcs_runtime.util import process
 
 
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
-    """Import a module; MissingExtraError, which begins with `purpose`, names the extra if it is missing.
+    """Import a module.
+
+    Raises MissingExtraError, which begins with `purpose` and names the extra.
 
     Of several extras one is enough; () is for a package that users bring themselves.
     """
@@ -28,8 +30,8 @@ def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
 def base_class(module: str, name: str, purpose: str) -> Any:
     """Import a base class from a package that users bring themselves.
 
-    Without the package, the class that is returned raises MissingExtraError when it is called: modules with
-    derived classes can be imported all the same.
+    Without the package, the class that is returned raises MissingExtraError when it is called:
+    modules with derived classes can be imported all the same.
     """
     try:
         return getattr(require(module, (), purpose), name)

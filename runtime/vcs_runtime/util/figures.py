@@ -16,7 +16,7 @@ def require_matplotlib() -> None:
 
 
 def new_figure(panels: int, height: float = 4.5) -> tuple[Any, list[Any]]:
-    """Return a matplotlib Figure with axes side by side, each 5.5 inches wide, and a list of the axes."""
+    """Return a matplotlib Figure with axes side by side, each 5.5 inches wide, and the axes."""
     # `Figure` itself, not pyplot: no global state, and no display is looked for.
     from matplotlib.figure import Figure
 

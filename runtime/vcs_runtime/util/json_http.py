@@ -1,4 +1,4 @@
-"""JSON over HTTP with the one server that the user named (no proxies, no redirects), and its answers."""
+"""JSON over HTTP with the one server that the user named: no proxies, no redirects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from vcs_runtime.util.numbers import checked_number
 KEY = "VCS_RUNTIME_API_KEY"
 """Environment variable with the key of a server that requires one."""
 
-# These codes refuse one request, such as a prompt that is too long. Others mean that the server is broken.
+# These codes refuse one request, such as a prompt that is too long. Others mean that the server is
+# broken.
 _REFUSED = (400, 413, 422)
 # A real answer has some megabytes: log-probabilities of a prompt of images.
 _MOST_BYTES = 1 << 28
@@ -34,15 +35,22 @@ class Client:
     """A client of one server."""
 
     def __init__(
-        self, url: str, timeout: float, header: str = "Authorization: Bearer ", *,
+        self,
+        url: str,
+        timeout: float,
+        header: str = "Authorization: Bearer ",
+        *,
         pauses: Sequence[float] = (),
-    ) -> None:  # fmt: skip
-        """Check the arguments (ValueError); nothing is sent yet. `header` ends where the key begins.
+    ) -> None:
+        """Check the arguments (ValueError); nothing is sent yet.
+
+        `header` ends where the key begins.
 
         `pauses` are the seconds before a server that is busy or does not answer is asked again.
         """
         parts = urlsplit(url)
-        if parts.username is not None or parts.query or parts.fragment:  # they may be keys: not repeated here
+        # They may be keys: not repeated here.
+        if parts.username is not None or parts.query or parts.fragment:
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url must be like http://HOST:PORT, not {url!r}")
@@ -52,16 +60,24 @@ class Client:
         self.url, self._path = url.rstrip("/"), parts.path.rstrip("/")
         self._timeout = timeout
         self._pauses = pauses
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
         # Neither asks a proxy or follows a redirect.
         self._connection = partial(kind, parts.hostname, parts.port, timeout=timeout)
 
     def get(self, path: str) -> Any:
-        """Return the JSON at `path`; raise ModelError naming the URL and the reason if there is none."""
+        """Return the JSON at `path`.
+
+        Raises ModelError, which names the URL and the reason, if there is no JSON.
+        """
         return self._ask(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Send JSON and return the JSON of the answer; raise TextError if the server refuses the request."""
+        """Send JSON and return the JSON of the answer.
+
+        Raises TextError if the server refuses the request.
+        """
         return self._ask(path, json.dumps(body).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:
@@ -69,7 +85,9 @@ class Client:
         key = os.environ.get(KEY, "").strip()
         if key:
             if not key.isascii() or not key.isprintable():
-                raise ModelError(f"{KEY}: the key has characters that no key has (its value is not shown)")
+                raise ModelError(
+                    f"{KEY}: the key has characters that no key has (its value is not shown)"
+                )
             name, _, before = self._header
             headers[name] = f"{before}{key}"
         for pause in self._pauses:
@@ -84,7 +102,9 @@ class Client:
     def _once(self, path: str, body: bytes | None, headers: dict[str, str], key: str) -> Any:
         try:
             with closing(self._connection()) as connection:
-                connection.request("GET" if body is None else "POST", self._path + path, body, headers)
+                connection.request(
+                    "GET" if body is None else "POST", self._path + path, body, headers
+                )
                 response = connection.getresponse()
                 content = response.read(_MOST_BYTES + 1)
             if len(content) > _MOST_BYTES:

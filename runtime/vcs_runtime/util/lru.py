@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-# Bytes that Python needs for an entry beside its key: the value's header, and the entry's place in the table.
+# Bytes that Python needs for an entry beside its key: the value's header, and the entry's place in
+# the table.
 _OVERHEAD = 251
 
 
@@ -39,7 +40,10 @@ class LRUCache(Generic[V]):
         self.put_all([(text, value)])
 
     def put_all(self, values: Iterable[tuple[str, V]]) -> None:
-        """Store values with their texts, as `put` does; nothing is asked for values without room for any."""
+        """Store values with their texts, as `put` does.
+
+        Without room for any value nothing is requested.
+        """
         if self._limit <= 0:
             return
         with self._lock:

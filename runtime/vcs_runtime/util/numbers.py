@@ -26,7 +26,10 @@ def checked_number(name: str, value: Any, allowed: str, inside: Callable[[float]
 
 
 def checked_count(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return a whole number from `least` on, up to `most`. Raises ValueError, which names the argument."""
+    """Return a whole number from `least` on, up to `most`.
+
+    Raises ValueError, which names the argument.
+    """
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or value < least or (most is not None and value > most):
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -35,11 +38,14 @@ def checked_count(name: str, value: Any, least: int, most: int | None = None) ->
 
 
 def digits(value: float) -> str:
-    """Return a number in six digits if they are the whole number, else in all it needs to be told apart."""
+    """Return a number in six digits if these are exact, else in the shortest distinct form."""
     short = f"{value:g}"
     return short if float(short) == value else repr(float(value))
 
 
 def exact_means(rows: Collection[Sequence[float]]) -> tuple[float, ...]:
-    """Return the mean of each column. A sum is rounded once, so the order of the rows changes nothing."""
+    """Return the mean of each column.
+
+    A sum is rounded once, so the order of the rows changes nothing.
+    """
     return tuple(math.fsum(values) / len(rows) for values in zip(*rows, strict=True))

@@ -1,7 +1,8 @@
 """What is known about a path; raises if access is denied.
 
-`Path.is_dir`, `is_file` and `exists` of Python 3.14 say False where they may not look, so that a folder which
-its user may not enter would be "no such folder". These raise OSError there, as those of Python 3.11 do.
+`Path.is_dir`, `is_file` and `exists` of Python 3.14 say False where they may not look, so that a
+folder which its user may not enter would be "no such folder". These raise OSError there, as those
+of Python 3.11 do.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ def is_there(path: Path) -> bool:
 
 
 def changed_at(path: Path) -> datetime:
-    """Return when a file was changed, in UTC; a time that no calendar has becomes the first or last."""
-    return datetime.fromtimestamp(min(max(path.stat().st_mtime, 0), 253_402_300_799), UTC)  # the year 9999
+    """Return when a file was changed, in UTC.
+
+    A time beyond the calendar becomes the first or last.
+    """
+    # The year 9999.
+    return datetime.fromtimestamp(min(max(path.stat().st_mtime, 0), 253_402_300_799), UTC)
 
 
 def _look(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: no path has such a character
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        # ValueError: no path has such a character.
         return None

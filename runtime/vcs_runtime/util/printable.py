@@ -1,4 +1,4 @@
-"""Texts in messages, tables and CSV files: without control characters or formulas, and lists of names.
+"""Texts in messages, tables and CSV files, without control characters or formulas.
 
 They come from outside: ids, names of files, answers of servers, words of a bundle.
 """
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-# Control characters and surrogates; marks of direction, which show a text in another order; ends of lines.
+# Control characters and surrogates; marks of direction, which show a text in another order; ends of
+# lines.
 _ESCAPED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them
 # A spreadsheet runs what begins so, or drops the first two and runs the rest.
@@ -20,7 +21,7 @@ _SAFE: Final[ContextVar[bool]] = ContextVar("safe", default=False)
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Return a text in which no character controls a terminal; such characters are shown escaped."""
+    r"""Return a text in which no character controls a terminal; such characters are escaped."""
     shown = str(text)
     if shown.isprintable():
         return shown
@@ -57,7 +58,10 @@ def formulas_as_text() -> Iterator[None]:
 
 
 def cell(value: Any) -> Any:
-    """Return a value for a CSV file: within `formulas_as_text`, a text like a formula begins with `'`."""
+    """Return a value for a CSV file.
+
+    Within `formulas_as_text`, a text like a formula begins with `'`.
+    """
     if _SAFE.get() and isinstance(value, str) and value.startswith(_FORMULAS):
         return f"'{value}"
     return value

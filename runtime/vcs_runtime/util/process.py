@@ -1,4 +1,4 @@
-"""The process: whose it is, how many cores it may use, how it ends while it imports, and when it forks."""
+"""The process: its user, its cores, how it ends during imports, and when it forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 MOST_THREADS = 1024
-"""Largest number of threads of a model: more take a minute to start, and no machine has the cores."""
+"""Largest number of threads of a model: more take a minute to start, and no machine has the cores.
+"""
 
 is_command = False
 """Whether the process runs the command line, and nothing else.
@@ -20,7 +21,7 @@ Libraries' settings that hold for a whole process are changed in our own alone.
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use, within the limits of a container or taskset."""
+    """Return the number of cores that this process may use, in a container or under taskset."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -35,12 +36,14 @@ def threads_or_cores(threads: int | None) -> int:
 
 @contextmanager
 def ends_when_interrupted() -> Iterator[None]:
-    """End the process at once if Ctrl-C is pressed in the block, which imports modules and writes nothing.
+    """End the process at once if Ctrl-C is pressed in the block, which only imports modules.
 
-    A KeyboardInterrupt within an import has a long traceback, and compiled modules turn it into other errors.
+    A KeyboardInterrupt within an import has a long traceback, and compiled modules turn it into
+    other errors.
     """
     own = threading.current_thread() is threading.main_thread()
-    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or a caller's
+    # Ignored, or a caller's.
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     signal.signal(signal.SIGINT, _end)
@@ -58,8 +61,8 @@ def _end(*_: object) -> NoReturn:
 class Unforkable:
     """Work in which a library holds locks of its own. A fork waits until no thread does it.
 
-    A forked child has none of its parent's other threads, but all of their locks, and would wait for ever.
-    Any number of threads may do the work at once, each in a `with` block.
+    A forked child has none of its parent's other threads, but all of their locks, and would wait
+    for ever. Any number of threads may do the work at once, each in a `with` block.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Progress bars on standard error: rate and remaining time on a terminal, a line every 30 seconds elsewhere.
+"""Progress bars on standard error: rate and remaining time, or a line every 30 seconds.
 
-A bar counts finished units. Work that finishes many units at a time reports its parts with `report_part`, so
-that the bar moves meanwhile. A bar within the block of another moves that one, so that a job has one bar.
+A bar counts finished units. Work that finishes many units at a time reports its parts with
+`report_part`, so that the bar moves meanwhile. A bar within the block of another moves that one, so
+that a job has one bar.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class _Bar:
 
     def move(self, position: float) -> None:
         with self._lock:
-            self._shown = max(self._shown, position)  # never backwards, if the same units are worked on twice
+            # Never backwards, if the same units are worked on twice.
+            self._shown = max(self._shown, position)
             self._bars.update(self._task, completed=self._shown)
             if self._bars.disable and time.monotonic() - self._said > EVERY:
                 self._said = time.monotonic()
@@ -43,12 +45,17 @@ class _Bar:
 
     def _say(self, task: Task) -> None:
         total = task.total or 0
-        seconds = (self._said - self._began) / max(self._shown - self._first, 1e-9) * (total - self._shown)
+        seconds = (
+            (self._said - self._began)
+            / max(self._shown - self._first, 1e-9)
+            * (total - self._shown)
+        )
         print(
             f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}, "
             f"about {seconds / 60:.0f} min left",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+            file=sys.stderr,
+            flush=True,
+        )
 
     def advance(self, count: int) -> None:
         self.finished += count
@@ -87,7 +94,10 @@ def units_in_work(count: int, first: float) -> Iterator[None]:
 
 
 def report_part(done: float) -> None:
-    """Move the open bar to this part, in [0, 1], of the units in work. Without a bar nothing happens."""
+    """Move the open bar to this part, in [0, 1], of the units in work.
+
+    Without a bar nothing happens.
+    """
     if bar := _BAR.get():
         first, count = _UNITS.get()
         bar.move(first + done * count)
@@ -128,7 +138,9 @@ def progress_bar(
 
     class RateColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:.1f} {unit}/s" if task.speed else "", style="progress.data.speed")
+            return Text(
+                f"{task.speed:.1f} {unit}/s" if task.speed else "", style="progress.data.speed"
+            )
 
     console = Console(stderr=True)
     name = TextColumn("{task.description}", markup=False)
@@ -170,8 +182,12 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     console = Console(stderr=True)
     columns = (
-        TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    )  # fmt: skip
+        TextColumn(what),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with shown(Progress(*columns, console=console, disable=not console.is_terminal)) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.advance(task, count)

@@ -1,7 +1,7 @@
 """Reading files of users within limits: regular files, a line at a time or as a whole.
 
-A text of more than a million characters is never scored, so a line of many megabytes is a file passed by
-mistake, or an attack on memory.
+A text of more than a million characters is never scored, so a line of many megabytes is a file
+passed by mistake, or an attack on memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _GIVEN: Final[ContextVar[float | None]] = ContextVar("given", default=None)
 
 
 class TooLongError(Exception):
-    """A line, a row or a file beyond its limit. The message says what to do, and does not name the place."""
+    """A line, a row or a file beyond its limit.
+
+    The message says what to do, and does not name the place.
+    """
 
 
 @contextmanager
@@ -64,7 +67,10 @@ def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
 
 
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
-    """Read a regular file, or with `pipe` a pipe; InputError, which names it, if that is impossible."""
+    """Read a regular file, or with `pipe` a pipe.
+
+    Raises InputError, which names the file.
+    """
     name = path if name is None else name
     limit = int((_GIVEN.get() or FILE_MB) * 1e6)
     with file_errors(name):
@@ -77,7 +83,10 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
-    """Read up to `most` bytes, in portions: `file.read(most)` takes memory for all of them at once."""
+    """Read up to `most` bytes, in portions.
+
+    `file.read(most)` takes memory for all of them at once.
+    """
     content = io.BytesIO()
     while most and (portion := file.read(min(most, _PORTION))):
         most -= content.write(portion)
@@ -85,7 +94,10 @@ def _read(file: IO[bytes], most: int) -> bytes:
 
 
 def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON. Raises ValueError if it has one key twice: the first would be lost."""
+    """Make an object of JSON.
+
+    Raises ValueError if it has one key twice: the first would be lost.
+    """
     unique: dict[str, Any] = {}
     for key, value in items:
         if key in unique:
@@ -95,10 +107,12 @@ def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_special(path: Path, name: object, *, pipe: bool = False) -> None:
-    """Raise InputError for a device or a socket, and for a pipe, which can be read once only, unless `pipe`.
+    """Raise InputError for a device or a socket, and unless `pipe` is true, for a pipe.
 
     A folder or a missing file is left to the one who opens it. Raises OSError.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (pipe and stat.S_ISFIFO(mode))):
-        raise InputError(f"{name}: not a regular file (it may be read twice: to check it, and to use it)")
+        raise InputError(
+            f"{name}: not a regular file (it may be read twice: to check it, and to use it)"
+        )

@@ -1,8 +1,10 @@
-"""Stages of a job that work at the same time, in threads ahead of the caller. Items keep their order.
+"""Stages of a job that work at the same time, in threads ahead of the caller.
 
-The caller takes the results as it would from a generator. What a stage raises comes at its place: after the
-results before it. When the caller stops, by an exception or by closing the generator, the threads end after
-the item at hand, or where its work calls `check_stopped`.
+Items keep their order.
+
+The caller takes the results as it would from a generator. What a stage raises comes at its place:
+after the results before it. When the caller stops, by an exception or by closing the generator, the
+threads end after the item at hand, or where its work calls `check_stopped`.
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
             yield item
 
 
-def in_order(function: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Generator[R, None, None]:
+def in_order(
+    function: Callable[[T], R], items: Iterable[T], threads: int = 1
+) -> Generator[R, None, None]:
     """Yield `function(item)` for each item, in order.
 
-    One thread prepares the items, `threads` others call the function, and the caller works on the results.
-    Buffers `threads + 1` results, so that no thread waits if its stage is slow once.
+    One thread prepares the items, `threads` others call the function, and the caller works on the
+    results. Buffers `threads + 1` results, so that no thread waits if its stage is slow once.
     """
     with (
         _threads(threads) as submit,

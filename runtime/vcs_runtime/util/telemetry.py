@@ -13,7 +13,7 @@ _OPENVINO_REPORTER = "openvino_telemetry"
 
 
 def early_reporters() -> list[str]:
-    """Return the libraries that were imported too early, with their telemetry on, such as "OpenVINO"."""
+    """Return the libraries imported too early, with their telemetry on, such as "OpenVINO"."""
     early = {"ONNX Runtime": _onnxruntime_may_report(), "OpenVINO": _openvino_reports() is not None}
     return [name for name, reports in early.items() if reports]
 
@@ -21,8 +21,8 @@ def early_reporters() -> list[str]:
 def refuse_telemetry() -> None:
     """Keep ONNX Runtime from reporting to its makers; call this before it is imported.
 
-    Its wheels report from version 1.31 on, unless the environment says otherwise. Where something else has
-    imported it already, a RuntimeWarning says so, once.
+    Its wheels report from version 1.31 on, unless the environment says otherwise. Where something
+    else has imported it already, a RuntimeWarning says so, once.
     """
     if _onnxruntime_may_report():
         warnings.warn(
@@ -37,10 +37,10 @@ def refuse_telemetry() -> None:
 def refuse_openvino_telemetry() -> None:
     """Keep OpenVINO from reporting to its makers; call this before it is imported.
 
-    Its import writes an identifier to the home folder and reports to Google Analytics, unless the user has
-    declined in a file there. It goes without where its package `openvino_telemetry` cannot be imported, which
-    this arranges. Where something else has imported OpenVINO already, its later reports are switched off, and
-    a RuntimeWarning says so, once.
+    Its import writes an identifier to the home folder and reports to Google Analytics, unless the
+    user has declined in a file there. It goes without where its package `openvino_telemetry` cannot
+    be imported, which this arranges. Where something else has imported OpenVINO already, its later
+    reports are switched off, and a RuntimeWarning says so, once.
     """
     if (reporter := _openvino_reports()) is not None:
         reporter.consent = False
@@ -54,7 +54,10 @@ def refuse_openvino_telemetry() -> None:
 
 
 def _onnxruntime_may_report() -> bool:
-    """Return whether ONNX Runtime was imported with its telemetry on, which nothing can switch off later."""
+    """Return whether ONNX Runtime was imported with its telemetry on.
+
+    Nothing can switch it off later.
+    """
     if os.environ.get(_VARIABLE) == "1" or (onnxruntime := sys.modules.get("onnxruntime")) is None:
         return False
     version = str(getattr(onnxruntime, "__version__", "")).split(".")[:2]

@@ -1,8 +1,9 @@
 """English as far as substitution needs it, by the lists of `data/english.toml`; and stems.
 
-Stems are what the forms of a word have in common: no words, and never shown. Words of a line of `EXCLUSIONS`
-have vectors that are close together ("left" and "right"), because they stand in the same places. A list has
-to say that they exclude each other. So do two different words that begin with a digit.
+Stems are what the forms of a word have in common: no words, and never shown. Words of a line of
+`EXCLUSIONS` have vectors that are close together ("left" and "right"), because they stand in the
+same places. A list has to say that they exclude each other. So do two different words that begin
+with a digit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ IRREGULAR: Final = {
 }
 """The base of each irregular form."""
 EXCLUSIONS: Final[list[str]] = _LISTS["exclusions"].splitlines()
-"""Lines of words of which any two exclude each other, with the spellings of one word as "gray/grey"."""
+"""Lines of words of which any two exclude each other, with the spellings of one word as
+"gray/grey".
+"""
 
 _VOWEL = re.compile("[aeiouy]")
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
@@ -65,7 +68,9 @@ def _regular(word: str) -> str:
 def _closed(base: str) -> str:
     """Return what stood before -ing or -ed: one letter of a doubled one, and no final e."""
     doubled = base[-1:] == base[-2:-1]
-    if doubled and ((len(base) > 3 and base[-1] not in "lsz") or (len(base) > 4 and base[-1] == "l")):
+    if doubled and (
+        (len(base) > 3 and base[-1] not in "lsz") or (len(base) > 4 and base[-1] == "l")
+    ):
         return base[:-1]
     return _without_e(base)
 
@@ -92,9 +97,12 @@ def exclusion_code(word_stem: str) -> int:
 
 @functools.cache
 def excluding_table() -> npt.NDArray[np.bool_]:
-    """Return which codes exclude each other, bool `(codes, codes)`: those in one line at different places.
+    """Return which codes exclude each other, bool `(codes, codes)`.
 
-    All words that begin with a digit have one code, which excludes itself. Equal stems exclude nothing.
+    These are codes in one line at different places.
+
+    All words that begin with a digit have one code, which excludes itself. Equal stems exclude
+    nothing.
     """
     codes = exclusion_codes()
     table = np.zeros((len(codes) + 2, len(codes) + 2), np.bool_)

@@ -1,8 +1,8 @@
 """The content words of a text, chunk by chunk, with their places, classes, names and negations.
 
-A word's class is thing, action or quality, by the word and its two neighbours. Ten features of the word are
-hashed to rows of a table of three columns, whose sums are logarithms of the classes' probabilities, up to a
-constant of each word. models/word-classes.md says how the table was trained.
+A word's class is thing, action or quality, by the word and its two neighbours. Ten features of the
+word are hashed to rows of a table of three columns, whose sums are logarithms of the classes'
+probabilities, up to a constant of each word. models/word-classes.md says how the table was trained.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def word_features(form: str, word_stem: str) -> tuple[int, ...]:
-    """Return the OWN_FEATURES of a word, as rows of the table: the word, its stem, its endings, a number."""
+    """Return the OWN_FEATURES of a word: rows for the word, its stem, endings and a number."""
     features = (
-        "w" + form, "t" + word_stem, "2" + form[-2:], "3" + form[-3:], "4" + form[-4:],
+        "w" + form,
+        "t" + word_stem,
+        "2" + form[-2:],
+        "3" + form[-3:],
+        "4" + form[-4:],
         f"n{form.isdigit()}",
-    )  # fmt: skip
+    )
     return tuple(map(_row, features))
 
 
@@ -97,7 +101,8 @@ def _exact_table() -> FloatArray:
 def class_scores(rows: npt.NDArray[np.uint16]) -> FloatArray:
     """Add up features (words, FEATURES): logarithms of probabilities (words, 3), up to a constant.
 
-    Numbers of half precision are added without any rounding, so that all processors give the same bits.
+    Numbers of half precision are added without any rounding, so that all processors give the same
+    bits.
     """
     table = _exact_table()
     scores = np.empty((len(rows), table.shape[1]), np.float64)
@@ -127,24 +132,30 @@ class Lexeme:
     negates: bool  # the next content word
     is_capital: bool
     ending: str
-    seen_as: str  # form used as a neighbour feature: a function word as it is, any other by its ending
+    # Form used as a neighbour feature: a function word as it is, any other by its ending.
+    seen_as: str
     features: tuple[int, ...]
 
 
 @functools.lru_cache(_REMEMBERED)
 def lexeme(word: str) -> Lexeme:
-    """Return the properties of a word: a run of Latin letters and digits, as it stands in a text."""
+    """Return the properties of a word: a run of Latin letters and digits, as in the text."""
     small = word.lower().replace("’", "'")
     form = small.removesuffix("'s")
     negated_verb = small.endswith("n't")
     is_content = not (small in FUNCTION_WORDS or form in FUNCTION_WORDS or negated_verb)
     word_stem = stem(form)
     return Lexeme(
-        form=form, stem=word_stem, exclusion=exclusion_code(word_stem), is_content=is_content,
-        negates=negated_verb or small in NEGATORS, is_capital=word[0].isupper(), ending=form[-2:],
+        form=form,
+        stem=word_stem,
+        exclusion=exclusion_code(word_stem),
+        is_content=is_content,
+        negates=negated_verb or small in NEGATORS,
+        is_capital=word[0].isupper(),
+        ending=form[-2:],
         seen_as="s" + form[-2:] if is_content else "p" + form,
         features=word_features(form, word_stem) if is_content else (),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,8 @@ class TextWords:
     def class_scores(self) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
 
-        They are so up to a constant of each word. The largest is the word's class, unless it is a name.
+        They are so up to a constant of each word. The largest is the word's class, unless it is a
+        name.
         """
         return class_scores(self.features)
 
@@ -174,8 +186,8 @@ class TextWords:
 def read_words(chunks: Sequence[str]) -> TextWords:
     """Find the content words of a text.
 
-    A word is a name if it begins with a capital letter, does so somewhere inside a chunk, and stands nowhere
-    in the text in small letters. A text without words in small letters has no names.
+    A word is a name if it begins with a capital letter, does so somewhere inside a chunk, and
+    stands nowhere in the text in small letters. A text without words in small letters has no names.
     """
     found = _Found()
     for number, chunk in enumerate(chunks):
@@ -187,7 +199,9 @@ def read_words(chunks: Sequence[str]) -> TextWords:
         start=np.array(found.start, np.int32),
         stop=np.array(found.stop, np.int32),
         features=np.frombuffer(found.features, np.uint16).reshape(-1, FEATURES),
-        is_name=np.array([word.is_capital and word.form in names for word in found.lexemes], np.bool_),
+        is_name=np.array(
+            [word.is_capital and word.form in names for word in found.lexemes], np.bool_
+        ),
         is_negated=np.array(found.negated, np.bool_),
     )
 
@@ -233,8 +247,8 @@ class _Found:
             before = word.seen_as
 
 
-# Raised when the rules change that stand in the code: how words are found, what is a name or negated, and the
-# formulas of substitution and strict scores.
+# Raised when the rules change that stand in the code: how words are found, what is a name or
+# negated, and the formulas of substitution and strict scores.
 _RULES: Final = 2
 
 
@@ -251,10 +265,15 @@ class Numbering:
         lexemes = text.lexemes
         return Words(
             stem=np.array([stems.setdefault(word.stem, len(stems)) for word in lexemes], np.int32),
-            vector=np.array([forms.setdefault(word.form, len(forms)) for word in lexemes], np.int32),
-            chunk=text.chunk, log_class=text.class_scores, name=text.is_name, negated=text.is_negated,
+            vector=np.array(
+                [forms.setdefault(word.form, len(forms)) for word in lexemes], np.int32
+            ),
+            chunk=text.chunk,
+            log_class=text.class_scores,
+            name=text.is_name,
+            negated=text.is_negated,
             exclusion=np.array([word.exclusion for word in lexemes], np.int32),
-        )  # fmt: skip
+        )
 
     def vocabulary(self, vectors: WordVectors) -> Vocabulary:
         """Return the vectors of all forms so far, and the words that exclude each other."""
@@ -262,11 +281,15 @@ class Numbering:
 
 
 def words_hash() -> str:
-    """Return the sha256 of all that the comparison depends on: rules, lists, table of classes, constants."""
+    """Return the sha256 of what the comparison depends on: rules, lists, classes, constants."""
     rules = [
-        _RULES, sorted(english.FUNCTION_WORDS), sorted(english.NEGATORS), sorted(english.IRREGULAR.items()),
-        sorted(exclusion_codes().items()), np.argwhere(excluding_table()).tolist(),
+        _RULES,
+        sorted(english.FUNCTION_WORDS),
+        sorted(english.NEGATORS),
+        sorted(english.IRREGULAR.items()),
+        sorted(exclusion_codes().items()),
+        np.argwhere(excluding_table()).tolist(),
         astuple(DEFAULT_SUBSTITUTION),
-    ]  # fmt: skip
+    ]
     table: npt.NDArray[np.float16] = class_table()
     return hashlib.sha256(repr(rules).encode() + table.astype("<f2").tobytes()).hexdigest()

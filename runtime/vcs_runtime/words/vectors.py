@@ -1,9 +1,9 @@
 """Static vectors of words, from the rows of the table that a bundle's embedder begins with.
 
-The vector of a word is the mean of the rows of its tokens, less the mean row of the table, scaled to unit
-length. No model runs for it. The embedder's graph reads the rows by a `Gather` of `input_ids`. Their table is
-found in the bytes of the graph, whose field numbers are those of `onnx.proto`
-(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
+The vector of a word is the mean of the rows of its tokens, less the mean row of the table, scaled
+to unit length. No model runs for it. The embedder's graph reads the rows by a `Gather` of
+`input_ids`. Their table is found in the bytes of the graph, whose field numbers are those of
+`onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class StoredRows:
 
 
 def find_word_rows(bundle: Bundle) -> StoredRows:
-    """Find the table in which a bundle's embedder looks token vectors up; BundleError if it shows none."""
+    """Find the table in which a bundle's embedder looks up token vectors.
+
+    Raises BundleError if no table is found.
+    """
     spec = bundle.manifest.embedder
     if spec is None:
         raise BundleError(f"{bundle.root}: word vectors need an embedder, and the bundle has none")
@@ -52,7 +55,9 @@ def find_word_rows(bundle: Bundle) -> StoredRows:
             tensor = _Tables(data).of_tokens()
         return _stored(tensor, path, bundle.sizes_beside(spec.model))
     except Refusal as error:
-        raise BundleError(f"{bundle.root}: no word vectors for the embedder {spec.name}: {error}") from None
+        raise BundleError(
+            f"{bundle.root}: no word vectors for the embedder {spec.name}: {error}"
+        ) from None
     except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
         raise BundleError(f"{path}: cannot be read: {error}") from None
 
@@ -85,13 +90,13 @@ class _Tables(Reader):
         tables = sorted(names & tensors.keys())
         if len(tables) != 1:
             raise Refusal(
-                f"its graph looks tokens up in {len(tables)} tables, and one of fp32, fp16 or bf16 is "
-                "needed: quantised tables cannot be read"
+                f"its graph looks tokens up in {len(tables)} tables, and one of fp32, fp16 or bf16"
+                " is needed: quantised tables cannot be read"
             )
         return self._tensor(*tensors[tables[0]])
 
     def _looked_up(self, start: int, stop: int) -> set[str]:
-        """Return the name of the table if a node is a Gather of `input_ids` from the rows of one."""
+        """Return the name of the table if a node gathers rows of it by `input_ids`."""
         inputs: list[str] = []
         operator = domain = ""
         for number, wire, begin, end in self.fields(start, stop):
@@ -139,19 +144,24 @@ class _Tables(Reader):
             elif number == 9 and wire == BYTES:
                 tensor.raw = begin, end
             elif number == 13 and wire == BYTES:
-                entry = {key: self.text(first, last) for key, _, first, last in self.fields(begin, end)}
+                entry = {
+                    key: self.text(first, last) for key, _, first, last in self.fields(begin, end)
+                }
                 tensor.external[entry.get(1, "")] = entry.get(2, "")
         return tensor
 
 
 def _stored(tensor: _Tensor, graph: Path, sizes: dict[str, int]) -> StoredRows:
-    """Return the place of a tensor, after a check that it is a table of floating-point rows in its file."""
+    """Return the place of a tensor, checked to be a table of floating-point rows in its file."""
     if tensor.kind not in FLOAT_TYPES:
         raise Refusal(
-            f"its token vectors are of ONNX's type {tensor.kind}, and only fp32, fp16 and bf16 can be read"
+            f"its token vectors are of ONNX's type {tensor.kind}, and only fp32, fp16 and bf16 can"
+            " be read"
         )
     if len(tensor.dims) != 2 or not all(tensor.dims):
-        raise Refusal(f"its token vectors are an array of the shape {tuple(tensor.dims)}, not of rows")
+        raise Refusal(
+            f"its token vectors are an array of the shape {tuple(tensor.dims)}, not of rows"
+        )
     name, size = FLOAT_TYPES[tensor.kind]
     file, offset = graph, 0
     if tensor.location == _EXTERNAL:
@@ -172,7 +182,8 @@ FloatArray = npt.NDArray[np.float32]
 #: Bytes of the vectors that are remembered: some 20,000 words of the default bundle.
 MEMORY_BYTES: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 20
-# In some tokenizers a word inside a text has other tokens than one at its beginning. So one stands before it.
+# In some tokenizers a word inside a text has other tokens than one at its beginning. So one stands
+# before it.
 _LEAD: Final = "a "
 
 
@@ -196,7 +207,9 @@ class WordVectors:
         self._mean = _mean_row(stored)
         if not np.isfinite(self._mean).all():
             raise BundleError(f"{bundle.root}: NaN or infinity among the embedder's token vectors")
-        self._remembered: LRUCache[FloatArray] = LRUCache(memory_bytes, lambda vector: vector.nbytes)
+        self._remembered: LRUCache[FloatArray] = LRUCache(
+            memory_bytes, lambda vector: vector.nbytes
+        )
 
     def of(self, forms: Sequence[str]) -> FloatArray:
         """Return the vectors of words."""
@@ -234,7 +247,10 @@ def _widened(rows: npt.NDArray[Any], number: str) -> npt.NDArray[np.float64]:
 
 
 def _mean_row(stored: StoredRows) -> npt.NDArray[np.float64]:
-    """Return the mean of all rows, added in order. They are read in blocks, which are freed at once."""
+    """Return the mean of all rows, added in order.
+
+    They are read in blocks, which are freed at once.
+    """
     kind = _dtype(stored.number)
     total = np.zeros(stored.width, np.float64)
     at_once = max(1, _BLOCK_BYTES // (stored.width * kind.itemsize))

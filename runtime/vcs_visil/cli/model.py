@@ -1,4 +1,4 @@
-"""Options that several commands of `vcs-runtime visil` share, and the language model that they name."""
+"""Options shared by commands of `vcs-runtime visil`, and the language model they name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ from vcs_visil.models.servers import TIMEOUT, VLLM, Gemini, OpenAI, SGLang, Step
 
 # What `--model KIND:PLACE` names.
 _PLACES = {
-    "genai": "DIR", "vllm": "URL", "sglang": "URL", "stepping": "URL", "openai": "URL", "gemini": "URL",
+    "genai": "DIR",
+    "vllm": "URL",
+    "sglang": "URL",
+    "stepping": "URL",
+    "openai": "URL",
+    "gemini": "URL",
     "recorded": "FILE",
-}  # fmt: skip
+}
 # The kinds that can score by --method generate alone, and those that can by every method.
 _GENERATE_ONLY, _BOTH = ("openai", "gemini"), ("genai", "recorded")
 _IMAGE = "<image>"
@@ -60,7 +65,9 @@ class ModelOptions:
                 if self.template is None:
                     raise click.UsageError("--model sglang:URL needs --template")
                 return SGLang(place, _read(self.template), self.image_token, timeout=timeout)
-            return {"vllm": VLLM, "openai": OpenAI, "gemini": Gemini}[kind](place, name, timeout=timeout)
+            return {"vllm": VLLM, "openai": OpenAI, "gemini": Gemini}[kind](
+                place, name, timeout=timeout
+            )
 
     def probed(self, model: Any, tolerance: float, images: bool = True) -> list[ProbeCheck]:
         """Return the outcomes of the checks for the method."""
@@ -69,7 +76,7 @@ class ModelOptions:
         return probe(model, images=images, tolerance=tolerance)
 
     def files(self, *more: Path | None, prompts: Path | None = None) -> list[Path]:
-        """Return the files that these options and a folder of prompts name, and `more` without None."""
+        """Return the files of these options and of a folder of prompts, and `more` without None."""
         kind, _, place = (self.model or "").partition(":")
         recorded = Path(place) if kind == "recorded" else None
         named = [path for path in (self.template, recorded, *more) if path]
@@ -81,9 +88,15 @@ class ModelOptions:
         kinds = [kind for kind in _PLACES if self.method or kind != "recorded"]
         if kind not in kinds or not place:
             listed = ", ".join(f"{kind}:{_PLACES[kind]}" for kind in kinds)
-            given = f", not {self.model!r} (--model-name names a server's model)" if self.model else ""
+            given = (
+                f", not {self.model!r} (--model-name names a server's model)" if self.model else ""
+            )
             raise click.UsageError(f"--model must be one of {listed}{given}")
-        if self.method and kind not in _BOTH and (self.method == GENERATE) != (kind in _GENERATE_ONLY):
+        if (
+            self.method
+            and kind not in _BOTH
+            and (self.method == GENERATE) != (kind in _GENERATE_ONLY)
+        ):
             only = "needs" if kind in _GENERATE_ONLY else "cannot be asked with"
             raise click.UsageError(f"--model {kind}:{_PLACES[kind]} {only} --method {GENERATE}")
         return kind, place
@@ -97,57 +110,120 @@ def _read(path: Path) -> str:
 
 
 _model = together(
-    click.option("--model", metavar="KIND:PLACE",
-                 help="Model, and how it is asked: genai:DIR (a folder for onnxruntime-genai), vllm:URL, "
-                 "sglang:URL (needs --template), stepping:URL (an OpenAI-style server, one token at a time), "
-                 "openai:URL or gemini:URL (to write, or for --method generate)."),
-    click.option("--model-name", metavar="NAME",
-                 help="Name of the model on the server. [default: its only one]"),
-    click.option("--template", type=PATH, metavar="FILE",
-                 help="Chat template of one user's turn with {prompt}, for sglang."),
-    click.option("--image-token", default=_IMAGE, show_default=True, metavar="TEXT",
-                 help="Text that stands for an image in the prompt, for sglang."),
-    click.option("--timeout", type=NumberRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-                 metavar="S", help="Seconds to wait for the server."),
+    click.option(
+        "--model",
+        metavar="KIND:PLACE",
+        help=(
+            "Model, and how it is asked: genai:DIR (a folder for onnxruntime-genai), vllm:URL,"
+            " sglang:URL (needs --template), stepping:URL (an OpenAI-style server, one token at a"
+            " time), openai:URL or gemini:URL (to write, or for --method generate)."
+        ),
+    ),
+    click.option(
+        "--model-name",
+        metavar="NAME",
+        help="Name of the model on the server. [default: its only one]",
+    ),
+    click.option(
+        "--template",
+        type=PATH,
+        metavar="FILE",
+        help="Chat template of one user's turn with {prompt}, for sglang.",
+    ),
+    click.option(
+        "--image-token",
+        default=_IMAGE,
+        show_default=True,
+        metavar="TEXT",
+        help="Text that stands for an image in the prompt, for sglang.",
+    ),
+    click.option(
+        "--timeout",
+        type=NumberRange(min=0, min_open=True),
+        default=TIMEOUT,
+        show_default=True,
+        metavar="S",
+        help="Seconds to wait for the server.",
+    ),
     section="Language model",
-)  # fmt: skip
-_device = click.option("--device", type=click.Choice(DEVICES), default=DEVICES[0], show_default=True,
-                       help="Device for genai; auto is what the model's configuration says.")  # fmt: skip
+)
+_device = click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    default=DEVICES[0],
+    show_default=True,
+    help="Device for genai; auto is what the model's configuration says.",
+)
 
 
 def _on_its_device(
-    model: str | None, model_name: str | None, template: Path | None, image_token: str, timeout: float
+    model: str | None,
+    model_name: str | None,
+    template: Path | None,
+    image_token: str,
+    timeout: float,
 ) -> ModelOptions:
     return ModelOptions(model, model_name, template, image_token, timeout)
 
 
-#: Options of a model that writes, on the device that its configuration names; the command receives `asked`.
+#: Options of a model that writes, on the device that its configuration names; the command receives
+#: `asked`.
 writer_options = combined("asked", _on_its_device, _model)
 #: The same, with a choice of the device.
-writer_device_options = combined("asked", ModelOptions, together(_model, _device, section="Language model"))
+writer_device_options = combined(
+    "asked", ModelOptions, together(_model, _device, section="Language model")
+)
 #: Options of a model that scores; the command receives `asked`, a `ModelOptions`.
-scorer_model_options = combined("asked", ModelOptions, together(
-    _model,
-    _device,
-    click.option("--top", type=click.IntRange(min=1), default=TOP, show_default=True, metavar="N",
-                 help="Number of likeliest tokens to request, for stepping and --method generate."),
-    click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True,
-                 help="How keywords are asked for: all in one answer, one mask at a time, or as the model "
-                 "generates them (approximate)."),
-    section="Language model",
-))  # fmt: skip
+scorer_model_options = combined(
+    "asked",
+    ModelOptions,
+    together(
+        _model,
+        _device,
+        click.option(
+            "--top",
+            type=click.IntRange(min=1),
+            default=TOP,
+            show_default=True,
+            metavar="N",
+            help="Number of likeliest tokens to request, for stepping and --method generate.",
+        ),
+        click.option(
+            "--method",
+            type=click.Choice(METHODS),
+            default=METHODS[0],
+            show_default=True,
+            help=(
+                "How keywords are asked for: all in one answer, one mask at a time, or as the model"
+                " generates them (approximate)."
+            ),
+        ),
+        section="Language model",
+    ),
+)
 frames_option = click.option(
-    "--frames", type=click.IntRange(min=1), default=FRAMES, show_default=True, metavar="N",
+    "--frames",
+    type=click.IntRange(min=1),
+    default=FRAMES,
+    show_default=True,
+    metavar="N",
     help="Number of frames of a video file, uniformly sampled.",
-)  # fmt: skip
+)
 prompts_option = click.option(
-    "--prompts", "folder", type=PATH, metavar="DIR",
+    "--prompts",
+    "folder",
+    type=PATH,
+    metavar="DIR",
     help="Folder with prompts of your own (docs/guide/visil.md). [default: built-in prompts]",
-)  # fmt: skip
+)
 tolerance_option = click.option(
-    "--tolerance", type=NumberRange(min=0, min_open=True), default=TOLERANCE, show_default=True,
-    metavar="NATS", help="Largest difference in the probe between two ways to the same number.",
-)  # fmt: skip
+    "--tolerance",
+    type=NumberRange(min=0, min_open=True),
+    default=TOLERANCE,
+    show_default=True,
+    metavar="NATS",
+    help="Largest difference in the probe between two ways to the same number.",
+)
 output_option = click.option(
     "-o", "--output", type=PATH, required=True, metavar="FILE", help="JSONL file to write."
 )

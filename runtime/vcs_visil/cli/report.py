@@ -25,15 +25,21 @@ from vcs_visil.selection import frontier, select_summary
 
 @click.command()
 @click.argument("scores", type=PATH)
-@click.option("--alpha", type=NumberRange(min=0), multiple=True, metavar="X", required=True,
-              help="Price of a token in nats; may be repeated.")  # fmt: skip
+@click.option(
+    "--alpha",
+    type=NumberRange(min=0),
+    multiple=True,
+    metavar="X",
+    required=True,
+    help="Price of a token in nats; may be repeated.",
+)
 @max_read_mb
 @json_option
 def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
     """Choose a summary of each video in SCORES.
 
-    SCORES is an output of `visil score`. The chosen summary has the least score + alpha * tokens. The
-    frontier is also printed: the choices as alpha grows from 0.
+    SCORES is an output of `visil score`. The chosen summary has the least score + alpha * tokens.
+    The frontier is also printed: the choices as alpha grows from 0.
     """
     scored = read_scores(scores)
     say_approximate(scores, unknown_words(scored.values()))
@@ -54,15 +60,31 @@ def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
 
 @click.command()
 @click.argument("scores", type=PATH)
-@click.option("--answers", type=PATH, required=True, metavar="FILE",
-              help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1)."
-              )  # fmt: skip
+@click.option(
+    "--answers",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1).",
+)
 @click.option("--trim", is_flag=True, help="Leave out one largest and one smallest score.")
 @click.option("--by-video", is_flag=True, help="Shuffle answers within a video only.")
-@click.option("--shuffles", type=click.IntRange(min=100), default=correlation.SHUFFLES, show_default=True,
-              metavar="N", help="Number of shuffles of the permutation test.")  # fmt: skip
-@click.option("--seed", type=int, default=correlation.SEED, show_default=True, metavar="N",
-              help="Seed of the shuffles.")  # fmt: skip
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=100),
+    default=correlation.SHUFFLES,
+    show_default=True,
+    metavar="N",
+    help="Number of shuffles of the permutation test.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=correlation.SEED,
+    show_default=True,
+    metavar="N",
+    help="Seed of the shuffles.",
+)
 @max_read_mb
 @json_option
 def correlate(
@@ -78,7 +100,10 @@ def correlate(
     if listed.skipped:
         warn(f"{answers}: {listed.skipped} lines with an error are left out")
     if listed.full:
-        warn(f"{answers}: {listed.full} answers from the full video are left out: its score is always 0")
+        warn(
+            f"{answers}: {listed.full} answers from the full video are left out: its score is"
+            " always 0"
+        )
     groups = listed.videos if by_video else None
     result = correlation.correlate(
         listed.scores, listed.correct, groups=groups, trim=trim, shuffles=shuffles, seed=seed
@@ -102,22 +127,38 @@ def correlate(
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
-@click.option("--answers", type=PATH, metavar="FILE",
-              help="JSONL file of answers to questions, such as `visil write answer` writes.")  # fmt: skip
+@click.option(
+    "--answers",
+    type=PATH,
+    metavar="FILE",
+    help="JSONL file of answers to questions, such as `visil write answer` writes.",
+)
 @click.option("--judged", type=PATH, metavar="FILE", help="Output of `visil write correspond`.")
-@click.option("--alpha", type=NumberRange(min=0), multiple=True, metavar="X",
-              help="Price of a token in nats; may be repeated. [default: where choices change]")  # fmt: skip
-@click.option("--plots", "folder", type=PATH, metavar="DIR", help="Folder for PNG files of the figures.")
+@click.option(
+    "--alpha",
+    type=NumberRange(min=0),
+    multiple=True,
+    metavar="X",
+    help="Price of a token in nats; may be repeated. [default: where choices change]",
+)
+@click.option(
+    "--plots", "folder", type=PATH, metavar="DIR", help="Folder for PNG files of the figures."
+)
 @max_read_mb
 @json_option
 def report(
-    scores: Path | None, answers: Path | None, judged: Path | None, alpha: tuple[float, ...],
-    folder: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    scores: Path | None,
+    answers: Path | None,
+    judged: Path | None,
+    alpha: tuple[float, ...],
+    folder: Path | None,
+    as_json: bool,
+) -> None:
     """Compare formats of summaries by scores, tokens, and accuracy.
 
-    SCORES is an output of `visil score`. With --answers there are accuracies by format and along the frontier
-    of `visil select`. With --judged, which needs no SCORES, there is the accuracy on confused summaries.
+    SCORES is an output of `visil score`. With --answers there are accuracies by format and along
+    the frontier of `visil select`. With --judged, which needs no SCORES, there is the accuracy on
+    confused summaries.
     """
     if scores is None and judged is None:
         raise click.UsageError("give SCORES, --judged or both")
@@ -131,8 +172,10 @@ def report(
         unknown = unknown_words(listed.values())
         say_approximate(scores, unknown)
         result = {
-            "approximate": bool(unknown), **unknown, **_by_format(scores, listed, _read(answers), alpha)
-        }  # fmt: skip
+            "approximate": bool(unknown),
+            **unknown,
+            **_by_format(scores, listed, _read(answers), alpha),
+        }
         if folder:
             plots.by_format(listed, result["formats"], folder / "formats.png")
             if "frontier" in result:
@@ -188,27 +231,43 @@ def _print(result: Mapping[str, Any]) -> None:
         out.print("\nDistribution of ViSIL in nats:")
         names = ("min", "q1", "median", "q3", "max")
         rows = [
-            [row["format"], str(row["visil"]["n"]), *(f"{row['visil'][name]:.4f}" for name in names)]
-            for row in result["formats"] if "visil" in row
-        ]  # fmt: skip
+            [
+                row["format"],
+                str(row["visil"]["n"]),
+                *(f"{row['visil'][name]:.4f}" for name in names),
+            ]
+            for row in result["formats"]
+            if "visil" in row
+        ]
         _print_table(["format", "n", *names], rows)
     if "paired" not in result and sum("accuracy" in row for row in result.get("formats", ())) > 1:
         out.print("\nNot compared in pairs: no two formats have answers to the same questions.")
     if "paired" in result:
         out.print("\nAccuracy of the second format less that of the first, on the same questions:")
         rows = [
-            [" and ".join(row["formats"]), str(row["questions"]), _percent(row["difference"]),
-             f"{_percent(row['low'])} to {_percent(row['high'])}", f"{row['p']:.4f}", f"{row['p_holm']:.4f}"]
+            [
+                " and ".join(row["formats"]),
+                str(row["questions"]),
+                _percent(row["difference"]),
+                f"{_percent(row['low'])} to {_percent(row['high'])}",
+                f"{row['p']:.4f}",
+                f"{row['p_holm']:.4f}",
+            ]
             for row in result["paired"]
-        ]  # fmt: skip
+        ]
         _print_table(["formats", "questions", "difference", "95 % interval", "p", "p (Holm)"], rows)
     if "frontier" in result:
         out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
         rows = [
-            [f"alpha {point['alpha']:.4g}" if "alpha" in point else point["name"], str(point["videos"]),
-             f"{point['tokens']:.2f}", f"{point['visil']:.4f}", _percent(point["accuracy"])]
+            [
+                f"alpha {point['alpha']:.4g}" if "alpha" in point else point["name"],
+                str(point["videos"]),
+                f"{point['tokens']:.2f}",
+                f"{point['visil']:.4f}",
+                _percent(point["accuracy"]),
+            ]
             for point in [*result["frontier"]["chosen"], *result["frontier"]["baselines"]]
-        ]  # fmt: skip
+        ]
         _print_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows)
     if "correspondence" in result:
         out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")
@@ -216,7 +275,9 @@ def _print(result: Mapping[str, Any]) -> None:
         for row in result["correspondence"]:
             rows.append([row["format"], "true", _share(row["true"]), ""])
             for kind, found in row["confused"].items():
-                rows.append([row["format"], f"confused {kind}", _share(found), _percent(found["drop"])])
+                rows.append(
+                    [row["format"], f"confused {kind}", _share(found), _percent(found["drop"])]
+                )
         _print_table(["format", "summaries", "accuracy", "drop"], rows)
 
 
@@ -226,7 +287,9 @@ _COLUMNS = (("visil", 4), ("tokens", 2), ("seconds", 2), ("confidence", 2))
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table without the columns in which all cells are empty."""
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], more="with --json")
+    print_table(
+        [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], more="with --json"
+    )
 
 
 def _mean(spread: Mapping[str, Any] | None, digits: int) -> str:
@@ -241,7 +304,8 @@ def _share(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
     return (
-        f"{_percent(found['share'])} of {found['n']} ({_percent(found['low'])} to {_percent(found['high'])})"
+        f"{_percent(found['share'])} of {found['n']} ({_percent(found['low'])} to"
+        f" {_percent(found['high'])})"
     )
 
 

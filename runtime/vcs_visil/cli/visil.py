@@ -56,9 +56,12 @@ from vcs_visil.writing import KEYFRAMES
 # The options that not all steps have, with the steps that have them.
 _OPTIONS = {
     "frames": ("answer", "caption", "correspond", "keyframes", "summarize"),
-    "builtin": ("keywords",), "keyframes": ("summarize",), "kind": ("confuse",), "seed": ("confuse",),
+    "builtin": ("keywords",),
+    "keyframes": ("summarize",),
+    "kind": ("confuse",),
+    "seed": ("confuse",),
     "video": ("answer",),
-}  # fmt: skip
+}
 
 
 @click.command(cls=SectionedCommand)
@@ -71,23 +74,59 @@ _OPTIONS = {
 @max_read_mb
 @prompts_option
 @frames_option
-@click.option("--builtin", is_flag=True,
-              help="Of keywords: choose rare words, spread over the caption, without a model.")  # fmt: skip
-@click.option("--keyframes", type=click.IntRange(0, KEYFRAMES), multiple=True, default=Writing.keyframes,
-              show_default=True, metavar="N", help="Of summarize: number of keyframes in a summary, the "
-              "first ones of the video; may be repeated.")  # fmt: skip
-@click.option("--kind", type=click.Choice(KINDS), multiple=True, default=KINDS, show_default=True,
-              help="Of confuse: the text, by a model, or the keyframes, without one; may be repeated."
-              )  # fmt: skip
-@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N",
-              help="Of confuse: seed of the changes and of the videos that give keyframes.")  # fmt: skip
-@click.option("--video", is_flag=True, help="Of answer: also answer from the frames of the full video.")
+@click.option(
+    "--builtin",
+    is_flag=True,
+    help="Of keywords: choose rare words, spread over the caption, without a model.",
+)
+@click.option(
+    "--keyframes",
+    type=click.IntRange(0, KEYFRAMES),
+    multiple=True,
+    default=Writing.keyframes,
+    show_default=True,
+    metavar="N",
+    help=(
+        "Of summarize: number of keyframes in a summary, the "
+        "first ones of the video; may be repeated."
+    ),
+)
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    multiple=True,
+    default=KINDS,
+    show_default=True,
+    help="Of confuse: the text, by a model, or the keyframes, without one; may be repeated.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=SEED,
+    show_default=True,
+    metavar="N",
+    help="Of confuse: seed of the changes and of the videos that give keyframes.",
+)
+@click.option(
+    "--video", is_flag=True, help="Of answer: also answer from the frames of the full video."
+)
 @click.pass_context
 def write(
-    context: click.Context, what: str, items: Path, output: Path, resume: bool, overwrite: bool,
-    asked: ModelOptions, folder: Path | None, frames: int, builtin: bool, keyframes: tuple[int, ...],
-    kind: tuple[str, ...], seed: int, video: bool,
-) -> None:  # fmt: skip
+    context: click.Context,
+    what: str,
+    items: Path,
+    output: Path,
+    resume: bool,
+    overwrite: bool,
+    asked: ModelOptions,
+    folder: Path | None,
+    frames: int,
+    builtin: bool,
+    keyframes: tuple[int, ...],
+    kind: tuple[str, ...],
+    seed: int,
+    video: bool,
+) -> None:
     """Write what is missing for every video in ITEMS.
 
     \b
@@ -99,13 +138,16 @@ def write(
     correspond  judgements which summaries correspond to the video, with a confidence from 1 to 5
     answer      answers to the field `questions`, from each summary alone
 
-    The first five add a field to each line of ITEMS without it, in a copy. The last two write a line per
-    summary, and per question and summary, for `visil report` and `visil correlate`. A summary with the field
-    `corresponds` (true or false) gets `correct` (1 or 0); confused summaries are judged too, never together
-    with the true form.
+    The first five add a field to each line of ITEMS without it, in a copy. The last two write a
+    line per summary, and per question and summary, for `visil report` and `visil correlate`. A
+    summary with the field `corresponds` (true or false) gets `correct` (1 or 0); confused summaries
+    are judged too, never together with the true form.
     """
     for option, steps in _OPTIONS.items():
-        if what not in steps and context.get_parameter_source(option) is not ParameterSource.DEFAULT:
+        if (
+            what not in steps
+            and context.get_parameter_source(option) is not ParameterSource.DEFAULT
+        ):
             raise click.UsageError(f"--{option} is an option of {', '.join(steps)}, not of {what}")
     kinds = tuple(dict.fromkeys(kind))
     alone = builtin or (what == "confuse" and "text" not in kinds)
@@ -113,25 +155,31 @@ def write(
         raise click.UsageError(f"{'--builtin' if builtin else '--kind keyframes'} needs no --model")
     if os.path.dirname(os.path.realpath(output)) != os.path.dirname(os.path.realpath(items)):
         raise click.UsageError(
-            "the output must be in the folder of the input, because the paths in it are relative to it"
+            "the output must be in the folder of the input, because the paths in it are relative"
+            " to it"
         )
     check_resume(resume, overwrite)
     donors = read_donors(items) if what == "confuse" else []
-    prompts = Prompts.read(folder) if folder and not alone else builtin_prompts()  # before a model is loaded
+    # Before a model is loaded.
+    prompts = Prompts.read(folder) if folder and not alone else builtin_prompts()
     writer = None if alone else asked.open()
     writing = Writing(writer, prompts, frames, keyframes, video, kinds, seed, donors)
     inputs = asked.files(prompts=folder)
     step = writing.step(what)
-    exit_with(run_step(step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn))
+    exit_with(
+        run_step(
+            step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn
+        )
+    )
 
 
 @click.group
 def visil() -> None:
     """Score how much information a summary of a video loses.
 
-    A vision-language model gives the probability of the video's caption, given the video and given the
-    summary. The model runs in this process (--model genai:DIR) or on a server that you name; no other server
-    is asked.
+    A vision-language model gives the probability of the video's caption, given the video and given
+    the summary. The model runs in this process (--model genai:DIR) or on a server that you name; no
+    other server is asked.
     """
 
 
@@ -141,27 +189,63 @@ def visil() -> None:
 @scorer_model_options
 @max_read_mb
 @frames_option
-@click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Number of times to ask, averaged; 1 is enough for a deterministic model.")  # fmt: skip
-@click.option("--floor", type=NumberRange(max=0, max_open=True), default=FLOOR, show_default=True,
-              metavar="NATS", help="Lowest log-probability of a keyword, for --method generate; below 0."
-              )  # fmt: skip
-@click.option("--count", type=click.Choice(COUNTS), default=COUNTS[0], show_default=True,
-              help="Which occurrences of a keyword are scored.")  # fmt: skip
-@click.option("--video", is_flag=True, help="Also score the video itself: 0, with its number of tokens.")
-@click.option("--drop-missing", is_flag=True, help="Leave out keywords that are not in the caption.")
-@click.option("--record", type=PATH, metavar="FILE",
-              help="File that stores every answer of the model; none is asked for twice.")  # fmt: skip
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of times to ask, averaged; 1 is enough for a deterministic model.",
+)
+@click.option(
+    "--floor",
+    type=NumberRange(max=0, max_open=True),
+    default=FLOOR,
+    show_default=True,
+    metavar="NATS",
+    help="Lowest log-probability of a keyword, for --method generate; below 0.",
+)
+@click.option(
+    "--count",
+    type=click.Choice(COUNTS),
+    default=COUNTS[0],
+    show_default=True,
+    help="Which occurrences of a keyword are scored.",
+)
+@click.option(
+    "--video", is_flag=True, help="Also score the video itself: 0, with its number of tokens."
+)
+@click.option(
+    "--drop-missing", is_flag=True, help="Leave out keywords that are not in the caption."
+)
+@click.option(
+    "--record",
+    type=PATH,
+    metavar="FILE",
+    help="File that stores every answer of the model; none is asked for twice.",
+)
 @prompts_option
 @tolerance_option
 @resume
 @overwrite
 @json_option
 def score(
-    items: Path, output: Path, asked: ModelOptions, frames: int, samples: int, floor: float, count: str,
-    video: bool, drop_missing: bool, record: Path | None, folder: Path | None, tolerance: float,
-    resume: bool, overwrite: bool, as_json: bool,
-) -> None:  # fmt: skip
+    items: Path,
+    output: Path,
+    asked: ModelOptions,
+    frames: int,
+    samples: int,
+    floor: float,
+    count: str,
+    video: bool,
+    drop_missing: bool,
+    record: Path | None,
+    folder: Path | None,
+    tolerance: float,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
     """Score the summaries of the videos in ITEMS.
 
     ITEMS is a JSONL file with one video per line (docs/guide/visil.md). The model is probed first.
@@ -179,12 +263,26 @@ def score(
             warn(f"probe: {check.name}: {check.detail}")
     with recording(model, record) as recorded:
         done = score_videos(
-            recorded, items, output, options, frames=frames, video=video, drop_missing=drop_missing,
-            inputs=asked.files(record, prompts=folder), resume=resume, overwrite=overwrite, report=warn,
-        )  # fmt: skip
+            recorded,
+            items,
+            output,
+            options,
+            frames=frames,
+            video=video,
+            drop_missing=drop_missing,
+            inputs=asked.files(record, prompts=folder),
+            resume=resume,
+            overwrite=overwrite,
+            report=warn,
+        )
     signature = options.signature(model.fingerprint, frames)
     if as_json:
-        counts = {"scored": done.scored, "failed": done.failed, "resumed": done.resumed, **done.unknown}
+        counts = {
+            "scored": done.scored,
+            "failed": done.failed,
+            "resumed": done.resumed,
+            **done.unknown,
+        }
         click.echo(json.dumps({**counts, "signature": signature}))
     else:
         say_approximate(output, done.unknown)
@@ -195,7 +293,9 @@ def score(
 
 @visil.command(cls=SectionedCommand)
 @scorer_model_options
-@click.option("--no-images", is_flag=True, help="Skip the check of images, for a model that receives none.")
+@click.option(
+    "--no-images", is_flag=True, help="Skip the check of images, for a model that receives none."
+)
 @tolerance_option
 def probe(asked: ModelOptions, no_images: bool, tolerance: float) -> None:
     """Check that a model's log-probabilities can be trusted.
@@ -206,15 +306,24 @@ def probe(asked: ModelOptions, no_images: bool, tolerance: float) -> None:
     checks = asked.probed(model, tolerance, images=not no_images)
     click.echo(printable(model.fingerprint))
     for check in checks:
-        click.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name}: {printable(check.detail)}")
+        click.echo(
+            f"{'passed' if check.passed else 'FAILED'}  {check.name}: {printable(check.detail)}"
+        )
     exit_with(not checks[-1].passed)
 
 
 @visil.command()
 @click.argument("video", type=PATH)
-@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder for the PNG files.")
-@click.option("--at", "timecodes", multiple=True, metavar="HH:MM:SS:FF",
-              help="SMPTE timecode of a frame, instead of --frames; may be repeated.")  # fmt: skip
+@click.option(
+    "-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder for the PNG files."
+)
+@click.option(
+    "--at",
+    "timecodes",
+    multiple=True,
+    metavar="HH:MM:SS:FF",
+    help="SMPTE timecode of a frame, instead of --frames; may be repeated.",
+)
 @frames_option
 def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -> None:
     """Save frames of VIDEO, by timecode or uniformly sampled."""
@@ -233,30 +342,46 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
 @visil.command("import")
 @click.argument("questions", type=PATH)
 @output_option
-@click.option("--videos", type=PATH, metavar="DIR", help="Folder of the videos. [default: as downloaded]")
 @click.option(
-    "--subtitles", type=PATH, metavar="DIR", help="Folder of the subtitles. [default: as downloaded]"
+    "--videos", type=PATH, metavar="DIR", help="Folder of the videos. [default: as downloaded]"
 )
-@click.option("--task", metavar="NAME", help="Category of questions of LongVideoBench, such as SSS.")
+@click.option(
+    "--subtitles",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the subtitles. [default: as downloaded]",
+)
+@click.option(
+    "--task", metavar="NAME", help="Category of questions of LongVideoBench, such as SSS."
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Largest number of videos.")
 @click.option("--drop-missing", is_flag=True, help="Leave out videos whose files are not there.")
 @overwrite
 def import_questions(
-    questions: Path, output: Path, videos: Path | None, subtitles: Path | None, task: str | None,
-    limit: int | None, drop_missing: bool, overwrite: bool,
-) -> None:  # fmt: skip
+    questions: Path,
+    output: Path,
+    videos: Path | None,
+    subtitles: Path | None,
+    task: str | None,
+    limit: int | None,
+    drop_missing: bool,
+    overwrite: bool,
+) -> None:
     """Write items from QUESTIONS of MVBench or LongVideoBench.
 
-    The file stays in the layout in which the data set is downloaded, so its videos are found: MVBench's
-    json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its questions.
+    The file stays in the layout in which the data set is downloaded, so its videos are found:
+    MVBench's json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its
+    questions.
     """
-    items = Source(questions, videos, subtitles, task).items(output.parent, None if drop_missing else limit)
+    items = Source(questions, videos, subtitles, task).items(
+        output.parent, None if drop_missing else limit
+    )
     missing = [item for item in items if not is_there(output.parent / item["video"])]
     if missing and not drop_missing:
         place = output.parent / missing[0]["video"]
         raise InputError(
-            f"{place}: No such file, nor {len(missing) - 1} others: download them, name their folder "
-            "(--videos), or leave them out (--drop-missing)"
+            f"{place}: No such file, nor {len(missing) - 1} others: download them, name their"
+            " folder (--videos), or leave them out (--drop-missing)"
         )
     if missing:
         warn(f"{questions}: {len(missing)} videos are not there and are left out")

@@ -1,9 +1,9 @@
 """Question files of MVBench and LongVideoBench as items, one per video.
 
-MVBench has a JSON file per task: a list of objects with `video`, `question`, `candidates`, `answer` (one of
-the candidates), and for some tasks `start` and `end` in seconds. LongVideoBench has one list of objects with
-`video_id`, `video_path`, `question`, `candidates`, `correct_choice` (counted from 0), `question_category`,
-`subtitle_path`, `starting_timestamp_for_subtitles` and `duration`.
+MVBench has a JSON file per task: a list of objects with `video`, `question`, `candidates`, `answer`
+(one of the candidates), and for some tasks `start` and `end` in seconds. LongVideoBench has one
+list of objects with `video_id`, `video_path`, `question`, `candidates`, `correct_choice` (counted
+from 0), `question_category`, `subtitle_path`, `starting_timestamp_for_subtitles` and `duration`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,27 @@ from vcs_runtime.util.reading import read_whole
 
 # Folders of MVBench's videos below `video`, by the name of the task's file.
 _FOLDERS = {
-    "action_sequence": "star/Charades_v1_480", "action_prediction": "star/Charades_v1_480",
-    "action_antonym": "ssv2_video", "fine_grained_action": "Moments_in_Time_Raw/videos",
-    "unexpected_action": "FunQA_test/test", "object_existence": "clevrer/video_validation",
-    "object_interaction": "star/Charades_v1_480", "object_shuffle": "perception/videos",
-    "moving_direction": "clevrer/video_validation", "action_localization": "sta/sta_video",
-    "scene_transition": "scene_qa/video", "action_count": "perception/videos",
-    "moving_count": "clevrer/video_validation", "moving_attribute": "clevrer/video_validation",
-    "state_change": "perception/videos", "fine_grained_pose": "nturgbd",
+    "action_sequence": "star/Charades_v1_480",
+    "action_prediction": "star/Charades_v1_480",
+    "action_antonym": "ssv2_video",
+    "fine_grained_action": "Moments_in_Time_Raw/videos",
+    "unexpected_action": "FunQA_test/test",
+    "object_existence": "clevrer/video_validation",
+    "object_interaction": "star/Charades_v1_480",
+    "object_shuffle": "perception/videos",
+    "moving_direction": "clevrer/video_validation",
+    "action_localization": "sta/sta_video",
+    "scene_transition": "scene_qa/video",
+    "action_count": "perception/videos",
+    "moving_count": "clevrer/video_validation",
+    "moving_attribute": "clevrer/video_validation",
+    "state_change": "perception/videos",
+    "fine_grained_pose": "nturgbd",
     "character_order": "perception/videos",
-    "egocentric_navigation": "vlnqa", "episodic_reasoning": "tvqa/frames_fps3_hq",
+    "egocentric_navigation": "vlnqa",
+    "episodic_reasoning": "tvqa/frames_fps3_hq",
     "counterfactual_inference": "clevrer/video_validation",
-}  # fmt: skip
+}
 _TVQA_FPS = 3  # of its folders of frames
 _TIME = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 
@@ -49,22 +58,35 @@ class Source:
     task: str | None = None  # of LongVideoBench; None for all
 
     def items(self, folder: Path, limit: int | None = None) -> list[dict[str, Any]]:
-        """Read the questions, one item per video (the first `limit`), with paths relative to `folder`."""
+        """Read the questions, one item per video up to `limit`.
+
+        Paths are relative to `folder`.
+        """
         try:
             entries = json.loads(read_whole(self.path))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.path}: not JSON: {error}") from None
-        if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
+        if (
+            not isinstance(entries, list)
+            or not entries
+            or not all(isinstance(e, dict) for e in entries)
+        ):
             raise InputError(f"{self.path}: a JSON list of questions was expected")
         long = "video_path" in entries[0]
         if self.task is not None and not long:
-            raise InputError(f"{self.path}: MVBench has a file for each task, so there is no task to choose")
+            raise InputError(
+                f"{self.path}: MVBench has a file for each task, so there is no task to choose"
+            )
         found: dict[str, dict[str, Any]] = {}
         for number, entry in enumerate(entries, 1):
             place = f"{self.path} entry {number}"
             if self.task is not None and entry.get("question_category") != self.task:
                 continue
-            item = self._longvideobench(place, entry, folder) if long else self._mvbench(place, entry, folder)
+            item = (
+                self._longvideobench(place, entry, folder)
+                if long
+                else self._mvbench(place, entry, folder)
+            )
             if item["id"] not in found:
                 if len(found) == limit:
                     continue
@@ -100,10 +122,16 @@ class Source:
             "video": _relative(videos / _field(place, entry, "video_path"), folder),
         }
         name = entry.get("subtitle_path")
-        path = (self.subtitles or self.path.parent / "subtitles") / name if isinstance(name, str) else None
+        path = (
+            (self.subtitles or self.path.parent / "subtitles") / name
+            if isinstance(name, str)
+            else None
+        )
         if path is not None and is_regular_file(path):
             offset = _seconds(place, entry.get("starting_timestamp_for_subtitles", 0))
-            item["subtitles"] = read_subtitles(path, offset, _seconds(place, entry.get("duration", 0)))
+            item["subtitles"] = read_subtitles(
+                path, offset, _seconds(place, entry.get("duration", 0))
+            )
         return item
 
 
@@ -126,7 +154,11 @@ def read_subtitles(path: Path, offset: float, duration: float) -> list[dict[str,
         if end > 0 and start < duration:
             text = _field(place, entry, "text" if "timestamp" in entry else "line")
             lines.append(
-                {"start": round(max(0.0, start), 3), "end": round(min(end, duration), 3), "text": text}
+                {
+                    "start": round(max(0.0, start), 3),
+                    "end": round(min(end, duration), 3),
+                    "text": text,
+                }
             )
     return lines
 
@@ -143,17 +175,20 @@ def _question(place: str, entry: Mapping[str, Any], long: bool) -> dict[str, Any
         right = entry.get("correct_choice")
         if isinstance(right, bool) or not isinstance(right, int) or not 0 <= right < len(options):
             raise InputError(
-                f"{place}: 'correct_choice' must be a number from 0 to {len(options) - 1}, not {right!r} "
-                "(the test set has no answers)"
+                f"{place}: 'correct_choice' must be a number from 0 to {len(options) - 1}, not"
+                f" {right!r} (the test set has no answers)"
             )
     else:
         if entry.get("answer") not in options:
-            raise InputError(f"{place}: 'answer' is none of the candidates: {entry.get('answer')!r}")
+            raise InputError(
+                f"{place}: 'answer' is none of the candidates: {entry.get('answer')!r}"
+            )
         right = options.index(entry["answer"])
     question = {
-        "question": _field(place, entry, "question"), "options": options,
+        "question": _field(place, entry, "question"),
+        "options": options,
         "answer": string.ascii_uppercase[right],
-    }  # fmt: skip
+    }
     kept = {"id": "id", "question_category": "category"} if long else {}
     return question | {name: entry[field] for field, name in kept.items() if field in entry}
 
@@ -169,7 +204,11 @@ def _seconds(place: str, value: Any) -> float:
     """Return a time in seconds, from a number or "HH:MM:SS.mmm"."""
     if isinstance(value, str) and (match := _TIME.fullmatch(value)):
         return 3600 * int(match[1]) + 60 * int(match[2]) + float(match[3])
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < float("inf")
+    ):
         raise InputError(f"{place}: {value!r} is not a time in seconds")
     return float(value)
 

@@ -1,4 +1,4 @@
-"""Items of a job: videos with captions, keywords and summaries, read from JSONL (docs/guide/visil.md)."""
+"""Items of a job: videos with captions, keywords and summaries, read from JSONL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Item:
         """Return a field that must be a list of at least one value."""
         value = self.row.get(name)
         if not isinstance(value, list) or not value:
-            raise InputError(f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}")
+            raise InputError(
+                f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}"
+            )
         return value
 
     @property
@@ -74,22 +76,32 @@ class Item:
             stop = min(stop, round(self._number("end") * self.file.fps))
         if first >= stop:
             raise InputError(
-                f"{self.place}: there is no frame between 'start' and 'end' (the file has {self.file.frames})"
+                f"{self.place}: there is no frame between 'start' and 'end' (the file has"
+                f" {self.file.frames})"
             )
         return [first + number for number in uniform(stop - first, frames)]
 
     def video(self, frames: int) -> Video:
-        """Return the images of the field "frames", or that many frames of the file in the field "video"."""
+        """Return the images of the field "frames", or frames of the file in the field "video"."""
         if "frames" in self.row:
             return Video(
-                [Image.read(self.folder / _text(path, self.place)) for path in self.several("frames")]
+                [
+                    Image.read(self.folder / _text(path, self.place))
+                    for path in self.several("frames")
+                ]
             )
         return Video(self.file.read(self.sampled(frames)))
 
     def _number(self, name: str) -> float:
         value = self.row.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise InputError(f"{self.place}: {name!r} must be a number of at least 0, not {value!r}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value < math.inf
+        ):
+            raise InputError(
+                f"{self.place}: {name!r} must be a number of at least 0, not {value!r}"
+            )
         return value
 
     def summaries(self) -> list[Summary]:
@@ -113,8 +125,8 @@ class Item:
     def rounds(self) -> list[list[tuple[Summary, Mapping[str, Any]]]]:
         """Return the summaries as they are judged together, each with its fields in the line.
 
-        If there are confused summaries, a summary and its confused forms are never in one round. Each round
-        has true and confused ones, as in a Latin square.
+        If there are confused summaries, a summary and its confused forms are never in one round.
+        Each round has true and confused ones, as in a Latin square.
         """
         true = self.several("summaries")
         listed = [*zip(self.summaries(), true, strict=True)]
@@ -127,11 +139,13 @@ class Item:
             rounds[i % len(rounds)].append((summary, {"corresponds": True, **value}))
             for one, fields in false:
                 if fields.get("of") == summary.name:
-                    rounds[(i + 1 + kinds.index(fields.get("confused"))) % len(rounds)].append((one, fields))
+                    rounds[(i + 1 + kinds.index(fields.get("confused"))) % len(rounds)].append(
+                        (one, fields)
+                    )
         return [shown for shown in rounds if shown]
 
     def truth(self, fields: Mapping[str, Any]) -> bool | None:
-        """Return whether a summary corresponds to the video by its fields; None if they do not say."""
+        """Return whether a summary corresponds to the video by its fields, or None."""
         value = fields.get("corresponds")
         if not isinstance(value, bool | None):
             raise InputError(f"{self.place}: a summary's 'corresponds' must be true or false")
@@ -149,7 +163,9 @@ class Item:
         questions = []
         for value in self.several("questions"):
             fields = value if isinstance(value, dict) else {}
-            question, options, right = (fields.get(name) for name in ("question", "options", "answer"))
+            question, options, right = (
+                fields.get(name) for name in ("question", "options", "answer")
+            )
             if (
                 not isinstance(question, str)
                 or not isinstance(options, list)
@@ -157,20 +173,24 @@ class Item:
                 or not all(isinstance(option, str) for option in options)
             ):
                 raise InputError(
-                    f"{self.place}: a question must be an object with 'question', a text, 'options', "
-                    "a list of 2 to 26 texts, and 'answer'"
+                    f"{self.place}: a question must be an object with 'question', a text,"
+                    " 'options', a list of 2 to 26 texts, and 'answer'"
                 )
             letters = string.ascii_uppercase[: len(options)]
             if not isinstance(right, str) or len(right) != 1 or right not in letters:
-                raise InputError(f"{self.place}: 'answer' must be one of {', '.join(letters)}, not {right!r}")
+                raise InputError(
+                    f"{self.place}: 'answer' must be one of {', '.join(letters)}, not {right!r}"
+                )
             questions.append((question, options, right))
         return questions
 
     def keyframe(self, name: Any) -> Image:
-        """Read a keyframe: an image file, or the frame at a timecode of the video file, or of another one."""
+        """Read a keyframe: an image file, or the frame at a timecode of a video file."""
         if isinstance(name, dict):
             other = {**self.row, "video": _text(name.get("video"), self.place)}
-            return Item(self.place, self.folder, other).keyframe(_text(name.get("timestamp"), self.place))
+            return Item(self.place, self.folder, other).keyframe(
+                _text(name.get("timestamp"), self.place)
+            )
         text = _text(name, self.place)
         if text.count(":") + text.count(";") == 3 and "/" not in text:
             return self.file.read([parse_timecode(text, self.file.fps, frames=self.file.frames)])[0]
@@ -184,7 +204,9 @@ def read_items(path: Path) -> Iterator[Item]:
         place = f"{path} line {number}"
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, bool) or not isinstance(name, str | int):
-            raise InputError(f"{place}: an object with an 'id', a string or a whole number, was expected")
+            raise InputError(
+                f"{place}: an object with an 'id', a string or a whole number, was expected"
+            )
         if name in seen:
             raise InputError(f"{place}: id {name!r} is there twice")
         seen.add(name)

@@ -13,7 +13,13 @@ from typing import Any
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record, read_jsonl, read_records
 from vcs_runtime.jobs.output import JobFiles
-from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import (
+    Items,
+    check_signature,
+    check_texts,
+    hash_texts,
+    run_resumable,
+)
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil.asking import Model, VisilOptions
 from vcs_visil.correlation import LARGEST_SCORE
@@ -37,14 +43,25 @@ class Counts:
 
 
 def score_videos(
-    model: Model, source: Path, output: Path, options: VisilOptions, *, frames: int, video: bool = False,
-    drop_missing: bool = False, inputs: Sequence[Path] = (), resume: bool = False, overwrite: bool = False,
-    report: Callable[[str], None] = lambda message: None, progress: bool = True,
-) -> Counts:  # fmt: skip
+    model: Model,
+    source: Path,
+    output: Path,
+    options: VisilOptions,
+    *,
+    frames: int,
+    video: bool = False,
+    drop_missing: bool = False,
+    inputs: Sequence[Path] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda message: None,
+    progress: bool = True,
+) -> Counts:
     """Score the summaries of every video of a file, and append one line per video to an output.
 
-    A video whose texts or images cannot be used gets a line with an `error`; the others go on. The whole
-    input is checked before the first video is scored. The output may be none of `inputs`, files in use.
+    A video whose texts or images cannot be used gets a line with an `error`; the others go on. The
+    whole input is checked before the first video is scored. The output may be none of `inputs`,
+    files in use.
     """
     videos = read_videos(source)
     own = [
@@ -54,7 +71,8 @@ def score_videos(
     ]
     if own:
         report(
-            f"{own[0]}: made by the model that scores, which favours it: take another (docs/guide/visil.md)"
+            f"{own[0]}: made by the model that scores, which favours it: take another"
+            " (docs/guide/visil.md)"
         )
     counts = Counts()
 
@@ -79,11 +97,20 @@ def score_videos(
         JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
         Items(videos, len(videos), attrgetter("id"), check),
         lambda items: (
-            [(item, {**_record(item, model, options, frames, video, drop_missing),
-                     "texts": hash_texts(item.row)})] for item in items
+            [
+                (
+                    item,
+                    {
+                        **_record(item, model, options, frames, video, drop_missing),
+                        "texts": hash_texts(item.row),
+                    },
+                )
+            ]
+            for item in items
         ),
-        add, bar=partial(progress_bar, unit="videos"),
-    )  # fmt: skip
+        add,
+        bar=partial(progress_bar, unit="videos"),
+    )
     return counts
 
 
@@ -94,15 +121,24 @@ def _record(
         caption, keywords = item.text("caption"), item.several("keywords")
         masked = mask_caption(caption, keywords, count=options.count, drop_missing=drop_missing)
         video = item.video(frames)
-        results = score(video, masked, [*item.summaries(), *([video] if whole else [])], model, options)
+        results = score(
+            video, masked, [*item.summaries(), *([video] if whole else [])], model, options
+        )
     except (TextError, InputError) as error:
         message = str(error).removeprefix(f"{item.place}: ")
-        return {"id": item.id, "error": message, "signature": options.signature(model.fingerprint, 0)}
+        return {
+            "id": item.id,
+            "error": message,
+            "signature": options.signature(model.fingerprint, 0),
+        }
     return {
-        "id": item.id, "frames": len(video.frames), "samples": options.samples,
+        "id": item.id,
+        "frames": len(video.frames),
+        "samples": options.samples,
         **({"dropped": list(masked.dropped)} if masked.dropped else {}),
-        "summaries": [result.to_dict() for result in results], "signature": results[0].signature,
-    }  # fmt: skip
+        "summaries": [result.to_dict() for result in results],
+        "signature": results[0].signature,
+    }
 
 
 def _frames_again(item: Item, record: Record, frames: int) -> int:
@@ -114,7 +150,10 @@ def _frames_again(item: Item, record: Record, frames: int) -> int:
 
 
 def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read the summaries of each scored video, by id; raise InputError for scores of several models."""
+    """Read the summaries of each scored video, by id.
+
+    Raises InputError for scores of several models.
+    """
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()
     otherwise = "no line of `vcs-runtime visil score -o`"
@@ -128,21 +167,30 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
         signatures.add("|".join(field for field in fields if not field.startswith("frames:")))
         scores[name] = _checked_summaries(place, row.get("summaries"))
     if len(signatures) > 1:
-        raise InputError(f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}")
+        raise InputError(
+            f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}"
+        )
     if not scores:
         raise InputError(f"{path}: the file holds no scores")
     return scores
 
 
 def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, int]:
-    """Count the keywords of generated answers, and those that are unknown: their numbers are the floor.
+    """Count the keywords of generated answers, and the unknown ones, whose numbers are the floor.
 
     `scores` are the summaries of each video. Without generated answers there is nothing to count.
     """
     videos = [[part for part in parts if part.get("approximate")] for parts in scores]
     sides = {
-        "video": [keyword for parts in videos for part in parts[:1] for keyword in part.get("keywords", ())],
-        "summary": [keyword for parts in videos for part in parts for keyword in part.get("keywords", ())],
+        "video": [
+            keyword
+            for parts in videos
+            for part in parts[:1]
+            for keyword in part.get("keywords", ())
+        ],
+        "summary": [
+            keyword for parts in videos for part in parts for keyword in part.get("keywords", ())
+        ],
     }
     counts: dict[str, int] = {}
     for side, keywords in sides.items():
@@ -153,7 +201,10 @@ def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, in
 
 
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
-    """Return the summaries of a line. Raises InputError unless each has a name of its own, and numbers."""
+    """Return the summaries of a line.
+
+    Raises InputError unless each has a name of its own, and numbers.
+    """
     names = set()
     with contextlib.suppress(KeyError, TypeError):
         for part in parts:
@@ -191,9 +242,11 @@ class Answers:
 
 
 def read_answers(path: Path, scores: Path) -> Answers:
-    """Read answers to questions, each with the score of its summary; skip those from the full video."""
+    """Read answers to questions with the score of their summary, except from the full video."""
     scored = read_scores(scores)
-    by_name = {(video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts}
+    by_name = {
+        (video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts
+    }
     lines, failed = read_lines(path)
     answers = Answers(skipped=failed, unknown=unknown_words(scored.values()))
     for place, row in lines:
@@ -210,7 +263,7 @@ def read_answers(path: Path, scores: Path) -> Answers:
 
 
 def read_lines(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Read answers or judgements with their places, and count the lines with an error, which are left out."""
+    """Read answers or judgements with their places, and count the lines with an error."""
     lines, failed = [], 0
     for number, row in read_jsonl(path):
         place = f"{path} line {number}"

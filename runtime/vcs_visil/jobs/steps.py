@@ -1,7 +1,7 @@
 """What a model writes about the videos of a JSONL file: fields of its lines, or lines; resumable.
 
-Which change a confused text gets, and whose keyframes a summary gets, is drawn from a seed and the id of the
-video.
+Which change a confused text gets, and whose keyframes a summary gets, is drawn from a seed and the
+id of the video.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from vcs_runtime._version import __version__
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import JobFiles
-from vcs_runtime.jobs.resumable import Items, check_signature, check_texts, hash_texts, run_resumable
+from vcs_runtime.jobs.resumable import (
+    Items,
+    check_signature,
+    check_texts,
+    hash_texts,
+    run_resumable,
+)
 from vcs_runtime.util.progress import progress_bar
 from vcs_visil import writing
 from vcs_visil.frames import FRAMES, format_timecode
@@ -34,9 +40,14 @@ SEED = 20250101
 KINDS = ("text", "keyframes")
 """What is confused: the text, changed by a model, or the keyframes, which are another video's."""
 CHANGES = (
-    "the order of two events", "the colour of a thing", "an object", "a person or an animal", "a place",
-    "what someone does", "a number of people or things",
-)  # fmt: skip
+    "the order of two events",
+    "the colour of a thing",
+    "an object",
+    "a person or an animal",
+    "a place",
+    "what someone does",
+    "a number of people or things",
+)
 """What a text may be changed in."""
 _KEPT = 0.5  # of the words: less is another summary, not a confused one
 _WORD = re.compile(r"\w+")
@@ -66,10 +77,17 @@ def read_donors(path: Path) -> list[Donor]:
 
 
 def confuse(
-    item: Item, donors: Sequence[Donor], kinds: Sequence[str], seed: int, writer: Writer | None,
+    item: Item,
+    donors: Sequence[Donor],
+    kinds: Sequence[str],
+    seed: int,
+    writer: Writer | None,
     prompts: Prompts,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Confuse the summaries of a video, in each kind; raise TextError if nothing can be confused."""
+) -> list[dict[str, Any]]:
+    """Confuse the summaries of a video, in each kind.
+
+    Raises TextError if nothing can be confused.
+    """
     made = []
     item.summaries()  # all are checked before a model is asked
     for summary in item.several("summaries"):
@@ -88,10 +106,17 @@ def confuse(
                 keyframes = [_from(donor, keyframe) for keyframe in donor.keyframes[len(keyframes)]]
             else:
                 continue
-            made.append({
-                "name": f"{summary['name']}, other {kind}", "of": summary["name"], "text": text,
-                "keyframes": keyframes, "corresponds": False, "confused": kind, **change,
-            })  # fmt: skip
+            made.append(
+                {
+                    "name": f"{summary['name']}, other {kind}",
+                    "of": summary["name"],
+                    "text": text,
+                    "keyframes": keyframes,
+                    "corresponds": False,
+                    "confused": kind,
+                    **change,
+                }
+            )
     if not made:
         raise TextError("summaries: there is nothing that can be confused")
     return made
@@ -107,14 +132,20 @@ def change_text(writer: Writer, prompts: Prompts, text: str, change: str) -> str
             raise TextError(f"changed summary: it is empty or holds {MASK}")
         if placeholders(changed) != placeholders(text):
             raise TextError(
-                f"changed summary: it names the keyframes {placeholders(changed)}, not {placeholders(text)}"
+                f"changed summary: it names the keyframes {placeholders(changed)}, not"
+                f" {placeholders(text)}"
             )
         if _words(changed) == words:
             raise TextError("changed summary: no word of it has changed")
-        left = _words(changed)
-        kept = sum(word in left and not left.remove(word) for word in words)  # type: ignore[func-returns-value]
+        left, kept = _words(changed), 0
+        for word in words:
+            if word in left:
+                left.remove(word)
+                kept += 1
         if kept < _KEPT * len(words):
-            raise TextError(f"changed summary: only {kept} of {len(words)} words are left: change less")
+            raise TextError(
+                f"changed summary: only {kept} of {len(words)} words are left: change less"
+            )
         return changed
 
     return ask_writer(writer, prompts.fill("confuse", summary=text, change=change), checked)
@@ -128,11 +159,14 @@ def _donor(item: Item, donors: Sequence[Donor], count: int, draw: random.Random)
     """Draw another video with a summary of as many keyframes."""
     own = item.row.get("video")
     others = [
-        donor for donor in donors
+        donor
+        for donor in donors
         if donor.id != item.id and count in donor.keyframes and (own is None or donor.video != own)
-    ]  # fmt: skip
+    ]
     if not others:
-        raise TextError(f"summaries: no other video of the file has a summary with {count} keyframes")
+        raise TextError(
+            f"summaries: no other video of the file has a summary with {count} keyframes"
+        )
     return draw.choice(others)
 
 
@@ -151,16 +185,22 @@ Lines = list[dict[str, Any]]
 
 #: The steps, and the field that each adds to lines without it; None: it writes lines of its own.
 STEPS: Mapping[str, str | None] = {
-    "answer": None, "caption": "caption", "confuse": "confused", "correspond": None,
-    "keyframes": "keyframes", "keywords": "keywords", "summarize": "summaries",
-}  # fmt: skip
+    "answer": None,
+    "caption": "caption",
+    "confuse": "confused",
+    "correspond": None,
+    "keyframes": "keyframes",
+    "keywords": "keywords",
+    "summarize": "summaries",
+}
 
 
 @dataclass(frozen=True)
 class Writing:
     """Who writes, and the options of the steps."""
 
-    writer: Any = None  # a `writing.Writer`; None for keywords and confused keyframes without a model
+    # A `writing.Writer`; None for keywords and confused keyframes without a model.
+    writer: Any = None
     prompts: Prompts = field(default_factory=builtin)
     frames: int = FRAMES
     keyframes: Sequence[int] = (0, 1, 3)  # of the summaries
@@ -203,7 +243,9 @@ class Writing:
             chosen = item.chosen_keyframes(count)
             images = [item.keyframe(name) for name in chosen]
             text = writing.write_summary(self.writer, self.prompts, video.frames, images)
-            written.append({"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen})
+            written.append(
+                {"name": f"{count}-image" if count else "text", "text": text, "keyframes": chosen}
+            )
         return written
 
     def confuse(self, item: Item) -> Lines:
@@ -218,30 +260,50 @@ class Writing:
             judged = writing.judge_summaries(self.writer, self.prompts, images, summaries)
             for (summary, fields), judgement in zip(shown, judged, strict=True):
                 truth = item.truth(fields)
-                lines.append({
-                    "name": summary.name, "format": summary.format,
-                    **{name: fields[name] for name in ("of", "confused") if name in fields},
-                    "corresponds": judgement.corresponds, "confidence": judgement.confidence,
-                    **({} if truth is None else {"correct": int(judgement.corresponds == truth)}),
-                })  # fmt: skip
+                lines.append(
+                    {
+                        "name": summary.name,
+                        "format": summary.format,
+                        **{name: fields[name] for name in ("of", "confused") if name in fields},
+                        "corresponds": judgement.corresponds,
+                        "confidence": judgement.confidence,
+                        **(
+                            {}
+                            if truth is None
+                            else {"correct": int(judgement.corresponds == truth)}
+                        ),
+                    }
+                )
         return lines
 
     def answer(self, item: Item) -> Lines:
         """Answer the questions from each summary alone, a line each."""
-        lines, shown = [], [*(item.summaries() if "summaries" in item.row or not self.video else ())]
+        lines, shown = (
+            [],
+            [*(item.summaries() if "summaries" in item.row or not self.video else ())],
+        )
         for question, choices, right in item.questions():
             for one in [*shown, *([item.video(self.frames)] if self.video else ())]:
                 letter = writing.answer_question(self.writer, self.prompts, one, question, choices)
-                lines.append({
-                    "name": one.name, "format": one.format, "question": question, "given": letter,
-                    "correct": int(letter == right),
-                })  # fmt: skip
+                lines.append(
+                    {
+                        "name": one.name,
+                        "format": one.format,
+                        "question": question,
+                        "given": letter,
+                        "correct": int(letter == right),
+                    }
+                )
         return lines
 
     def step(self, name: str) -> Step:
         """Return a step of `STEPS` with these options."""
         looks = name not in ("keywords", "confuse") and (name != "answer" or self.video)
-        by = f"{self.by}|kinds:{'+'.join(self.kinds)}|seed:{self.seed}" if name == "confuse" else self.by
+        by = (
+            f"{self.by}|kinds:{'+'.join(self.kinds)}|seed:{self.seed}"
+            if name == "confuse"
+            else self.by
+        )
         take = self.choose_keyframes if name == "keyframes" else getattr(self, name)
         return Step(name, by, take, STEPS[name], self.frames if looks else None)
 
@@ -257,8 +319,10 @@ class Step:
     frames: int | None = None  # of a video file that the step looks at; None: it looks at none
 
     def signature(self, row: Mapping[str, Any]) -> str:
-        """Return what the result depends on besides the line: fields `key:value`, separated by "|"."""
-        frames = "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
+        """Return what the result depends on besides the line, as `key:value` between "|"."""
+        frames = (
+            "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
+        )
         return f"visil|step:{self.name}|{self.by}{frames}|v:{__version__}"
 
     def lines(self, item: Item) -> list[dict[str, Any]]:
@@ -267,7 +331,8 @@ class Step:
         if self.field is None:
             texts = hash_texts(item.row)
             return [
-                {"id": item.id, **line, "signature": signature, "texts": texts} for line in self.take(item)
+                {"id": item.id, **line, "signature": signature, "texts": texts}
+                for line in self.take(item)
             ]
         if self.field in item.row:
             return [dict(item.row)]
@@ -275,7 +340,7 @@ class Step:
         return [{**item.row, self.field: self.take(item), MADE: made}]
 
     def failed(self, item: Item, message: str) -> list[dict[str, Any]]:
-        """Return the lines for a video that cannot be used: the unchanged line, or a line with an `error`."""
+        """Return the lines for an unusable video: the unchanged line, or one with an `error`."""
         if self.field is not None:
             return [dict(item.row)]
         signature, texts = self.signature(item.row), hash_texts(item.row)
@@ -310,13 +375,20 @@ class Step:
 
 
 def run_step(
-    step: Step, source: Path, output: Path, *, inputs: Sequence[Path] = (), resume: bool = False,
-    overwrite: bool = False, report: Callable[[str], None] = lambda message: None, progress: bool = True,
-) -> int:  # fmt: skip
+    step: Step,
+    source: Path,
+    output: Path,
+    *,
+    inputs: Sequence[Path] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda message: None,
+    progress: bool = True,
+) -> int:
     """Do a step for every video of a file, and append the results to an output.
 
-    The whole input is checked before the first video. If a video cannot be used, the others are still done.
-    Returns the number of failed videos, those of earlier runs included.
+    The whole input is checked before the first video. If a video cannot be used, the others are
+    still done. Returns the number of failed videos, those of earlier runs included.
     """
     videos = read_videos(source)
     begins = f"{{{json.dumps(next(iter(videos[0].row)) if step.field else 'id')}: "
@@ -338,7 +410,11 @@ def run_step(
 
     run_resumable(
         JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
-        Items(videos, len(videos), attrgetter("id"), step.check), work, count,
-        begins=begins, several_lines=True, bar=partial(progress_bar, what=step.name, unit="videos"),
-    )  # fmt: skip
+        Items(videos, len(videos), attrgetter("id"), step.check),
+        work,
+        count,
+        begins=begins,
+        several_lines=True,
+        bar=partial(progress_bar, what=step.name, unit="videos"),
+    )
     return len(failed)

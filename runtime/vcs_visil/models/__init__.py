@@ -1,1 +1,1 @@
-"""Vision-language models: the interface for scoring, the ways to a model, and the probe of a model."""
+"""Vision-language models: the interface for scoring, ways to a model, and its probe."""

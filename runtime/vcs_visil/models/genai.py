@@ -1,8 +1,9 @@
 """Vision-language models in this process, through onnxruntime-genai (extra `visil`).
 
-An answer is forced token by token: the logits at the end of the prompt give the probability of the first
-token, then the true token is appended, and so on. `get_logits` returns the last position only. After a
-rewind, version 0.18 returns stale logits without an error, so every answer has its own generator.
+An answer is forced token by token: the logits at the end of the prompt give the probability of the
+first token, then the true token is appended, and so on. `get_logits` returns the last position
+only. After a rewind, version 0.18 returns stale logits without an error, so every answer has its
+own generator.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ DEVICES = ("auto", "cpu", "cuda")
 
 Ids = npt.NDArray[np.int32]
 _CONFIG = "genai_config.json"
-# How the prompt names an image for models whose chat template takes plain text. The templates of all other
-# models, such as Gemma, take a list of texts and images.
+# How the prompt names an image for models whose chat template takes plain text. The templates of
+# all other models, such as Gemma, take a list of texts and images.
 _TAGS = {
     "phi3v": "<|image_{}|>\n",
     "phi4mm": "<|image_{}|>\n",
@@ -61,7 +62,9 @@ class GenAI:
             vision = "vision" in settings
             self._ends = _ends(folder, settings)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{folder / _CONFIG}: not the configuration of a model: {error}") from None
+            raise ModelError(
+                f"{folder / _CONFIG}: not the configuration of a model: {error}"
+            ) from None
         self._og = og
         with _errors(str(folder)):
             config = og.Config(str(folder))
@@ -77,7 +80,10 @@ class GenAI:
         self.fingerprint = f"genai:{folder.resolve().name}@{_digest(folder)[:8]}"
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-        """Return the log-probabilities of an answer, from the model's logits in float64; `run` is ignored."""
+        """Return an answer's log-probabilities from the float64 logits.
+
+        `run` is ignored.
+        """
         with _errors(self.fingerprint):
             prompt, ids = self._ids(parts, answer)
             generator, length = self._start(parts, prompt, len(ids))
@@ -117,7 +123,9 @@ class GenAI:
                 logprobs.append(float(values[best[0]]))
                 ids = np.append(ids, best)
                 generator.append_tokens(best)
-        return Generated(self._text(ids), tuple(self._pieces(ids)), tuple(logprobs), tuple(listed), length)
+        return Generated(
+            self._text(ids), tuple(self._pieces(ids)), tuple(logprobs), tuple(listed), length
+        )
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
         """Write a free answer of at most `max_tokens` tokens, greedily."""
@@ -129,7 +137,7 @@ class GenAI:
             return str(self._tokenizer.decode(generator.get_sequence(0)[length:]))
 
     def _ids(self, parts: Sequence[Part], answer: str) -> tuple[str, Ids]:
-        """Return the prompt as the chat template writes it, and the tokens of the answer after it."""
+        """Return the prompt in the chat template, and the tokens of the answer after it."""
         content: Any
         tag = _TAGS.get(self._model.type)
         if not any(isinstance(part, Image) for part in parts):
@@ -138,7 +146,9 @@ class GenAI:
             raise ModelError(f"{self.fingerprint}: the model takes no images")
         elif tag:
             numbers = iter(range(1, len(parts) + 1))
-            content = "".join(part if isinstance(part, str) else tag.format(next(numbers)) for part in parts)
+            content = "".join(
+                part if isinstance(part, str) else tag.format(next(numbers)) for part in parts
+            )
         else:
             content = [
                 {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
@@ -146,12 +156,15 @@ class GenAI:
             ]
         options = {"template_str": self._template} if self._template else {}
         prompt = self._tokenizer.apply_chat_template(
-            json.dumps([{"role": "user", "content": content}]), add_generation_prompt=True, **options
+            json.dumps([{"role": "user", "content": content}]),
+            add_generation_prompt=True,
+            **options,
         )
         before, whole = self._tokenizer.encode(prompt), self._tokenizer.encode(prompt + answer)
         if not np.array_equal(whole[: len(before)], before):
             raise ModelError(
-                f"{self.fingerprint}: the end of the prompt and the beginning of {answer!r} are one token"
+                f"{self.fingerprint}: the end of the prompt and the beginning of {answer!r} are one"
+                " token"
             )
         return prompt, whole[len(before) :]
 
@@ -167,7 +180,8 @@ class GenAI:
             length = len(inputs)
         if length + room > self._context:
             raise TextError(
-                f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its {self._context}"
+                f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its"
+                f" {self._context}"
             )
         params = self._og.GeneratorParams(self._model)
         # One token more than needed: a full generator is done and has no logits.
@@ -182,7 +196,10 @@ class GenAI:
         return generator, length
 
     def _pieces(self, ids: Ids) -> list[str]:
-        """Return the text of each token; part of a character counts to the token that completes it."""
+        """Return the text of each token.
+
+        Part of a character counts to the token that completes it.
+        """
         ends = [0]
         text = ""
         for i in range(1, len(ids) + 1):
@@ -195,11 +212,15 @@ class GenAI:
 
 
 def _ends(folder: Path, settings: dict[str, Any]) -> set[int]:
-    """Return the tokens that end an answer: those of the configuration, and the tokenizer's special ones."""
+    """Return the tokens that end an answer, of the configuration and of the tokenizer."""
     ends = settings.get("eos_token_id", [])
     listed = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
     tokenizer = folder / "tokenizer.json"
-    added = json.loads(tokenizer.read_text("utf-8")).get("added_tokens", ()) if tokenizer.exists() else ()
+    added = (
+        json.loads(tokenizer.read_text("utf-8")).get("added_tokens", ())
+        if tokenizer.exists()
+        else ()
+    )
     return listed | {int(token["id"]) for token in added if token.get("special")}
 
 

@@ -1,9 +1,9 @@
-"""Answers that a model generates, with the log-probabilities of their tokens and of the likeliest others.
+"""Answers that a model generates, with log-probabilities of tokens and of likely others.
 
-APIs that cannot score a given answer tell these numbers. The probability of the true words is then read off
-where the generated answer, or one of the likeliest tokens beside it, agrees with them. This is approximate:
-each word is conditioned on what the model wrote before it, and a word that is not among the likeliest tokens
-has a floor for its number.
+APIs that cannot score a given answer tell these numbers. The probability of the true words is then
+read off where the generated answer, or one of the likeliest tokens beside it, agrees with them.
+This is approximate: each word is conditioned on what the model wrote before it, and a word that is
+not among the likeliest tokens has a floor for its number.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ FLOOR = -10.0
 KNOWN = ("generated", "top", "part", "none")
 """How the number of a word is known, best first.
 
-"generated": the model wrote the word. "top": the rest of the word is one of the likeliest tokens beside what
-the model wrote. "part": only a beginning of the word is, so its number is an upper bound. "none": the floor.
+"generated": the model wrote the word. "top": the rest of the word is one of the likeliest tokens
+beside what the model wrote. "part": only a beginning of the word is, so its number is an upper
+bound. "none": the floor.
 """
 LEAST = -9999.0
 """Log-probability that stands for impossible tokens, as OpenAI and vLLM write it."""
@@ -58,7 +59,10 @@ class Generated:
 
 
 class Generates(Protocol):
-    """A model that reports log-probabilities of what it generates. Methods raise ModelError if it fails."""
+    """A model that reports log-probabilities of what it generates.
+
+    Methods raise ModelError if it fails.
+    """
 
     @property
     def fingerprint(self) -> str:
@@ -98,8 +102,9 @@ def check_generated(generated: Generated, top: int) -> None:
         )
     if "".join(generated.tokens).strip() != generated.text.strip():
         raise ModelError(
-            f"the tokens {list(generated.tokens[:12])} do not spell the answer {generated.text[:80]!r}: "
-            "the log-probabilities belong to another text or another tokenizer"
+            f"the tokens {list(generated.tokens[:12])} do not spell the answer"
+            f" {generated.text[:80]!r}: the log-probabilities belong to another text or another"
+            " tokenizer"
         )
     most = max(map(len, generated.top))
     if most < top:  # at some places a server may have fewer, but not everywhere
@@ -114,8 +119,10 @@ def check_generated(generated: Generated, top: int) -> None:
         raise ModelError(f"all log-probabilities of {generated.text[:80]!r} are zero")
 
 
-def known_words(generated: Generated, words: Sequence[str], floor: float) -> list[tuple[float, str]]:
-    """Read the log-probabilities of words off a generated answer: word i at the place of its i-th word.
+def known_words(
+    generated: Generated, words: Sequence[str], floor: float
+) -> list[tuple[float, str]]:
+    """Read the log-probabilities of words off a generated answer, word by word.
 
     Capitals do not count: a model may begin a sentence with the word.
     """
@@ -146,7 +153,9 @@ def _word(generated: Generated, place: int, total: float, word: str) -> tuple[fl
         chosen, value = _fitting(generated.tokens[place], first), generated.logprobs[place]
         listed = [(_fitting(token, first), number) for token, number in generated.top[place]]
         whole = [number for token, number in listed if token == rest]
-        begins = [(len(token), number) for token, number in listed if token and rest.startswith(token)]
+        begins = [
+            (len(token), number) for token, number in listed if token and rest.startswith(token)
+        ]
         if chosen == rest:
             return total + value, "generated"
         if whole:
@@ -158,7 +167,7 @@ def _word(generated: Generated, place: int, total: float, word: str) -> tuple[fl
 
 
 def _fitting(token: str, first: bool) -> str:
-    """Return the letters with which a token begins or continues a word; "" if it begins another one."""
+    """Return the letters with which a token begins or continues a word, or "" for another word."""
     if not first and token[:1].isspace():
         return ""
     return token.strip().lower()

@@ -20,8 +20,8 @@ class Forced:
     Attributes
     ----------
     tokens
-        Tokens of the answer as text. Joined, they are the answer, except for spaces: a server that decodes
-        each token alone may lose them.
+        Tokens of the answer as text. Joined, they are the answer, except for spaces: a server that
+        decodes each token alone may lose them.
     logprobs
         Natural log-probability of each token, given everything before it.
     prompt_tokens
@@ -34,7 +34,10 @@ class Forced:
 
 
 class LogProbs(Protocol):
-    """A vision-language model that reports log-probabilities. Methods raise ModelError if the model fails."""
+    """A vision-language model that reports log-probabilities.
+
+    Methods raise ModelError if the model fails.
+    """
 
     @property
     def fingerprint(self) -> str:
@@ -76,9 +79,11 @@ class LogProbs(Protocol):
 
 
 def check_forced(forced: Forced, answer: str) -> None:
-    """Raise ModelError unless the tokens spell the answer and the numbers can be log-probabilities."""
+    """Raise ModelError unless the tokens spell the answer with possible log-probabilities."""
     if len(forced.tokens) != len(forced.logprobs):
-        raise ModelError(f"{len(forced.tokens)} tokens, but {len(forced.logprobs)} log-probabilities")
+        raise ModelError(
+            f"{len(forced.tokens)} tokens, but {len(forced.logprobs)} log-probabilities"
+        )
     if _letters("".join(forced.tokens)) != _letters(answer):
         raise ModelError(f"the tokens {list(forced.tokens)} do not spell the answer {answer!r}")
     for token, value in zip(forced.tokens, forced.logprobs, strict=True):
@@ -99,16 +104,16 @@ def answer_length(tokens: Sequence[str], answer: str) -> int:
         if not letters.endswith(joined):
             break
     raise ModelError(
-        f"the last tokens of the prompt do not join to the answer {answer!r} ({list(tokens[-8:])}): "
-        "a token spans the border of the answer, or something follows the answer"
+        f"the last tokens of the prompt do not join to the answer {answer!r} ({list(tokens[-8:])}):"
+        " a token spans the border of the answer, or something follows the answer"
     )
 
 
 def by_word(forced: Forced, answer: str) -> list[float]:
     """Sum the log-probabilities (nats) of the tokens of each word.
 
-    A token belongs to the word that contains its first character other than a space. A token of spaces only
-    belongs to the next word.
+    A token belongs to the word that contains its first character other than a space. A token of
+    spaces only belongs to the next word.
     """
     words = answer.split(" ")
     ends: list[int] = []

@@ -1,7 +1,7 @@
 """Checks of a model before it scores: whether its log-probabilities can be trusted.
 
-Servers return numbers of the right shape that belong to the next token, are all zero, or ignore the images.
-Each known fault fails one of these checks. Together they need about thirty short answers.
+Servers return numbers of the right shape that belong to the next token, are all zero, or ignore the
+images. Each known fault fails one of these checks. Together they need about thirty short answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
 from vcs_visil.summaries import Image, Part
 
 TOLERANCE = 0.05
-"""Default tolerance in nats: servers with half precision differ by hundredths between two ways of asking."""
+"""Default tolerance in nats: servers with half precision differ by hundredths between two ways of
+asking.
+"""
 _ANSWER = "window river seven"
 _START = "window"
 _ROOM = 16  # tokens of a generated answer
@@ -38,7 +40,9 @@ class ProbeCheck:
     detail: str  # the measured numbers, or the reason for the failure
 
 
-def probe(model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE) -> list[ProbeCheck]:
+def probe(
+    model: LogProbs, *, images: bool = True, tolerance: float = TOLERANCE
+) -> list[ProbeCheck]:
     """Check a model, up to the first check that fails.
 
     Parameters
@@ -78,7 +82,9 @@ def probe_generated(
 def require_passed(model: LogProbs | Generates, checks: list[ProbeCheck]) -> list[ProbeCheck]:
     """Return the checks of a model, and raise ModelError if one has failed."""
     if not checks[-1].passed:
-        raise ModelError(f"{model.fingerprint} fails the probe: {checks[-1].name}: {checks[-1].detail}")
+        raise ModelError(
+            f"{model.fingerprint} fails the probe: {checks[-1].name}: {checks[-1].detail}"
+        )
     return checks
 
 
@@ -96,7 +102,7 @@ class _Probe(Generic[A]):
         self.tolerance = checked_number("tolerance", tolerance, allowed, lambda nats: nats > 0)
 
     def outcomes(self, images: bool) -> list[ProbeCheck]:
-        """Perform the checks up to the first that fails; the one of images only if `images` is true."""
+        """Perform the checks up to the first failure; images only if `images` is true."""
         outcomes: list[ProbeCheck] = []
         for name in self.checks:
             if images or name != "images":
@@ -115,15 +121,15 @@ class _Probe(Generic[A]):
         raise NotImplementedError
 
     def drift(self, parts: Sequence[Part]) -> float:
-        """Return the difference between two runs of one question; two runs, so that no cache answers."""
+        """Return the difference between two runs of one question, so that no cache answers."""
         return self.difference(*(self.ask(parts, run) for run in (0, 1)))
 
     def same(self) -> str:
         drift = self.drift([_PROMPTS[0]])
         if drift > self.tolerance:
             raise _Failed(
-                f"the same question asked twice differs by {drift:.3g} nats, more than {self.tolerance:g}: a "
-                "larger tolerance accepts this; then take several samples"
+                f"the same question asked twice differs by {drift:.3g} nats, more than"
+                f" {self.tolerance:g}: a larger tolerance accepts this; then take several samples"
             )
         return f"the same question asked twice differs by {drift:.2g}"
 
@@ -131,7 +137,9 @@ class _Probe(Generic[A]):
         same = self.drift([_PROMPTS[0]])
         change = self.difference(*(self.ask([prompt]) for prompt in _PROMPTS[:2]))
         if change <= 2 * same:
-            raise _Failed(f"another prompt changes nothing{', or no more than asking again' if same else ''}")
+            raise _Failed(
+                f"another prompt changes nothing{', or no more than asking again' if same else ''}"
+            )
         return f"another prompt changes {change:.2g}"
 
     def images(self) -> str:
@@ -140,17 +148,22 @@ class _Probe(Generic[A]):
         least = float("inf")
         for place in range(3):
             swapped = [*images[:place], other, *images[place + 1 :]]
-            change = self.difference(*(self.ask([*some, _PROMPTS[0]]) for some in (images, swapped)))
+            change = self.difference(
+                *(self.ask([*some, _PROMPTS[0]]) for some in (images, swapped))
+            )
             if change <= 2 * same:
                 raise _Failed(
-                    f"another image {place + 1} of 3 changes nothing: images are dropped or mixed up"
+                    f"another image {place + 1} of 3 changes nothing: images are dropped or"
+                    " mixed up"
                 )
             least = min(least, change)
-        # A server of a text model may read the base64 of a file as text, which also changes the answer. A
-        # vision model has the same number of tokens for all images of one size.
+        # A server of a text model may read the base64 of a file as text, which also changes the
+        # answer. A vision model has the same number of tokens for all images of one size.
         plain, busy = (self.ask([some, _PROMPTS[0]]).prompt_tokens for some in (other, _busy()))
         if plain != busy:
-            raise _Failed(f"images of one size have {plain} and {busy} tokens: their files are read as text")
+            raise _Failed(
+                f"images of one size have {plain} and {busy} tokens: their files are read as text"
+            )
         return f"another image changes at least {least:.2g}"
 
 
@@ -177,17 +190,21 @@ class _Forcing(_Probe[Forced]):
 
     def difference(self, first: Forced, second: Forced) -> float:
         if len(first.logprobs) != len(second.logprobs):
-            raise _Failed(f"the same answer has different tokens: {first.tokens} and {second.tokens}")
+            raise _Failed(
+                f"the same answer has different tokens: {first.tokens} and {second.tokens}"
+            )
         return max(abs(a - b) for a, b in zip(first.logprobs, second.logprobs, strict=True))
 
     def numbers(self) -> str:
         forced = self.ask([_PROMPTS[0]])
         if 0.0 in forced.logprobs:
-            raise _Failed(f"a log-probability of exactly 0 for an unlikely answer: {_tokens(forced)}")
+            raise _Failed(
+                f"a log-probability of exactly 0 for an unlikely answer: {_tokens(forced)}"
+            )
         return _tokens(forced)
 
     def greedy(self) -> str:
-        """Compare the model's likeliest token with the same token forced, first and later in an answer."""
+        """Compare the likeliest token with the same token forced, first and later in an answer."""
         worst = 0.0
         for prefix in ("", _START):
             for prompt in _PROMPTS:
@@ -200,13 +217,15 @@ class _Forcing(_Probe[Forced]):
                 if same and forced.tokens[-1].strip() == token.strip():
                     break
             else:
-                raise _Failed("no prompt has a likeliest token that can be forced; nothing can be compared")
+                raise _Failed(
+                    "no prompt has a likeliest token that can be forced; nothing can be compared"
+                )
             off = abs(forced.logprobs[-1] - value)
             if off > self.tolerance:
                 raise _Failed(
-                    f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it has "
-                    f"{forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens or of another "
-                    "prompt"
+                    f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it"
+                    f" has {forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens"
+                    " or of another prompt"
                 )
             worst = max(worst, off)
         return f"forced and likeliest token differ by {worst:.2g}"
@@ -253,14 +272,19 @@ class _Generating(_Probe[Generated]):
         worst, compared = 0.0, 0
         for prompt in _PROMPTS:
             answer = self.ask([prompt])
-            for token, value, listed in zip(answer.tokens, answer.logprobs, answer.top, strict=True):
+            for token, value, listed in zip(
+                answer.tokens, answer.logprobs, answer.top, strict=True
+            ):
                 if listed:
-                    worst, compared = max(worst, max(number for _, number in listed) - value), compared + 1
+                    worst, compared = (
+                        max(worst, max(number for _, number in listed) - value),
+                        compared + 1,
+                    )
                 if worst > self.tolerance:
                     raise _Failed(
-                        f"the written token {token!r} has {value:.4f}, but another one is likelier "
-                        f"({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the numbers are "
-                        "of other places"
+                        f"the written token {token!r} has {value:.4f}, but another one is likelier"
+                        f" ({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the"
+                        " numbers are of other places"
                     )
         return f"{compared} written tokens are the likeliest ones, to {worst:.2g}"
 

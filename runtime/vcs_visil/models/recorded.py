@@ -1,7 +1,7 @@
 """Recorded answers of a model: the cache of a job, and a table for replay, audit and tests.
 
-The file is JSONL: a header with the fingerprint of the model, then one answer per line. Each answer belongs
-to the fingerprint and to every byte of its question.
+The file is JSONL: a header with the fingerprint of the model, then one answer per line. Each answer
+belongs to the fingerprint and to every byte of its question.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from vcs_visil.models.generated import Generated, Generates, check_generated
 from vcs_visil.models.logprobs import Forced, LogProbs, check_forced
 from vcs_visil.summaries import Image, Part
 
-_Ask = Callable[[Any], dict[str, Any]]  # asks a model, checks the answer, and returns it as a record
+# Asks a model, checks the answer, and returns it as a record.
+_Ask = Callable[[Any], dict[str, Any]]
 
 
 def question_key(fingerprint: str, parts: Sequence[Part], answer: str, kind: str) -> str:
-    """Return the sha256 of a question; `kind` is "next", the run, or "generate" with its numbers."""
+    """Return the sha256 of a question.
+
+    `kind` is "next", the run, or "generate" with its numbers.
+    """
     digest = hashlib.sha256()
     pieces = [("model", fingerprint.encode()), *map(_piece, parts), ("answer", answer.encode())]
     for name, data in [*pieces, ("kind", kind.encode())]:
@@ -94,11 +98,15 @@ class Recorded:
             return {"run": run, **asdict(generated)}
 
         record = self._look_up(parts, "", f"generate {max_tokens} {top} {run}", ask)
-        likeliest = tuple(tuple((token, value) for token, value in listed) for listed in record["top"])
+        likeliest = tuple(
+            tuple((token, value) for token, value in listed) for listed in record["top"]
+        )
         tokens, values = tuple(record["tokens"]), tuple(record["logprobs"])
         return Generated(record["text"], tokens, values, likeliest, record["prompt_tokens"])
 
-    def _look_up(self, parts: Sequence[Part], answer: str, kind: str, ask: _Ask) -> Mapping[str, Any]:
+    def _look_up(
+        self, parts: Sequence[Part], answer: str, kind: str, ask: _Ask
+    ) -> Mapping[str, Any]:
         key = question_key(self.fingerprint, parts, answer, kind)
         record: dict[str, Any] | None = self._answers.get(key)
         if record is None:
@@ -107,16 +115,16 @@ class Recorded:
 
     def _missing(self, key: str, answer: str, kind: str, ask: _Ask) -> dict[str, Any]:
         raise ModelError(
-            f"{self._path}: no answer to this question is recorded (answer {answer!r}, run {kind}): "
-            "the texts, images, prompts or options were different"
+            f"{self._path}: no answer to this question is recorded (answer {answer!r}, run {kind}):"
+            " the texts, images, prompts or options were different"
         )
 
 
 class Recorder(Recorded):
     """A model whose answers are recorded. Recorded questions are not asked again.
 
-    Each line is written and synced at once, so a stopped run loses no answer. CacheError is raised if the
-    table cannot be written.
+    Each line is written and synced at once, so a stopped run loses no answer. CacheError is raised
+    if the table cannot be written.
 
     Attributes
     ----------
@@ -146,7 +154,9 @@ class Recorder(Recorded):
             self._lines = stack.enter_context(OutputFile(path, resume=True))
             fingerprint, self._answers = _read(path)
             if fingerprint not in (None, self.fingerprint):
-                raise InputError(f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}")
+                raise InputError(
+                    f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}"
+                )
             self._lines.end_last_line('{"visil": ', known=fingerprint is not None)
             if fingerprint is None:
                 self._write({"visil": "answers", "model": self.fingerprint})

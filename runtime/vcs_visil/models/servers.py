@@ -1,8 +1,8 @@
 """Vision-language models on servers, and behind the APIs of OpenAI and Gemini.
 
-vLLM and SGLang score prompts. Any other OpenAI-style server is asked step by step for the likeliest tokens,
-or, as the APIs, for log-probabilities of what it generates. The tokens of an answer are searched from the end
-of the prompt, because only the server knows the number of tokens of an image.
+vLLM and SGLang score prompts. Any other OpenAI-style server is asked step by step for the likeliest
+tokens, or, as the APIs, for log-probabilities of what it generates. The tokens of an answer are
+searched from the end of the prompt, because only the server knows the number of tokens of an image.
 """
 
 from __future__ import annotations
@@ -29,20 +29,31 @@ def chat_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     if not any(isinstance(part, Image) for part in parts):
         return "".join(part for part in parts if isinstance(part, str))
     return [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{as_base64(part)}"}}
+        (
+            {"type": "text", "text": part}
+            if isinstance(part, str)
+            else {
+                "type": "image_url",
+                "image_url": {"url": f"data:{part.media_type};base64,{as_base64(part)}"},
+            }
+        )
         for part in parts
     ]
 
 
 class Chat:
-    """A server with the chat API of OpenAI; its fingerprint is the kind of server and the model's name."""
+    """A server with the chat API of OpenAI.
+
+    Its fingerprint is the kind of server and the model's name.
+    """
 
     _KIND = ""
 
     def __init__(self, url: str, model: str | None = None, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its models; `model` is None for its only one. `timeout` is in seconds."""
+        """Ask the server for its models; `model` is None for its only one.
+
+        `timeout` is in seconds.
+        """
         self._client = Client(url, timeout)
         answer = self._client.get("/v1/models")
         try:
@@ -79,18 +90,23 @@ class VLLM(Chat):
     _KIND = "vllm"
 
     def force(self, parts: Sequence[Part], answer: str, run: int = 0) -> Forced:
-        """Score an answer with one call: the answer is the assistant's turn and part of the prompt."""
-        _, answered = self._ask(parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True)
+        """Score an answer with one call: it is the assistant's turn and part of the prompt."""
+        _, answered = self._ask(
+            parts, answer, max_tokens=1, prompt_logprobs=0, return_token_ids=True
+        )
         if answered.get("prompt_logprobs") is None:
             raise ModelError(
-                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see --model "
-                "stepping:URL"
+                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see"
+                " --model stepping:URL"
             )
         entries = get_at(answered, list, "prompt_logprobs")
         ids = get_at(answered, list, "prompt_token_ids")
         if len(ids) != len(entries):
-            raise ModelError(f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities")
-        # The first token has no entry. Other entries also list likelier tokens: the prompt's own is taken.
+            raise ModelError(
+                f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities"
+            )
+        # The first token has no entry. Other entries also list likelier tokens: the prompt's own is
+        # taken.
         pairs = zip(ids, entries, strict=True)
         own = [get_at(entry, dict, str(token)) if entry else {} for token, entry in pairs]
         texts = [entry.get("decoded_token") or "" for entry in own]
@@ -99,24 +115,25 @@ class VLLM(Chat):
         return Forced(tuple(texts[-count:]), values, len(ids) - count)
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
-        """Return the token that the server generates greedily after `prefix`, and its log-probability."""
+        """Return the token that the server generates after `prefix`, and its log-probability."""
         choice, _ = self._ask(parts, prefix, max_tokens=1, logprobs=True, top_logprobs=1)
         token = get_at(choice, dict, "logprobs", "content", 0)
         return get_at(token, str, "token"), number(token.get("logprob"))
 
 
 class Stepping(Chat):
-    """An OpenAI-style server that returns log-probabilities of generated tokens: one call per token.
+    """An OpenAI-style server with log-probabilities of generated tokens: one call per token.
 
-    Each token of the answer must be among the `top` likeliest. The server must continue a turn of the
-    assistant that has begun. This is checked, with one more call, if the server reports prompt tokens.
+    Each token of the answer must be among the `top` likeliest. The server must continue a turn of
+    the assistant that has begun. This is checked, with one more call, if the server reports prompt
+    tokens.
     """
 
     _KIND = "openai"
 
     def __init__(
         self, url: str, model: str | None = None, *, timeout: float = TIMEOUT, top: int = TOP
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ask the server for its models, as `Chat` does."""
         super().__init__(url, model, timeout=timeout)
         self._top = top
@@ -136,8 +153,9 @@ class Stepping(Chat):
                 fitting = [pair for pair in _fitting(candidates, f" {answer}") if pair[0].strip()]
             if not fitting:
                 raise TextError(
-                    f"{self.fingerprint}: the next token of {answer!r} after {prefix!r} is not among the "
-                    f"{len(candidates)} likeliest: request more, or use a server that scores prompts"
+                    f"{self.fingerprint}: the next token of {answer!r} after {prefix!r} is not"
+                    f" among the {len(candidates)} likeliest: request more, or use a server that"
+                    " scores prompts"
                 )
             text, value = max(fitting, key=lambda pair: len(pair[0]))
             prefix += text if prefix else text.lstrip(" ")
@@ -153,21 +171,24 @@ class Stepping(Chat):
 
     def _step(self, parts: Sequence[Part], prefix: str) -> tuple[Any, int | None]:
         """Generate one token; return the choice, and the number of tokens before it if reported."""
-        choice, answer = self._ask(parts, prefix, max_tokens=1, logprobs=True, top_logprobs=self._top)
+        choice, answer = self._ask(
+            parts, prefix, max_tokens=1, logprobs=True, top_logprobs=self._top
+        )
         return choice, (answer.get("usage") or {}).get("prompt_tokens")
 
     def _check_length(self, first: int | None, length: int | None, count: int, prefix: str) -> None:
         if first is not None and length is not None and length != first + count:
             raise TextError(
-                f"{self.fingerprint}: the prompt has {length} tokens after {prefix!r}, not {first + count}: "
-                "the server begins a new turn instead of going on, or splits these words differently"
+                f"{self.fingerprint}: the prompt has {length} tokens after {prefix!r}, not"
+                f" {first + count}: the server begins a new turn instead of going on, or splits"
+                " these words differently"
             )
 
     def _likeliest(self, choice: Any, prefix: str) -> list[tuple[str, float]]:
         if not get_at(choice, list, "logprobs", "content"):
             raise TextError(
-                f"{self.fingerprint}: the likeliest token after {prefix!r} is the end, and the server "
-                "returns no others"
+                f"{self.fingerprint}: the likeliest token after {prefix!r} is the end, and the"
+                " server returns no others"
             )
         listed = get_at(choice, list, "logprobs", "content", 0, "top_logprobs")
         if not listed:
@@ -181,10 +202,16 @@ def _fitting(candidates: Sequence[tuple[str, float]], rest: str) -> list[tuple[s
 
 
 class SGLang:
-    """An SGLang server, asked through `/generate`. That takes plain text, so a chat template is needed."""
+    """An SGLang server, asked through `/generate`.
+
+    That takes plain text, so a chat template is needed.
+    """
 
     def __init__(self, url: str, template: str, image: str, *, timeout: float = TIMEOUT) -> None:
-        """Ask the server for its model. `template` holds `{prompt}` once; `image` stands for an image."""
+        """Ask the server for its model.
+
+        `template` holds `{prompt}` once; `image` stands for an image.
+        """
         if template.count(_FIELD) != 1:
             raise InputError(f"template: it must contain {_FIELD} once")
         self._client = Client(url, timeout)
@@ -202,7 +229,7 @@ class SGLang:
         return Forced(tuple(texts[-count:]), values, len(listed) - count)
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
-        """Return the token that the server generates greedily after `prefix`, and its log-probability."""
+        """Return the token that the server generates after `prefix`, and its log-probability."""
         entry = get_at(self._ask(parts, prefix, 1), list, "output_token_logprobs", 0)
         return get_at(entry, str, 2), number(get_at(entry, (int, float), 0))
 
@@ -218,8 +245,9 @@ class SGLang:
         text = "".join(part if isinstance(part, str) else self._image for part in parts)
         body = {
             "text": self._template.replace(_FIELD, text) + prefix,
-            "sampling_params": {"temperature": 0, "max_new_tokens": max_tokens}, **options,
-        }  # fmt: skip
+            "sampling_params": {"temperature": 0, "max_new_tokens": max_tokens},
+            **options,
+        }
         images = [as_base64(part) for part in parts if isinstance(part, Image)]
         if images:
             body["image_data"] = images
@@ -234,20 +262,28 @@ class OpenAI(Chat):
 
     def generate(self, parts: Sequence[Part], max_tokens: int, top: int, run: int = 0) -> Generated:
         """Answer a user's turn greedily, with the log-probabilities of its tokens."""
-        choice, answer = self._ask(parts, "", max_tokens=max_tokens, logprobs=True, top_logprobs=top)
+        choice, answer = self._ask(
+            parts, "", max_tokens=max_tokens, logprobs=True, top_logprobs=top
+        )
         message = get_at(choice, dict, "message")
         if message.get("refusal"):
-            raise TextError(f"{self.fingerprint}: the model refuses: {str(message['refusal'])[:200]}")
+            raise TextError(
+                f"{self.fingerprint}: the model refuses: {str(message['refusal'])[:200]}"
+            )
         text = get_at(message, str, "content")
         if choice.get("logprobs") is None:
-            raise ModelError(f"{self.fingerprint}: the server returns no log-probabilities (logprobs)")
+            raise ModelError(
+                f"{self.fingerprint}: the server returns no log-probabilities (logprobs)"
+            )
         tokens, values = list[str](), list[float]()
         listed = list[tuple[tuple[str, float], ...]]()
         part = b""  # of a character, whose first bytes are a token
         for entry in get_at(choice, list, "logprobs", "content"):
             token, value = get_at(entry, str, "token"), _value(entry.get("logprob"))
             top_entries = entry.get("top_logprobs") or []
-            likeliest = tuple((get_at(e, str, "token"), _value(e.get("logprob"))) for e in top_entries)
+            likeliest = tuple(
+                (get_at(e, str, "token"), _value(e.get("logprob"))) for e in top_entries
+            )
             whole = part + bytes(entry["bytes"]) if entry.get("bytes") else part + token.encode()
             if part:
                 tokens[-1], values[-1] = _decoded(whole), values[-1] + value
@@ -275,7 +311,10 @@ class Gemini:
     """A model of the Gemini API (`generateContent` with `responseLogprobs`)."""
 
     def __init__(self, url: str, model: str | None, *, timeout: float = TIMEOUT) -> None:
-        """Check the arguments; nothing is sent yet. The path of `url` is "/v1beta" unless it has one."""
+        """Check the arguments; nothing is sent yet.
+
+        The path of `url` is "/v1beta" unless it has one.
+        """
         if not model:
             raise ValueError("model is missing: the API has many")
         self._client = Client(url, timeout, "x-goog-api-key: ")
@@ -287,7 +326,9 @@ class Gemini:
         """Answer a user's turn greedily, with the log-probabilities of its tokens."""
         candidate, text, length = self._ask(parts, max_tokens, responseLogprobs=True, logprobs=top)
         if candidate.get("logprobsResult") is None:
-            raise ModelError(f"{self.fingerprint}: the API returns no log-probabilities (logprobsResult)")
+            raise ModelError(
+                f"{self.fingerprint}: the API returns no log-probabilities (logprobsResult)"
+            )
         chosen = [
             (get_at(entry, str, "token"), _value(entry.get("logProbability")))
             for entry in get_at(candidate, list, "logprobsResult", "chosenCandidates")
@@ -310,16 +351,19 @@ class Gemini:
     def _ask(
         self, parts: Sequence[Part], max_tokens: int, **options: Any
     ) -> tuple[dict[str, Any], str, int | None]:
-        """Return the first candidate, its text without thoughts, and the number of tokens of the prompt."""
+        """Return the first candidate, its text without thoughts, and the prompt's token count."""
         content = [
-            {"text": part}
-            if isinstance(part, str)
-            else {"inlineData": {"mimeType": part.media_type, "data": as_base64(part)}}
+            (
+                {"text": part}
+                if isinstance(part, str)
+                else {"inlineData": {"mimeType": part.media_type, "data": as_base64(part)}}
+            )
             for part in parts
         ]
         settings = {"temperature": 0, "candidateCount": 1, "maxOutputTokens": max_tokens, **options}
         answer = self._client.post(
-            self._path, {"contents": [{"role": "user", "parts": content}], "generationConfig": settings}
+            self._path,
+            {"contents": [{"role": "user", "parts": content}], "generationConfig": settings},
         )
         if not answer.get("candidates"):
             reason = (answer.get("promptFeedback") or {}).get("blockReason", "no reason is given")
@@ -328,12 +372,17 @@ class Gemini:
         pieces = (candidate.get("content") or {}).get("parts") or []
         text = "".join(get_at(piece, str, "text") for piece in pieces if not piece.get("thought"))
         if not text.strip():
-            raise TextError(f"{self.fingerprint}: the answer is empty ({candidate.get('finishReason')})")
+            raise TextError(
+                f"{self.fingerprint}: the answer is empty ({candidate.get('finishReason')})"
+            )
         return candidate, text, (answer.get("usageMetadata") or {}).get("promptTokenCount")
 
 
 def _value(value: Any) -> float:
-    """Return a log-probability, or `LEAST` for a lower one: APIs differ in the number for impossible."""
+    """Return a log-probability, or `LEAST` for a lower one.
+
+    APIs differ in the number for impossible.
+    """
     return max(number(value), LEAST)  # in this order NaN stays NaN, which is refused later
 
 

@@ -44,8 +44,8 @@ def check_end(
 ) -> None:
     """Check that a command ended as it may.
 
-    The exit code is a documented one. Nothing is a traceback, controls a terminal or reports a defect, but for
-    JSON in ASCII. An error is one line, or click's usage, and names one of `names`.
+    The exit code is a documented one. Nothing is a traceback, controls a terminal or reports a
+    defect, but for JSON in ASCII. An error is one line, or click's usage, and names one of `names`.
     """
     assert done.code in codes, f"wrong exit code: {done}"
     for mark in ("Traceback (most recent call last)", "a defect of vcs-runtime", "out of memory"):
@@ -55,10 +55,16 @@ def check_end(
         # What is wrong may come out after some texts are read, and notes about these stand first.
         ours = [line.startswith("vcs-runtime: ") for line in done.stderr.splitlines()]
         rest = done.stderr.splitlines()[ours.index(False) :] if False in ours else []
-        usage = rest and rest[0].startswith("Usage: ") and any(line.startswith("Error: ") for line in rest)
+        usage = (
+            rest
+            and rest[0].startswith("Usage: ")
+            and any(line.startswith("Error: ") for line in rest)
+        )
         assert ours, f"no line for an error: {done}"
         assert usage or not rest, f"more than one line for an error: {done}"
-        assert not names or any(name in done.stderr for name in names), f"no name of {names}: {done}"
+        assert not names or any(name in done.stderr for name in names), (
+            f"no name of {names}: {done}"
+        )
 
 
 def _controls(character: str) -> bool:
@@ -82,7 +88,9 @@ def snapshot(folder: Path) -> Snapshot:
 def changed(before: Snapshot, folder: Path) -> list[str]:
     """List what was made, changed or removed since."""
     after = snapshot(folder)
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return sorted(
+        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+    )
 
 
 def fails(_: Any) -> Any:

@@ -71,10 +71,16 @@ def encoded(draw: st.DrawFn, drawn: list[Row], suffix: str) -> bytes:
     if suffix in (".jsonl", ".ndjson"):
         ascii_only = draw(st.booleans())
         lines = [json.dumps(row, ensure_ascii=ascii_only) for row in drawn]
-        return ("\n".join(lines) + draw(st.sampled_from(("\n", "")))).encode("utf-8", "surrogatepass")
+        return ("\n".join(lines) + draw(st.sampled_from(("\n", "")))).encode(
+            "utf-8", "surrogatepass"
+        )
     if suffix == ".json":
         by_id = all(isinstance(row.get("id"), str) for row in drawn) and chance(draw, 30)
-        data = {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in drawn} if by_id else drawn
+        data = (
+            {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in drawn}
+            if by_id
+            else drawn
+        )
         return json.dumps(data, indent=draw(st.sampled_from((None, 2)))).encode()
     stream: Any = io.BytesIO()
     try:
@@ -123,7 +129,9 @@ def _rows(content: bytes, suffix: str) -> list[Row]:
         found = [{"place": f"entry {number}", **row} for number, row in enumerate(parsed, 1)]
     elif suffix == ".parquet":
         table = pq.read_table(io.BytesIO(content), columns=None)
-        found = [{"place": f"row {number}", **row} for number, row in enumerate(table.to_pylist(), 1)]
+        found = [
+            {"place": f"row {number}", **row} for number, row in enumerate(table.to_pylist(), 1)
+        ]
     else:
         csv.field_size_limit(1 << 30)
         decoded = content.decode("utf-8-sig")
@@ -132,7 +140,12 @@ def _rows(content: bytes, suffix: str) -> list[Row]:
         reader = csv.DictReader(io.StringIO(decoded, newline=""), delimiter=separator, strict=True)
         found = [{"place": f"line {reader.line_num}", **row} for row in reader]
     for row in found:
-        if "reference" not in row or "generated" not in row or None in row or not _is_id(row.get("id")):
+        if (
+            "reference" not in row
+            or "generated" not in row
+            or None in row
+            or not _is_id(row.get("id"))
+        ):
             raise ValueError("no pair")
     names = [str(name_of(row)) for row in found]
     if len(set(names)) < len(names) or not names:

@@ -1,4 +1,5 @@
-"""Commands in processes of their own that can be stopped, killed and disturbed: forks of this one, and real ones."""
+"""Commands in processes of their own that can be stopped, killed and disturbed: forks of this one,
+and real ones."""
 
 from __future__ import annotations
 
@@ -26,12 +27,15 @@ def as_itself(arguments: list[str]) -> int:
     """Be a real process, which has to start Python and import everything."""
     path = os.pathsep.join(filter(None, sys.path))
     os.execve(
-        sys.executable, [sys.executable, "-m", "vcs_runtime", *arguments], {**os.environ, "PYTHONPATH": path}
+        sys.executable,
+        [sys.executable, "-m", "vcs_runtime", *arguments],
+        {**os.environ, "PYTHONPATH": path},
     )
 
 
 def slow_down(seconds: float) -> None:
-    """Let jobs in this process rest after each block of lines, so that a signal finds them at work."""
+    """Let jobs in this process rest after each block of lines, so that a signal finds them at
+    work."""
     append = OutputFile.append
 
     def slow(self: OutputFile, records: Any) -> None:
@@ -44,15 +48,21 @@ def slow_down(seconds: float) -> None:
 class Command:
     """A command in a fork of this process, which saves what starting Python takes.
 
-    It may do other `work` than the command's, with the same arguments; its exit code is what that returns.
+    It may do other `work` than the command's, with the same arguments; its exit code is what that
+    returns.
     """
 
     def __init__(
-        self, folder: Path, *arguments: object, pause_s: float = 0.0,
+        self,
+        folder: Path,
+        *arguments: object,
+        pause_s: float = 0.0,
         work: Callable[[list[str]], int | None] = main,
-    ) -> None:  # fmt: skip
+    ) -> None:
         number = next(_NUMBERS)  # not `id`, which another process may have had before
-        self._said = [folder / f"said-{os.getpid()}-{number}-{name}" for name in ("stdout", "stderr")]
+        self._said = [
+            folder / f"said-{os.getpid()}-{number}-{name}" for name in ("stdout", "stderr")
+        ]
         self._arguments = [str(argument) for argument in arguments]
         self.code: int | None = None
         for path in self._said:
@@ -102,7 +112,10 @@ class Command:
         return not self.ended(os.WUNTRACED)
 
     def rest(self, until: Callable[[], bool]) -> None:
-        """Wait for the end, or until something is so. Raises AssertionError, with the place, if the process hangs."""
+        """Wait for the end, or until something is so.
+
+        Raises AssertionError, with the place, if the process hangs.
+        """
         end = time.monotonic() + HANGS_AFTER_S
         while not self.ended() and not until():
             if time.monotonic() > end:

@@ -1,12 +1,16 @@
-"""The code blocks of the README and the manual: found, run from top to bottom, and compared with what they show.
+"""The code blocks of the README and the manual: found, run from top to bottom, and compared with
+what they show.
 
-A page is run in a folder with the files of docs/examples. The conventions (tests/README.md has them for writers):
+A page is run in a folder with the files of docs/examples. The conventions (tests/README.md has them
+for writers):
 
-- ```` ```sh ````: commands, which must end with 0. ```` ```console ````: lines that begin with `$ ` are commands, the
-  lines below a command are what it prints. `...` stands for anything, as in doctest.
-- ```` ```python ````: run; the names of one block are there in the next. `print(x)  # 0.5` shows what is printed.
-- ```` ```python title="name" ````: run by a test of its own, with `run_snippet(page, "name")`, or with
-  `Page.run_program` or `Page.run` of `titled(page, "name")`.
+- ```` ```sh ````: commands, which must end with 0. ```` ```console ````: lines that begin with `$ `
+  are commands, the lines below a command are what it prints. `...` stands for anything, as in
+  doctest.
+- ```` ```python ````: run; the names of one block are there in the next. `print(x)  # 0.5` shows
+  what is printed.
+- ```` ```python title="name" ````: run by a test of its own, with `run_snippet(page, "name")`, or
+  with `Page.run_program` or `Page.run` of `titled(page, "name")`.
 - `<!-- run: command -->` prepares something that the page does not show.
 - `<!-- not run: reason -->` stands right above a block that nothing runs.
 """
@@ -70,10 +74,14 @@ def blocks(page: Path) -> Iterator[Block]:
         body = "".join(line[indent:] for line in (found["body"] or "").splitlines(keepends=True))
         at = found.start("body") if found["fence"] else found.start()
         yield Block(
-            page=page, line=text[:at].count("\n") + 1, language=info.split()[0] if info else "",
-            title=title[1] if title else "", body=body, not_run=found["words"] if mark == "not run" else "",
+            page=page,
+            line=text[:at].count("\n") + 1,
+            language=info.split()[0] if info else "",
+            title=title[1] if title else "",
+            body=body,
+            not_run=found["words"] if mark == "not run" else "",
             hidden=found["words"] if mark == "run" else "",
-        )  # fmt: skip
+        )
 
 
 def titled(page: str, title: str) -> Block:
@@ -112,17 +120,23 @@ _DECIMALS = re.compile(r"(?<![\w.])\d*\.\d{3,}(?![\w.])")
 
 
 def same(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; a processor may round the last of three or more decimals otherwise.
+    """Whether a page shows what was printed; a processor may round the last of three or more
+    decimals otherwise.
 
-    A score that lies within float32's rounding of the border between two decimals is printed as either.
+    A score that lies within float32's rounding of the border between two decimals is printed as
+    either.
     """
     known = set(_DECIMALS.findall(shown))
 
     def as_shown(number: re.Match[str]) -> str:
         last = Decimal(1).scaleb(Decimal(number[0]).as_tuple().exponent)
-        return next((one for one in known if abs(Decimal(one) - Decimal(number[0])) == last), number[0])
+        return next(
+            (one for one in known if abs(Decimal(one) - Decimal(number[0])) == last), number[0]
+        )
 
-    printed = _DECIMALS.sub(lambda number: number[0] if number[0] in known else as_shown(number), printed)
+    printed = _DECIMALS.sub(
+        lambda number: number[0] if number[0] in known else as_shown(number), printed
+    )
     return OutputChecker().check_output(
         shown.strip() + "\n", printed.strip() + "\n", ELLIPSIS | NORMALIZE_WHITESPACE
     )
@@ -147,7 +161,8 @@ class Page:
             self._python(block)
 
     def run_program(self, block: Block, shown: str | None = None) -> None:
-        """Run a block of Python in a process of its own, and assert that it prints what the page shows."""
+        """Run a block of Python in a process of its own, and assert that it prints what the page
+        shows."""
         (self.folder / "program.py").write_text(block.body, "utf-8")
         shown = shown or "\n".join(shown_by(block)) or None
         self._shell(f"{sys.executable} program.py 2> errors || (cat errors; exit 1)", shown, block)
@@ -157,11 +172,18 @@ class Page:
         env = {**os.environ, "PATH": paths, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
-            cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HANGS_AFTER_S,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=HANGS_AFTER_S,
+        )
         assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
         if shown is not None:
-            assert same(shown, done.stdout), f"{block}: {command}\nshown:\n{shown}\nprinted:\n{done.stdout}"
+            assert same(shown, done.stdout), (
+                f"{block}: {command}\nshown:\n{shown}\nprinted:\n{done.stdout}"
+            )
 
     def _python(self, block: Block) -> None:
         code = compile("\n" * (block.line - 1) + block.body, str(block.page), "exec")
@@ -171,4 +193,6 @@ class Page:
         shown = shown_by(block)
         if shown:
             text = "\n".join(shown)
-            assert same(text, printed.getvalue()), f"{block}\nshown:\n{text}\nprinted:\n{printed.getvalue()}"
+            assert same(text, printed.getvalue()), (
+                f"{block}\nshown:\n{text}\nprinted:\n{printed.getvalue()}"
+            )

@@ -1,4 +1,5 @@
-"""Every misuse of the C API that has a status of its own: one table for Python, ctypes and C (`misuse.c`)."""
+"""Every misuse of the C API that has a status of its own: one table for Python, ctypes and C
+(`misuse.c`)."""
 
 from __future__ import annotations
 
@@ -18,26 +19,31 @@ UNTOUCHED = -77
 
 
 class Host:
-    """The C API as someone offers it (`vcs_runtime.capi`, or a loaded library), with handles good and bad."""
+    """The C API as someone offers it (`vcs_runtime.capi`, or a loaded library), with handles good
+    and bad."""
 
     def __init__(self, api: Any, bundle: Path, damaged: Path) -> None:
         self.api, self.bundle, self.damaged = api, bytes(bundle), bytes(damaged)
         self.model, self.closed = self.open(), self.open()
-        self.scorer, self.destroyed, self.orphan = map(self.create, (self.model, self.model, self.closed))
+        self.scorer, self.destroyed, self.orphan = map(
+            self.create, (self.model, self.model, self.closed)
+        )
         api.vcs_model_close(self.closed)
         api.vcs_scorer_destroy(self.destroyed)
 
     def open(self, bundle: bytes | None = None, device: bytes = b"cpu") -> int:
         model = ctypes.c_void_p()
-        assert self.api.vcs_model_open(bundle or self.bundle, device, byref(model)) == 0, self.message()
+        assert self.api.vcs_model_open(bundle or self.bundle, device, byref(model)) == 0, (
+            self.message()
+        )
         assert model.value
         return model.value
 
     def create(self, model: int, **changes: float) -> int:
         scorer = ctypes.c_void_p()
-        assert self.api.vcs_scorer_create(model, byref(self.params(**changes)), byref(scorer)) == 0, (
-            self.message()
-        )
+        assert (
+            self.api.vcs_scorer_create(model, byref(self.params(**changes)), byref(scorer)) == 0
+        ), self.message()
         assert scorer.value
         return scorer.value
 
@@ -67,14 +73,17 @@ class Host:
 
     def try_create(self, model: int | None, **changes: float) -> int:
         scorer = ctypes.c_void_p(16)
-        status: int = self.api.vcs_scorer_create(model, byref(self.params(**changes)), byref(scorer))
+        status: int = self.api.vcs_scorer_create(
+            model, byref(self.params(**changes)), byref(scorer)
+        )
         assert scorer.value is None
         return status
 
     def score(
         self, scorer: int | None, reference: bytes | None, generated: bytes | None, *lengths: int
     ) -> int:
-        """`vcs_score`; asserts that the result says what the call says, and has no scores if it failed."""
+        """`vcs_score`; asserts that the result says what the call says, and has no scores if it
+        failed."""
         result = new_results(1)[0]
         left, right = lengths or (len(reference or b""), len(generated or b""))
         status: int = self.api.vcs_score(scorer, reference, left, generated, right, byref(result))
@@ -158,20 +167,32 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
     "open: NULL bundle": (_BAD, "bundle is NULL", lambda h: h.try_open(None, b"cpu")),
     "open: NULL device": (_BAD, "device is NULL", lambda h: h.try_open(h.bundle, None)),
     "open: NULL out": (_BAD, "out is NULL", lambda h: h.api.vcs_model_open(h.bundle, b"cpu", None)),
-    "open: missing": (Status.VCS_NOT_FOUND, "no such folder", lambda h: h.try_open(b"/nowhere", b"cpu")),
+    "open: missing": (
+        Status.VCS_NOT_FOUND,
+        "no such folder",
+        lambda h: h.try_open(b"/nowhere", b"cpu"),
+    ),
     "open: no bundle": (Status.VCS_NOT_FOUND, "no bundle.json", lambda h: h.try_open(b"/", b"cpu")),
     "open: damaged": (Status.VCS_BAD_BUNDLE, "sha256", lambda h: h.try_open(h.damaged, b"cpu")),
     "open: unknown device": (Status.VCS_DEVICE, "'tpu'", lambda h: h.try_open(h.bundle, b"tpu")),
     "open: absent device": (Status.VCS_DEVICE, "cuda", lambda h: h.try_open(h.bundle, b"cuda:99")),
     "create: NULL model": (_BAD, "model is NULL", lambda h: h.try_create(None)),
     "create: NULL params": (
-        _BAD, "params is NULL", lambda h: h.api.vcs_scorer_create(h.model, None, byref(_OUT)),
+        _BAD,
+        "params is NULL",
+        lambda h: h.api.vcs_scorer_create(h.model, None, byref(_OUT)),
     ),
     "create: NULL out": (
-        _BAD, "out is NULL", lambda h: h.api.vcs_scorer_create(h.model, byref(h.params()), None),
+        _BAD,
+        "out is NULL",
+        lambda h: h.api.vcs_scorer_create(h.model, byref(h.params()), None),
     ),
     "create: small params": (
-        _BAD, "params.struct_size is 32, less than the 40 of the first vcs_params of ABI 1: set it to sizeof(vcs_params)",
+        _BAD,
+        (
+            "params.struct_size is 32, less than the 40 of the first vcs_params of ABI 1: set it to"
+            " sizeof(vcs_params)"
+        ),
         lambda h: h.api.vcs_scorer_create(h.model, _small(vcs_params), byref(_OUT)),
     ),
     "create: chunk_size 0": (_BAD, "chunk_size", lambda h: h.try_create(h.model, chunk_size=0)),
@@ -179,73 +200,121 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
     "create: reserved 1": (_BAD, "reserved", lambda h: h.try_create(h.model, reserved=1)),
     "create: lct -1": (_BAD, "lct must be at least 0", lambda h: h.try_create(h.model, lct=-1)),
     "create: context_cutoff NaN": (
-        _BAD, "context_cutoff must be finite", lambda h: h.try_create(h.model, context_cutoff=math.nan),
+        _BAD,
+        "context_cutoff must be finite",
+        lambda h: h.try_create(h.model, context_cutoff=math.nan),
     ),
-    "create: context_window 0": (_BAD, "context_window", lambda h: h.try_create(h.model, context_window=0)),
+    "create: context_window 0": (
+        _BAD,
+        "context_window",
+        lambda h: h.try_create(h.model, context_window=0),
+    ),
     "create: closed model": (_BAD, "model: was given back", lambda h: h.try_create(h.closed)),
     "create: a scorer as model": (_BAD, "model: was given back", lambda h: h.try_create(h.scorer)),
     "score: NULL scorer": (_BAD, "scorer is NULL", lambda h: h.score(None, TEXT, TEXT)),
-    "score: destroyed scorer": (_BAD, "scorer: was given back", lambda h: h.score(h.destroyed, TEXT, TEXT)),
+    "score: destroyed scorer": (
+        _BAD,
+        "scorer: was given back",
+        lambda h: h.score(h.destroyed, TEXT, TEXT),
+    ),
     "score: closed model": (_BAD, "model was closed", lambda h: h.score(h.orphan, TEXT, TEXT)),
     "score: NULL reference": (_BAD, "reference is NULL", lambda h: h.score(h.scorer, None, TEXT)),
     "score: NULL generated": (_BAD, "generated is NULL", lambda h: h.score(h.scorer, TEXT, None)),
     "score: NULL out": (
-        _BAD, "out is NULL", lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), None),
+        _BAD,
+        "out is NULL",
+        lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), None),
     ),
     "score: small result": (
-        _BAD, "out.struct_size is 128, less than the 136 of the first vcs_result of ABI 1: set it to sizeof(vcs_result)",
+        _BAD,
+        (
+            "out.struct_size is 128, less than the 136 of the first vcs_result of ABI 1: set it to"
+            " sizeof(vcs_result)"
+        ),
         lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), _small(vcs_result)),
     ),
     "score: zero length": (
-        Status.VCS_BAD_TEXT, "generated: the text is empty", lambda h: h.score(h.scorer, TEXT, b""),
+        Status.VCS_BAD_TEXT,
+        "generated: the text is empty",
+        lambda h: h.score(h.scorer, TEXT, b""),
     ),
     "score: not UTF-8": (
-        Status.VCS_BAD_TEXT, "reference: not UTF-8 (at byte 1", lambda h: h.score(h.scorer, b"a\xff.", TEXT),
+        Status.VCS_BAD_TEXT,
+        "reference: not UTF-8 (at byte 1",
+        lambda h: h.score(h.scorer, b"a\xff.", TEXT),
     ),
     "score: NUL inside": (
-        Status.VCS_BAD_TEXT, "reference: the text holds a NUL", lambda h: h.score(h.scorer, b"A man.\0 A dog.", TEXT),
+        Status.VCS_BAD_TEXT,
+        "reference: the text holds a NUL",
+        lambda h: h.score(h.scorer, b"A man.\0 A dog.", TEXT),
     ),
     "score: punctuation alone": (
-        Status.VCS_BAD_TEXT, "nothing but punctuation", lambda h: h.score(h.scorer, b"...!", TEXT),
+        Status.VCS_BAD_TEXT,
+        "nothing but punctuation",
+        lambda h: h.score(h.scorer, b"...!", TEXT),
     ),
     "score: endless": (
-        Status.VCS_BAD_TEXT, "bytes, more than", lambda h: h.score(h.scorer, TEXT, TEXT, 2**64 - 1, len(TEXT)),
+        Status.VCS_BAD_TEXT,
+        "bytes, more than",
+        lambda h: h.score(h.scorer, TEXT, TEXT, 2**64 - 1, len(TEXT)),
     ),
     "batch: NULL references": (
-        _BAD, "references is NULL", lambda h: h.batch(TEXT, without="references")[0],
+        _BAD,
+        "references is NULL",
+        lambda h: h.batch(TEXT, without="references")[0],
     ),
     "batch: NULL reference_lens": (
-        _BAD, "reference_lens is NULL", lambda h: h.batch(TEXT, without="reference_lens")[0],
+        _BAD,
+        "reference_lens is NULL",
+        lambda h: h.batch(TEXT, without="reference_lens")[0],
     ),
-    "batch: NULL generated": (_BAD, "generated is NULL", lambda h: h.batch(TEXT, without="generated")[0]),
+    "batch: NULL generated": (
+        _BAD,
+        "generated is NULL",
+        lambda h: h.batch(TEXT, without="generated")[0],
+    ),
     "batch: NULL generated_lens": (
-        _BAD, "generated_lens is NULL", lambda h: h.batch(TEXT, without="generated_lens")[0],
+        _BAD,
+        "generated_lens is NULL",
+        lambda h: h.batch(TEXT, without="generated_lens")[0],
     ),
     "batch: NULL out": (
-        _BAD, "out is NULL", lambda h: h.api.vcs_score_batch(h.scorer, None, None, None, None, 1, None),
+        _BAD,
+        "out is NULL",
+        lambda h: h.api.vcs_score_batch(h.scorer, None, None, None, None, 1, None),
     ),
     "batch: NULL scorer": (
-        _BAD, "scorer is NULL", lambda h: h.api.vcs_score_batch(None, None, None, None, None, 0, None),
+        _BAD,
+        "scorer is NULL",
+        lambda h: h.api.vcs_score_batch(None, None, None, None, None, 0, None),
     ),
     "batch: uneven results": (_BAD, "out[1].struct_size is 0", _uneven),
     "batch: nothing": (
-        _GOOD, "", lambda h: h.api.vcs_score_batch(h.scorer, None, None, None, None, 0, None),
+        _GOOD,
+        "",
+        lambda h: h.api.vcs_score_batch(h.scorer, None, None, None, None, 0, None),
     ),
     "batch: a bad pair": (
-        Status.VCS_BAD_TEXT, "pairs[1]: generated: the text is empty", lambda h: h.batch(TEXT, b"", TEXT)[0],
+        Status.VCS_BAD_TEXT,
+        "pairs[1]: generated: the text is empty",
+        lambda h: h.batch(TEXT, b"", TEXT)[0],
     ),
     "align: NULL similarity": (_BAD, "similarity is NULL", lambda h: h.align(None, 1, 1)),
     "align: NULL params": (
-        _BAD, "params is NULL",
+        _BAD,
+        "params is NULL",
         lambda h: h.api.vcs_align_f64((ctypes.c_double * 1)(0.5), 1, 1, 0.5, None, new_results(1)),
     ),
     "align: NULL out": (
-        _BAD, "out is NULL",
-        lambda h: h.api.vcs_align_f64((ctypes.c_double * 1)(0.5), 1, 1, 0.5, byref(h.params()), None),
+        _BAD,
+        "out is NULL",
+        lambda h: h.api.vcs_align_f64(
+            (ctypes.c_double * 1)(0.5), 1, 1, 0.5, byref(h.params()), None
+        ),
     ),
     "align: no rows": (_BAD, "n_ref must be between 1", lambda h: h.align([0.5], 0, 1)),
     "align: endless": (_BAD, "n_gen must be between 1", lambda h: h.align([0.5], 1, 2**64 - 1)),
     "align: NaN": (_BAD, "NaN or infinity", lambda h: h.align([0.5, math.nan], 1, 2)),
     "align: gas 2": (_BAD, "gas", lambda h: h.align([0.5], 1, 1, 2.0)),
     "align: lct -1": (_BAD, "lct", lambda h: h.align([0.5], 1, 1, lct=-1)),
-}  # fmt: skip
+}

@@ -12,10 +12,14 @@ Run = Callable[..., str]
 
 
 def run(program: Path, *arguments: object, **environment: str) -> str:
-    """Run a program that must succeed and say nothing on standard error; returns its standard output."""
+    """Run a program that must succeed and say nothing on standard error; returns its standard
+    output."""
     done = subprocess.run(
-        [program, *map(str, arguments)], capture_output=True, check=False, cwd="/",
+        [program, *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        cwd="/",
         env={"HOME": os.environ["HOME"], "PATH": "/nowhere", **environment},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, b""), done.stdout + done.stderr
     return done.stdout.decode("latin-1")

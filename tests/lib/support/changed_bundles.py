@@ -1,4 +1,5 @@
-"""What bundles hold, and bundles that are changed after they were built, with hashes that are right again."""
+"""What bundles hold, and bundles that are changed after they were built, with hashes that are right
+again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from vcs_runtime.bundle.manifest import MANIFEST
 
 def contents(folder: Path) -> dict[str, bytes]:
     """All files of a folder by their paths in it."""
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
 
 
 def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:

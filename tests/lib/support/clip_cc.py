@@ -1,6 +1,7 @@
 """What CLIP-CC-Bench says of HM-CF and of its table, once more, in plain NumPy and Python.
 
-Sources: its code of 2026-08-21 (`src/utils/*_model.py`, `tools/build_leaderboard.py`), read, not copied.
+Sources: its code of 2026-08-21 (`src/utils/*_model.py`, `tools/build_leaderboard.py`), read, not
+copied.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ def hm_cf(
     coarse = float(np.dot(whole_reference, whole_generated))
     f1 = _harmonic(precision, recall)
     return {
-        "coarse": coarse, "fine_precision": precision, "fine_recall": recall, "fine_f1": f1,
+        "coarse": coarse,
+        "fine_precision": precision,
+        "fine_recall": recall,
+        "fine_f1": f1,
         "hm_cf": _harmonic(coarse, f1),
-    }  # fmt: skip
+    }
 
 
 def _harmonic(a: float, b: float) -> float:
@@ -36,5 +40,6 @@ def borda(means: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
     """Points of each system: by judge, one for every system with a lower mean."""
     systems = next(iter(means.values()))
     return {
-        system: sum(own[other] < own[system] for own in means.values() for other in own) for system in systems
+        system: sum(own[other] < own[system] for own in means.values() for other in own)
+        for system in systems
     }

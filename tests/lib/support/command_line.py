@@ -21,9 +21,15 @@ class Finished(NamedTuple):
 
 def vcs(*arguments: object, **environment: str) -> Finished:
     """Run `vcs-runtime` with these arguments, and with these variables in the environment."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
+    streams = [
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
+    ]
     code: object = 0
-    with patch.dict(os.environ, environment), redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+    with (
+        patch.dict(os.environ, environment),
+        redirect_stdout(streams[0]),
+        redirect_stderr(streams[1]),
+    ):
         try:
             main([str(argument) for argument in arguments])
         except SystemExit as stop:

@@ -15,12 +15,20 @@ from support.core_cases import METHODS, REASONS
 
 
 def reference_result(
-    similarity: npt.NDArray[np.float64], gas: float, *, lct: float = 0.0, context_cutoff: float = 0.6,
-    context_window: float = 4.0, internals: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    similarity: npt.NDArray[np.float64],
+    gas: float,
+    *,
+    lct: float = 0.0,
+    context_cutoff: float = 0.6,
+    context_window: float = 4.0,
+    internals: bool = True,
+) -> dict[str, Any]:
     """`compute_vcs_score` with all metrics, as if the chunks had this similarity matrix."""
     n_ref, n_gen = similarity.shape
-    segments = {"reference": [f"r{i}" for i in range(n_ref)], "generated": [f"g{j}" for j in range(n_gen)]}
+    segments = {
+        "reference": [f"r{i}" for i in range(n_ref)],
+        "generated": [f"g{j}" for j in range(n_gen)],
+    }
     rows = torch.tensor(similarity, dtype=torch.float64)
     identity = torch.eye(n_gen, dtype=torch.float64)
 
@@ -32,7 +40,8 @@ def reference_result(
         return torch.tensor([[1.0, 0.0], [gas, math.sqrt(1.0 - gas * gas)]], dtype=torch.float64)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # its divisions by zero on two by two (section 9)
+        # Its divisions by zero on two by two (section 9).
+        warnings.simplefilter("ignore", RuntimeWarning)
         result: dict[str, Any] = vcs.compute_vcs_score(
             "reference",
             "generated",
@@ -53,7 +62,8 @@ def reference_result(
 
 
 def divides_by_zero(result: dict[str, Any]) -> bool:
-    """Whether this result is one of section 9's breakdowns: P_max is 0, or the least coverage is a half."""
+    """Whether this result is one of section 9's breakdowns: P_max is 0, or the least coverage is a
+    half."""
     nas = result["internals"]["metrics"]["nas"]
     no_room = any(nas["nas_d"][side]["max_penalty"] == 0 for side in ("precision", "recall"))
     return no_room or nas["regularizer"]["min_area"] == 0.5
@@ -65,11 +75,15 @@ def flat_reference(result: dict[str, Any]) -> dict[str, npt.NDArray[np.float64]]
     nas = internals["metrics"]["nas"]
     flat: dict[str, object] = {
         "window_area": nas["regularizer"]["total_mapping_window_area"],
-        "grid_area": nas["regularizer"]["timeline_area"], "min_coverage": nas["regularizer"]["min_area"],
-        "regularizer": nas["regularizer"]["value"], "las": internals["metrics"]["las"]["f1"],
-        "nas_d": nas["nas_d"]["f1"], "nas_l": nas["nas_l"]["f1"], "nas_f1": nas["nas_f1"],
+        "grid_area": nas["regularizer"]["timeline_area"],
+        "min_coverage": nas["regularizer"]["min_area"],
+        "regularizer": nas["regularizer"]["value"],
+        "las": internals["metrics"]["las"]["f1"],
+        "nas_d": nas["nas_d"]["f1"],
+        "nas_l": nas["nas_l"]["f1"],
+        "nas_f1": nas["nas_f1"],
         "nas": nas["regularized_nas"],
-    }  # fmt: skip
+    }
     for side in ("precision", "recall"):
         flat |= {f"{side}.{key}": value for key, value in _flat_side(internals, side).items()}
     return {key: np.asarray(value, dtype=np.float64) for key, value in flat.items()}

@@ -1,7 +1,7 @@
 """Graphs for CUDA, run by ONNX Runtime's own kernels for CPUs.
 
-A CPU lacks two of their operators, which are spelt out here. So the writer of the graphs, the interpreter in NumPy and
-ONNX Runtime are three opinions on what an operator means.
+A CPU lacks two of their operators, which are spelt out here. So the writer of the graphs, the
+interpreter in NumPy and ONNX Runtime are three opinions on what an operator means.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ FUNCTIONS = [
         text = ReduceSum <keepdims = 0> (begun_count, second)
         other = Unsqueeze (text, second)
         same = Equal (other, text)
-        sums = Attention <q_num_heads: int = @num_heads, kv_num_heads: int = @num_heads, scale: float = @scale> (q, k, v, same)
+        sums = Attention <q_num_heads: int = @num_heads, kv_num_heads: int = @num_heads, scale: \
+float = @scale> (q, k, v, same)
         flat = Squeeze (sums, first)
         out = Cast <to = 10> (flat)
     }""",
-]  # fmt: skip
+]
 
 
 def spelt(graph: bytes) -> bytes:
@@ -68,11 +69,14 @@ def spelt(graph: bytes) -> bytes:
         if node.op_type in {function.name for function in functions}:
             node.domain = "spelt"
         if node.op_type == "RMSNormalization":
-            node.op_type = "SimplifiedLayerNormalization"  # the same, which takes weights in half precision
+            # The same, which takes weights in half precision.
+            node.op_type = "SimplifiedLayerNormalization"
         for item in node.attribute:
             if item.name == "accuracy_level":
                 item.i = (
-                    0  # at level 4 the CPU's kernel gives zeros for scales behind a Cast; CUDA has no levels
+                    # At level 4 the CPU's kernel gives zeros for scales behind a Cast; CUDA has no
+                    # levels.
+                    0
                 )
     model.functions.extend(functions)
     model.opset_import[0].version, model.ir_version = 24, 12  # as the functions have it
@@ -85,19 +89,24 @@ def session(graph: Path) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry(FOLDER, str(graph.parent))
-    return ort.InferenceSession(spelt(graph.read_bytes()), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        spelt(graph.read_bytes()), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def differences(
     graph: Path, rows: Sequence[Sequence[int]], layout: str, skip: int = 0
 ) -> tuple[float, float]:
-    """Return how far ONNX Runtime is from the interpreter without rounding, and the interpreter that rounds.
+    """Return how far ONNX Runtime is from the interpreter without rounding, and the interpreter
+    that rounds.
 
-    Both are root mean squares of the distances between vectors. The largest distance would depend on luck: on the
-    one number that a processor rounds worst.
+    Both are root mean squares of the distances between vectors. The largest distance would depend
+    on luck: on the one number that a processor rounds worst.
     """
     [batch] = batches(rows, 10_000, layout, skip, mixed=True)
     [got] = session(graph).run(None, batch.inputs)
     exact, rounded = (run(graph, batch.inputs, exact=exact) for exact in (True, False))
-    theirs, ours = (np.sqrt(np.square(vectors - exact).sum(axis=1).mean()) for vectors in (got, rounded))
+    theirs, ours = (
+        np.sqrt(np.square(vectors - exact).sum(axis=1).mean()) for vectors in (got, rounded)
+    )
     return float(theirs), float(ours)

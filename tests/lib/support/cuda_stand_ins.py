@@ -1,11 +1,14 @@
-"""ONNX Runtime's real CUDA provider without a GPU: stand-ins of NVIDIA's libraries, and what they were asked.
+"""ONNX Runtime's real CUDA provider without a GPU: stand-ins of NVIDIA's libraries, and what they
+were asked.
 
-The provider of onnxruntime-gpu starts over libraries that are compiled here (`cuda_stand_ins.c`). They lend memory,
-copy it, write down every call that matters, and compute nothing: outputs are zeros. So the provider takes or refuses
-options, places every node, chooses its kernels, and asks for memory as it would on a GPU of the given compute
-capability. Needed are onnxruntime-gpu (without NVIDIA's packages) and a C compiler: `make gpu-dry` sets both up.
+The provider of onnxruntime-gpu starts over libraries that are compiled here (`cuda_stand_ins.c`).
+They lend memory, copy it, write down every call that matters, and compute nothing: outputs are
+zeros. So the provider takes or refuses options, places every node, chooses its kernels, and asks
+for memory as it would on a GPU of the given compute capability. Needed are onnxruntime-gpu (without
+NVIDIA's packages) and a C compiler: `make gpu-dry` sets both up.
 
-A test compiles the libraries once, and starts a process with them for each thing that it wants to know:
+A test compiles the libraries once, and starts a process with them for each thing that it wants to
+know:
 
     from support.cuda_stand_ins import DryGpu, mark, watch_sessions
 
@@ -22,8 +25,8 @@ A test compiles the libraries once, and starts a process with them for each thin
         log.kernels, log.products, log.copies    # typed records, in order
         log.peak, run.value, run.stderr
 
-`DryGpu.command([...])` starts `python -m vcs_runtime ...` in the same way, and `DryGpu.environment()` is for a process
-of one's own.
+`DryGpu.command([...])` starts `python -m vcs_runtime ...` in the same way, and
+`DryGpu.environment()` is for a process of one's own.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).with_suffix(".c")
-# The libraries by the names that the provider links to or loads, and what the names of their functions look like.
+# The libraries by the names that the provider links to or loads, and what the names of their
+# functions look like.
 LIBRARIES = {
     "libcudart.so.13": r"_*cuda(?!nn)\w+",
     "libcublas.so.13": r"cublas(?!Lt)\w+",
@@ -78,7 +82,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product of cuBLAS or cuBLASLt, in its order of columns first: (m, k) times (k, n), `batch` times.
+    """A matrix product of cuBLAS or cuBLASLt, in its order of columns first: (m, k) times (k, n),
+    `batch` times.
 
     types  of A, B and C, such as "fp16";  compute  the type in which it sums
     """
@@ -103,7 +108,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a GPU taken ("malloc"), given back ("free") or not lent ("refused"), and how much is taken then."""
+    """Memory of a GPU taken ("malloc"), given back ("free") or not lent ("refused"), and how much
+    is taken then."""
 
     what: str
     bytes: int
@@ -120,7 +126,8 @@ class Wait:
 
 @dataclass(frozen=True)
 class Other:
-    """Anything else: pinned memory, a call of cuDNN, memory that is set, the beginning of a CUDA graph."""
+    """Anything else: pinned memory, a call of cuDNN, memory that is set, the beginning of a CUDA
+    graph."""
 
     what: str
     fields: tuple[str, ...]
@@ -138,7 +145,10 @@ Event = Kernel | Product | Copy | Memory | Wait | Other | Mark
 
 @dataclass(frozen=True)
 class Log:
-    """What the libraries were asked, in order. `log[text]` is the section that begins with a mark."""
+    """What the libraries were asked, in order.
+
+    `log[text]` is the section that begins with a mark.
+    """
 
     events: list[Event]
     level: int = 0
@@ -176,7 +186,10 @@ class Log:
 
     @property
     def launches(self) -> list[Kernel | Product]:
-        """What the GPU would compute, in order. Two runs with equal launches compute in the same way."""
+        """What the GPU would compute, in order.
+
+        Two runs with equal launches compute in the same way.
+        """
         return [event for event in self.events if isinstance(event, Kernel | Product)]
 
     @property
@@ -196,7 +209,8 @@ class Log:
 
 @dataclass(frozen=True)
 class Run:
-    """A process that has ended: what its function returned, the log of the libraries, and what it printed."""
+    """A process that has ended: what its function returned, the log of the libraries, and what it
+    printed."""
 
     value: Any
     log: Log
@@ -213,17 +227,36 @@ class DryGpu:
 
     @classmethod
     def compile(cls, folder: Path) -> DryGpu:
-        """Compile the stand-ins into `folder`, with every function that the installed CUDA provider names."""
+        """Compile the stand-ins into `folder`, with every function that the installed CUDA provider
+        names."""
         named = _names(provider_library())
         for library, pattern in LIBRARIES.items():
             rest = folder / f"{library}.rest.c"
-            rest.write_text(_rest(library, sorted(name for name in named if re.fullmatch(pattern, name))))
+            rest.write_text(
+                _rest(library, sorted(name for name in named if re.fullmatch(pattern, name)))
+            )
             versions = folder / f"{library}.map"
-            versions.write_text(f"{library} {{ global: *; }};")  # the provider asks for names of this version
+            # The provider asks for names of this version.
+            versions.write_text(f"{library} {{ global: *; }};")
             own = "LIBRARY_" + library.partition(".")[0].removeprefix("lib").upper()
-            command = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wno-unused", "-Wno-builtin-declaration-mismatch",
-                       f"-D{own}", f"-Wl,-soname,{library}", f"-Wl,--version-script={versions}",
-                       "-o", folder / library, SOURCE, rest, "-lm"]  # fmt: skip
+            command = [
+                "cc",
+                "-std=gnu11",
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-Wall",
+                "-Wno-unused",
+                "-Wno-builtin-declaration-mismatch",
+                f"-D{own}",
+                f"-Wl,-soname,{library}",
+                f"-Wl,--version-script={versions}",
+                "-o",
+                folder / library,
+                SOURCE,
+                rest,
+                "-lm",
+            ]
             subprocess.run(command, check=True)
         return cls(folder)
 
@@ -238,9 +271,11 @@ class DryGpu:
         vectors: int = 0,
         lacking: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Return the environment of a process that finds the stand-ins, except those that it shall lack.
+        """Return the environment of a process that finds the stand-ins, except those that it shall
+        lack.
 
-        With `vectors`, copies from a GPU bring random vectors of that length, float32 of unit length, not zeros.
+        With `vectors`, copies from a GPU bring random vectors of that length, float32 of unit
+        length, not zeros.
         """
         folder = self.folder
         if lacking := sorted(lacking):
@@ -264,7 +299,8 @@ class DryGpu:
         }
 
     def call(self, function: Callable[..., Any], *arguments: Any, **machine: Any) -> Run:
-        """Call a top-level function in a process with the stand-ins; `machine` is as `environment` takes it."""
+        """Call a top-level function in a process with the stand-ins; `machine` is as `environment`
+        takes it."""
         source = inspect.getsourcefile(function)
         assert source is not None
         with tempfile.NamedTemporaryFile() as file:
@@ -272,13 +308,18 @@ class DryGpu:
             file.flush()
             done = self._start([str(Path(__file__)), file.name], machine)
             if done.returncode:
-                raise AssertionError(f"{function.__qualname__} failed:\n{done.stdout}\n{done.stderr}")
+                raise AssertionError(
+                    f"{function.__qualname__} failed:\n{done.stdout}\n{done.stderr}"
+                )
             with open(file.name, "rb") as answer:
                 return replace(done, value=pickle.load(answer))
 
     def command(self, arguments: Sequence[str], **machine: Any) -> Run:
         """Run the command `vcs-runtime` with `arguments` in a process with the stand-ins."""
-        code = "from support.cuda_stand_ins import _any_length; from vcs_runtime.cli import main; _any_length(); main()"
+        code = (
+            "from support.cuda_stand_ins import _any_length; from vcs_runtime.cli import main;"
+            " _any_length(); main()"
+        )
         return self._start(["-c", code, *arguments], machine)
 
     def _start(self, arguments: list[str], machine: dict[str, Any]) -> Run:
@@ -296,7 +337,8 @@ class DryGpu:
 
 
 def provider_library() -> Path:
-    """Return the file of the installed CUDA provider; FileNotFoundError where ONNX Runtime is the CPU's."""
+    """Return the file of the installed CUDA provider; FileNotFoundError where ONNX Runtime is the
+    CPU's."""
     package = importlib.util.find_spec("onnxruntime")
     if package is not None and package.origin is not None:
         library = Path(package.origin).parent / "capi/libonnxruntime_providers_cuda.so"
@@ -309,14 +351,20 @@ def provider_library() -> Path:
 
 def _names(provider: Path) -> set[str]:
     """Return every string of a library that may be the name of a function of CUDA."""
-    names = {name.decode() for name in re.findall(rb"\0(_*cu[A-Za-z0-9_]+)(?=\0)", provider.read_bytes())}
-    return names | {name.lstrip("_") for name in names}  # a name that ends another is not stored again
+    names = {
+        name.decode() for name in re.findall(rb"\0(_*cu[A-Za-z0-9_]+)(?=\0)", provider.read_bytes())
+    }
+    # A name that ends another is not stored again.
+    return names | {name.lstrip("_") for name in names}
 
 
 def _rest(library: str, names: list[str]) -> str:
-    """Return C: functions that answer 0 unless `cuda_stand_ins.c` has them. cuDNN's are recorded."""
+    """Return C: functions that answer 0 unless `cuda_stand_ins.c` has them. cuDNN's are
+    recorded."""
     note = 'stand_in_called("{}"); ' if library.startswith("libcudnn.") else ""
-    lines = [f"__attribute__((weak)) long {name}() {{ {note.format(name)}return 0; }}" for name in names]
+    lines = [
+        f"__attribute__((weak)) long {name}() {{ {note.format(name)}return 0; }}" for name in names
+    ]
     return "\n".join(["void stand_in_called(const char *name);", *lines, ""])
 
 
@@ -362,7 +410,8 @@ def _demangled(name: str) -> str:
 
 
 def _own_name(full: str) -> str:
-    """Return a function's name without what stands around it: its type, namespaces, templates and parameters."""
+    """Return a function's name without what stands around it: its type, namespaces, templates and
+    parameters."""
     text = full.replace("(anonymous namespace)", "").replace("operator()", "call")
     depth, plain = 0, ""
     for letter in text:
@@ -384,7 +433,8 @@ def mark(text: str) -> None:
 
 @dataclass
 class WatchedSession:
-    """A session of ONNX Runtime: which provider has which node, and the shapes of the inputs of each run."""
+    """A session of ONNX Runtime: which provider has which node, and the shapes of the inputs of
+    each run."""
 
     model: str
     placement: list[tuple[str, str, str]] = field(default_factory=list)
@@ -397,7 +447,8 @@ class WatchedSession:
 
 
 def watch_sessions() -> list[WatchedSession]:
-    """Record the placement of nodes of each session that is opened from now on, and the inputs of its runs."""
+    """Record the placement of nodes of each session that is opened from now on, and the inputs of
+    its runs."""
     import onnxruntime as ort
 
     watched: list[WatchedSession] = []
@@ -412,7 +463,9 @@ def watch_sessions() -> list[WatchedSession]:
             self.watched = WatchedSession(model if isinstance(model, str) else "")
             for part in self.get_provider_graph_assignment_info():
                 provider = part.ep_name.removesuffix("ExecutionProvider")
-                self.watched.placement += [(provider, node.op_type, node.name) for node in part.get_nodes()]
+                self.watched.placement += [
+                    (provider, node.op_type, node.name) for node in part.get_nodes()
+                ]
             watched.append(self.watched)
 
         def io_binding(self) -> Any:

@@ -1,4 +1,5 @@
-"""Texts drawn at random: many scripts, many lengths, words that tokenizers know and some that none does."""
+"""Texts drawn at random: many scripts, many lengths, words that tokenizers know and some that none
+does."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ def spec_of(bundle: Path) -> EmbedderSpec:
     return spec
 
 
-def vectors_of(bundle: Path, texts: list[str], instruction: str | None = None) -> NDArray[np.float32]:
+def vectors_of(
+    bundle: Path, texts: list[str], instruction: str | None = None
+) -> NDArray[np.float32]:
     """Vectors of texts, computed on the CPU."""
     with Embedder.open(bundle, device="cpu") as embedder:
         return embedder.embed(texts, instruction)

@@ -16,14 +16,18 @@ from vcs_runtime.cli import cli
 TEXTS = [story(i, 1 + i % 3) for i in range(12)]
 
 
-def built(bundle: Path, *shapes: tuple[int, int], seconds: tuple[float, float] = (1.0, 1.3)) -> Path:
+def built(
+    bundle: Path, *shapes: tuple[int, int], seconds: tuple[float, float] = (1.0, 1.3)
+) -> Path:
     """Build engines of a bundle, and return its folder.
 
     `shapes` are largest batches in place of its own; `seconds` those of the engines and of CUDA.
     """
     own = {"largest_batches": lambda spec: shapes} if shapes else {}
     texts = ["a man", *(TEXTS if not shapes else [])]
-    with patch.multiple(tensorrt_engines, job_texts=lambda: texts, in_turns=lambda runs: seconds, **own):
+    with patch.multiple(
+        tensorrt_engines, job_texts=lambda: texts, in_turns=lambda runs: seconds, **own
+    ):
         tensorrt_engines.build_engines(open_bundle(bundle))
     return bundle
 

@@ -1,4 +1,5 @@
-"""Small folders of experiments over the tiny tokenizer's words, in the formats of docs/guide/experiments.md."""
+"""Small folders of experiments over the tiny tokenizer's words, in the formats of
+docs/guide/experiments.md."""
 
 from __future__ import annotations
 
@@ -25,14 +26,18 @@ def sentences(seed: int) -> list[str]:
 
 
 def comparison(root: Path, scenes: int = 3) -> Path:
-    """`comparison/SCENE.json` and `comparison-published/SCENE.csv`; published BLEU-1 is .5, VCS_LCT0 .25, ..."""
+    """`comparison/SCENE.json` and `comparison-published/SCENE.csv`; published BLEU-1 is .5,
+    VCS_LCT0 .25, ..."""
     for scene in range(scenes):
         parts, other = sentences(scene), sentences(100 + scene)
         cases = [
             {"id": id_, "name": name, "description": " ".join(make(parts, other))}
             for (id_, name), make in REWRITES.items()
         ]
-        value = {"ground_truth": " ".join(parts), "categories": [{"category": "all", "test_cases": cases}]}
+        value = {
+            "ground_truth": " ".join(parts),
+            "categories": [{"category": "all", "test_cases": cases}],
+        }
         write_json(root / "comparison" / f"{scene}.json", value)
         published = root / "comparison-published" / f"{scene}.csv"
         published.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +51,11 @@ def comparison(root: Path, scenes: int = 3) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """The bytes of all files of a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def table(folder: Path, name: str) -> list[dict[str, Any]]:

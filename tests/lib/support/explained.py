@@ -14,29 +14,41 @@ from vcs_runtime.scoring.verdicts import Thresholds
 
 #: Name -> a pair: equal, three reasons for a 0, and two that cannot be judged.
 PAIRS = {
-    "equal": (np.eye(5), 1.0), "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
-    "backwards": (np.fliplr(np.eye(6)), 0.9), "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
-    "unequal": (np.full((3, 2), 0.9), 0.9), "single": (np.full((1, 1), 0.9), 0.9),
-}  # fmt: skip
+    "equal": (np.eye(5), 1.0),
+    "gate": (np.eye(6)[[2, 1, 0, 3, 4, 5]] * 0.8, 0.4),
+    "backwards": (np.fliplr(np.eye(6)), 0.9),
+    "nothing": (np.fliplr(np.eye(6)) * 0.3, 0.2),
+    "unequal": (np.full((3, 2), 0.9), 0.9),
+    "single": (np.full((1, 1), 0.9), 0.9),
+}
 
 
 def explained(
-    similarity: object, gas: float = 0.8, texts: tuple[Sequence[str], Sequence[str]] | None = None,
-    thresholds: Thresholds = Thresholds(), params: Params = Params(),
+    similarity: object,
+    gas: float = 0.8,
+    texts: tuple[Sequence[str], Sequence[str]] | None = None,
+    thresholds: Thresholds = Thresholds(),
+    params: Params = Params(),
     vectors: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
-) -> Explanation:  # fmt: skip
+) -> Explanation:
     """The explanation of a similarity matrix; chunks are called r1, ... and g1, ..."""
     matrix = np.asarray(similarity, dtype=np.float64)
     n_ref, n_gen = matrix.shape
-    reference, generated = texts or ([f"r{i + 1}" for i in range(n_ref)], [f"g{j + 1}" for j in range(n_gen)])
-    result = Result(align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none")
+    reference, generated = texts or (
+        [f"r{i + 1}" for i in range(n_ref)],
+        [f"g{j + 1}" for j in range(n_gen)],
+    )
+    result = Result(
+        align(matrix, params).scores(gas), n_ref, n_gen, "vcs|def:1.0.0|drawn", segmenter="none"
+    )
     rows = None if vectors is None else (np.array(vectors[0]), np.array(vectors[1]))
     evidence = Evidence((list(reference), list(generated)), matrix, gas, vectors=rows)
     return explain(result, evidence, params, thresholds)
 
 
 def drawn(n_ref: int, n_gen: int, seed: int = 0) -> Explanation:
-    """A pair of this size with matches near the diagonal, some of them moved, some without support."""
+    """A pair of this size with matches near the diagonal, some of them moved, some without
+    support."""
     draw = np.random.default_rng(seed)
     values = draw.uniform(0.0, 0.45, (n_ref, n_gen))
     for j in range(n_gen):

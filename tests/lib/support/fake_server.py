@@ -1,7 +1,8 @@
-"""A made-up language model, and servers on loopback that speak for it in the documented shapes, or faultily.
+"""A made-up language model, and servers on loopback that speak for it in the documented shapes, or
+faultily.
 
-The model's distribution over its vocabulary is drawn from the hash of all that comes before: exact, alive to
-every byte, and without any arithmetic in common with what is tested.
+The model's distribution over its vocabulary is drawn from the hash of all that comes before: exact,
+alive to every byte, and without any arithmetic in common with what is tested.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ import numpy as np
 from support.waiting import HANGS_AFTER_S
 
 WORDS = "window river seven man drives sedan street car dog the a lamp"
-VOCABULARY = [*map(chr, range(32, 127)), "\n", *(form for word in WORDS.split() for form in (word, " " + word)),
-              " sed", "an", "<image>", "<turn>", "<reply>"]  # fmt: skip
+VOCABULARY = [
+    *map(chr, range(32, 127)),
+    "\n",
+    *(form for word in WORDS.split() for form in (word, " " + word)),
+    " sed",
+    "an",
+    "<image>",
+    "<turn>",
+    "<reply>",
+]
 VOCABULARY = list(dict.fromkeys(VOCABULARY))
 VOCABULARY.remove(" sedan")  # of two tokens
 IDS = {token: i for i, token in enumerate(VOCABULARY)}
@@ -52,7 +61,8 @@ def distribution(before: str) -> tuple[float, ...]:
 
 
 def prompt_of(parts: Sequence[str | bytes]) -> list[str]:
-    """The tokens of a user's turn; an image is as many tokens as it is for this model, which know its bytes."""
+    """The tokens of a user's turn; an image is as many tokens as it is for this model, which know
+    its bytes."""
     tokens = ["<turn>"]
     for part in parts:
         if isinstance(part, bytes):
@@ -88,7 +98,10 @@ def hash_of(token: str) -> int:
 
 
 class Fault:
-    """What a server does wrong. `prompt` changes the tokens that it sees, `values` the numbers that it returns."""
+    """What a server does wrong.
+
+    `prompt` changes the tokens that it sees, `values` the numbers that it returns.
+    """
 
     def prompt(self, tokens: list[str]) -> list[str]:
         return tokens
@@ -139,7 +152,10 @@ class OnlyTheFirstImage(Fault):
     def prompt(self, tokens: list[str]) -> list[str]:
         seen: list[str] = []
         for token in tokens:
-            late = token.startswith("<image>") and sum(t.startswith("<image>") for t in seen) >= IMAGE_TOKENS
+            late = (
+                token.startswith("<image>")
+                and sum(t.startswith("<image>") for t in seen) >= IMAGE_TOKENS
+            )
             seen.append("<image>" if late else token)
         return seen
 
@@ -149,7 +165,9 @@ class ImagesAsText(Fault):
 
     def prompt(self, tokens: list[str]) -> list[str]:
         return [
-            token for token in tokens for _ in range(1 + hash_of(token) % 5 * token.startswith("<image>"))
+            token
+            for token in tokens
+            for _ in range(1 + hash_of(token) % 5 * token.startswith("<image>"))
         ]
 
 
@@ -221,9 +239,14 @@ class Handler(BaseHTTPRequestHandler):
     def turn(self, body: dict[str, Any]) -> list[str]:
         """The tokens of the messages, the assistant's beginning included."""
         content = body["messages"][0]["content"]
-        parts: list[str | bytes] = [content] if isinstance(content, str) else [
-            part["text"] if part["type"] == "text" else part["image_url"]["url"].encode() for part in content
-        ]  # fmt: skip
+        parts: list[str | bytes] = (
+            [content]
+            if isinstance(content, str)
+            else [
+                part["text"] if part["type"] == "text" else part["image_url"]["url"].encode()
+                for part in content
+            ]
+        )
         said = body["messages"][1]["content"] if len(body["messages"]) > 1 else ""
         assert not said or (body["continue_final_message"] and not body["add_generation_prompt"])
         return [*self.fault.prompt(prompt_of(parts)), *tokenize(said)]
@@ -238,14 +261,20 @@ class VLLMHandler(Handler):
         tokens = self.turn(body)
         [(token, value), *_] = likeliest(tokens)
         content = [{"token": token, "logprob": value, "top_logprobs": []}]
-        answer: dict[str, Any] = {"choices": [{"message": {"content": token}, "logprobs": {"content": content}}],
-                                  "prompt_logprobs": None}  # fmt: skip
+        answer: dict[str, Any] = {
+            "choices": [{"message": {"content": token}, "logprobs": {"content": content}}],
+            "prompt_logprobs": None,
+        }
         if "prompt_logprobs" in body:
             values = self.fault.values(scored(tokens))
             ids = [IDS.get(token, 9999) for token in tokens]
             answer["prompt_token_ids"] = ids
             answer["prompt_logprobs"] = [
-                value if i == 0 else {str(id_): {"logprob": value, "rank": 1, "decoded_token": token}}
+                (
+                    value
+                    if i == 0
+                    else {str(id_): {"logprob": value, "rank": 1, "decoded_token": token}}
+                )
                 for i, (id_, token, value) in enumerate(zip(ids, tokens, values, strict=True))
             ]
             answer["prompt_logprobs"][0] = None
@@ -259,10 +288,16 @@ class SteppingHandler(Handler):
         tokens = self.turn(body)
         if self.new_turn and len(body["messages"]) > 1:
             tokens = [*tokens, "<turn>", "<reply>"]
-        entries = [{"token": token, "logprob": self.one(value)} for token, value in likeliest(tokens)]
+        entries = [
+            {"token": token, "logprob": self.one(value)} for token, value in likeliest(tokens)
+        ]
         content = [{**entries[0], "top_logprobs": entries[: body["top_logprobs"]]}]
-        return {"choices": [{"message": {"content": entries[0]["token"]}, "logprobs": {"content": content}}],
-                "usage": {"prompt_tokens": len(tokens)}}  # fmt: skip
+        return {
+            "choices": [
+                {"message": {"content": entries[0]["token"]}, "logprobs": {"content": content}}
+            ],
+            "usage": {"prompt_tokens": len(tokens)},
+        }
 
 
 class NewTurnHandler(SteppingHandler):
@@ -286,13 +321,16 @@ class SGLangHandler(Handler):
         if body.get("logprob_start_len") == 0:
             values = self.fault.values(scored(tokens))
             about["input_token_logprobs"] = [
-                [value, IDS.get(token, 9999), token] for token, value in zip(tokens, values, strict=True)
+                [value, IDS.get(token, 9999), token]
+                for token, value in zip(tokens, values, strict=True)
             ]
         return {"text": token, "meta_info": about}
 
 
 @contextmanager
-def serve(kind: type[Handler], fault: Fault | None = None) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+def serve(
+    kind: type[Handler], fault: Fault | None = None
+) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """A server on loopback: its URL, and what it was asked."""
     log: list[tuple[str, Any]] = []
     handler = type("Served", (kind,), {"fault": fault or Fault(), "log": log})

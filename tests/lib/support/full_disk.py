@@ -1,7 +1,8 @@
-"""Commands on a disk that is full, in a process that may mount one; run by `tests/cli/test_full_disk.py`.
+"""Commands on a disk that is full, in a process that may mount one; run by
+`tests/cli/test_full_disk.py`.
 
-Reads `{name: [arguments, {file: content}]}` from standard input, "DISK" in an argument stands for the disk. Prints
-`{name: [exit code, standard error, {file: content}]}`.
+Reads `{name: [arguments, {file: content}]}` from standard input, "DISK" in an argument stands for
+the disk. Prints `{name: [exit code, standard error, {file: content}]}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The made-up model of `fake_server` behind APIs that give log-probabilities of generated answers."""
+"""The made-up model of `fake_server` behind APIs that give log-probabilities of generated
+answers."""
 
 from __future__ import annotations
 
@@ -18,17 +19,21 @@ class Listening(Handler):
 
 
 class GeneratingHandler(Listening):
-    """The made-up model behind OpenAI's chat API, or behind Gemini's: it tells what it generates."""
+    """The made-up model behind OpenAI's chat API, or behind Gemini's: it tells what it
+    generates."""
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         if "contents" in body:
             settings = body["generationConfig"]
             room, top = settings["maxOutputTokens"], settings["logprobs"]
             content = [
-                {"type": "text", "text": part["text"]} if "text" in part
-                else {"type": "image_url", "image_url": {"url": part["inlineData"]["data"]}}
+                (
+                    {"type": "text", "text": part["text"]}
+                    if "text" in part
+                    else {"type": "image_url", "image_url": {"url": part["inlineData"]["data"]}}
+                )
                 for part in body["contents"][0]["parts"]
-            ]  # fmt: skip
+            ]
             tokens = self.turn({"messages": [{"content": content}]})
         else:
             room, top = body["max_tokens"], body["top_logprobs"]

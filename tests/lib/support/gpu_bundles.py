@@ -1,4 +1,5 @@
-"""Bundles for the GPU tests: tiny ones of the true architecture, and one layer of NV-Embed at full width."""
+"""Bundles for the GPU tests: tiny ones of the true architecture, and one layer of NV-Embed at full
+width."""
 
 from __future__ import annotations
 
@@ -24,15 +25,28 @@ from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
 from vcs_export.write import BundleInfo
 
 LAYERS = 3
-# Heads of 128 numbers and four times fewer groups than heads, as in NV-Embed: kernels depend on both.
+# Heads of 128 numbers and four times fewer groups than heads, as in NV-Embed: kernels depend on
+# both.
 NARROW = {
-    "hidden": 512, "layers": LAYERS, "heads": 4, "groups": 1, "head_dim": 128, "intermediate": 1024,
-    "latents": 8, "cross_heads": 2, "cross_size": 64, "positions": 1024,
-}  # fmt: skip
+    "hidden": 512,
+    "layers": LAYERS,
+    "heads": 4,
+    "groups": 1,
+    "head_dim": 128,
+    "intermediate": 1024,
+    "latents": 8,
+    "cross_heads": 2,
+    "cross_size": 64,
+    "positions": 1024,
+}
 DECODER = {
-    "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1,
-    "intermediate_size": 1024, "max_position_embeddings": 1024,
-}  # fmt: skip
+    "hidden_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "intermediate_size": 1024,
+    "max_position_embeddings": 1024,
+}
 # Qwen2 has no setting for the size of heads: it follows from those above.
 _HEADS: dict[str, dict[str, Any]] = {
     "qwen3": {"head_dim": 128},
@@ -40,14 +54,25 @@ _HEADS: dict[str, dict[str, Any]] = {
     "embedding-gemma": {"head_dim": 256, "sliding_window": 64},
     "kalm-gemma3": {"head_dim": 256, "sliding_window": 64},
 }
-# NV-Embed-v2's own sizes, but for the number of layers and of words, and the size of a head of the latents'
-# attention, which export folds away.
+# NV-Embed-v2's own sizes, but for the number of layers and of words, and the size of a head of the
+# latents' attention, which export folds away.
 WIDE = {
-    "hidden": 4096, "layers": 1, "heads": 32, "groups": 8, "head_dim": 128, "intermediate": 14336,
-    "latents": 512, "cross_heads": 8, "cross_size": 64, "positions": 32768,
-}  # fmt: skip
+    "hidden": 4096,
+    "layers": 1,
+    "heads": 32,
+    "groups": 8,
+    "head_dim": 128,
+    "intermediate": 14336,
+    "latents": 512,
+    "cross_heads": 8,
+    "cross_size": 64,
+    "positions": 32768,
+}
 # Each is a token of the tiny NV-Embed, of the tiny SaT and of all-MiniLM-L6-v2.
-WORDS = "man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife bread".split()
+WORDS = (
+    "man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife"
+    " bread".split()
+)
 SHAPES = {
     "27 x 600": [600] * 27,
     "630 x 26": [26] * 630,
@@ -89,7 +114,8 @@ class GpuBundles:
         return target / "bundle"
 
     def wide(self, precision: str, **options: Any) -> Path:
-        """Return one layer of NV-Embed at full width, of repeated random numbers: 0.9 GB in fp16."""
+        """Return one layer of NV-Embed at full width, of repeated random numbers: 0.9 GB in
+        fp16."""
         target = self.folder / f"wide-{precision}"
         checkpoint = self.folder / "wide"
         if not checkpoint.exists():
@@ -105,7 +131,9 @@ class GpuBundles:
         target = self.folder / f"{family}-{precision}"
         checkpoint = self.folder / family
         if not checkpoint.exists():
-            write_tiny_decoder(checkpoint, family, dtype="BF16", **DECODER, **_HEADS.get(family, {}))
+            write_tiny_decoder(
+                checkpoint, family, dtype="BF16", **DECODER, **_HEADS.get(family, {})
+            )
         if not target.exists():
             target.mkdir()
             info = BundleInfo(name=family, licence="CC0-1.0", source="random numbers")
@@ -131,14 +159,17 @@ class GpuBundles:
 
 
 def _write_wide(folder: Path) -> None:
-    """Write a checkpoint whose tensors repeat one block of random numbers: only shapes matter to a stand-in."""
+    """Write a checkpoint whose tensors repeat one block of random numbers: only shapes matter to a
+    stand-in."""
     folder.mkdir()
     config = tiny_nv_embed_config(**WIDE)
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     mistral_tokenizer().save(str(folder / "tokenizer.json"))
     latent = config["latent_attention_config"]
     text = config["text_config"]
-    decoder = decoder_config(folder / "config.json", text, Rotation(text["rope_theta"]), causal=False)
+    decoder = decoder_config(
+        folder / "config.json", text, Rotation(text["rope_theta"]), causal=False
+    )
     shapes = decoder_shapes(decoder, DECODER_PREFIX)
     shapes |= latent_shapes(
         LatentConfig(**{field.name: latent[field.name] for field in fields(LatentConfig)})

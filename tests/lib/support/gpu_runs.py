@@ -15,9 +15,13 @@ PRODUCT = re.compile(r"Dequantize|MatMulNBits|fpA_intB|gemm", re.IGNORECASE)
 
 
 def embed(
-    bundle: str, shapes: dict[str, list[int]], gpu_memory_gb: float | None = None, device: str = "cuda:0"
+    bundle: str,
+    shapes: dict[str, list[int]],
+    gpu_memory_gb: float | None = None,
+    device: str = "cuda:0",
 ) -> list[WatchedSession]:
-    """Embed texts of the lengths of each shape, one shape after the other, each in a section of the log."""
+    """Embed texts of the lengths of each shape, one shape after the other, each in a section of the
+    log."""
     from vcs_runtime import BundleError, Embedder
 
     sessions = watch_sessions()
@@ -28,7 +32,8 @@ def embed(
             try:
                 embedder.embed(texts)
             except BundleError as error:
-                # All has run by then. Stand-ins compute nothing, so a long text's vectors are zeros.
+                # All has run by then. Stand-ins compute nothing, so a long text's vectors are
+                # zeros.
                 if "add up to 0" not in str(error):
                     raise
         mark("closed")
@@ -48,18 +53,22 @@ def segment(bundle: str, texts: list[str]) -> list[WatchedSession]:
 
 
 def attention(log: Log, layers: int) -> list[str]:
-    """Return the kernel of each layer's attention: the first `layers` of a run, before that of the pooling."""
+    """Return the kernel of each layer's attention: the first `layers` of a run, before that of the
+    pooling."""
     return [kernel.name for kernel in log.kernels if ATTENTION.search(kernel.name)][:layers]
 
 
 def between_products(log: Log) -> list[str]:
-    """Return the kernels of one layer beside its products and its attention, from one attention to the next.
+    """Return the kernels of one layer beside its products and its attention, from one attention to
+    the next.
 
     It is the second layer: what runs once a batch may come between the first two.
     """
     places = [i for i, item in enumerate(log.launches) if _is_kernel(item, ATTENTION)]
     layer = log.launches[places[1] + 1 : places[2]]
-    return [item.name for item in layer if isinstance(item, Kernel) and not PRODUCT.search(item.name)]
+    return [
+        item.name for item in layer if isinstance(item, Kernel) and not PRODUCT.search(item.name)
+    ]
 
 
 def places(log: Log, layers: int) -> int:
@@ -73,7 +82,8 @@ def _is_kernel(item: Kernel | Product, names: re.Pattern[str]) -> bool:
 
 
 def embed_blocks(bundle: str, blocks: int, gpu_memory_gb: float | None = None) -> list[int]:
-    """Embed blocks of 88 texts of about 600 tokens and their sentences, each block in a section of the log.
+    """Embed blocks of 88 texts of about 600 tokens and their sentences, each block in a section of
+    the log.
 
     Return the most tokens of a run of each block.
     """

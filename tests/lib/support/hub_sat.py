@@ -1,4 +1,5 @@
-"""A tiny SaT model with the inputs and outputs of the files on the hub: half-precision mask and logits."""
+"""A tiny SaT model with the inputs and outputs of the files on the hub: half-precision mask and
+logits."""
 
 from __future__ import annotations
 
@@ -11,11 +12,14 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 
 def write_hub_model(source: Path, target: Path) -> Path:
-    """Write the model `source`, weights included, to `target` with a float16 mask and float16 logits."""
+    """Write the model `source`, weights included, to `target` with a float16 mask and float16
+    logits."""
     model = ir.load(source)
     graph = model.graph
     mask = next(value for value in graph.inputs if value.name == "attention_mask")
-    half = ir.Value(name="attention_mask", shape=mask.shape, type=ir.TensorType(ir.DataType.FLOAT16))
+    half = ir.Value(
+        name="attention_mask", shape=mask.shape, type=ir.TensorType(ir.DataType.FLOAT16)
+    )
     mask.name = "attention_mask_int64"
     cast = ir.node("Cast", [half], {"to": ir.DataType.INT64})
     cast.outputs[0].name = "attention_mask_cast"
@@ -29,7 +33,8 @@ def write_hub_model(source: Path, target: Path) -> Path:
     graph.append(last)
     graph.outputs[0] = last.outputs[0]
     for value in graph.initializers.values():
-        value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)  # nothing outside
+        # Nothing outside.
+        value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
     ir.save(model, target)
     return target
 

@@ -13,7 +13,8 @@ _TRIES = 20
 
 
 def kill_when_it_writes(command: Sequence[str], output: Path, lines: int) -> int:
-    """Start a command, kill it (-9) once it has written some of so many `lines`; returns how many there are."""
+    """Start a command, kill it (-9) once it has written some of so many `lines`; returns how many
+    there are."""
     for _ in range(_TRIES):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while process.poll() is None and not (output.exists() and output.stat().st_size):
@@ -23,6 +24,8 @@ def kill_when_it_writes(command: Sequence[str], output: Path, lines: int) -> int
         finished = output.read_bytes().count(b"\n") if output.exists() else 0
         if killed and finished < lines:
             return finished
-        assert finished == lines, f"{command} ended before it was killed, after {finished} of {lines} lines"
+        assert finished == lines, (
+            f"{command} ended before it was killed, after {finished} of {lines} lines"
+        )
         output.unlink()
     raise AssertionError(f"{command} was finished {_TRIES} times before it could be killed")

@@ -1,4 +1,5 @@
-"""An embedder and a segmenter by letters: texts whose words differ have chunks that match in their places."""
+"""An embedder and a segmenter by letters: texts whose words differ have chunks that match in their
+places."""
 
 from __future__ import annotations
 
@@ -12,14 +13,19 @@ BLUE = "a blue car|the yellow door|one brown cup|his orange cat"
 
 
 class Letters:
-    """An embedder that counts characters: chunks with nearly the same letters are near. It refuses "no"."""
+    """An embedder that counts characters: chunks with nearly the same letters are near.
+
+    It refuses "no".
+    """
 
     identity = "letters@1"
 
     def embed(self, texts: list[str]) -> npt.NDArray[np.float64]:
         if "no" in texts:
             raise TextError("no text")
-        return np.array([[text.count(chr(code)) for code in range(97, 123)] for text in texts]) + 1e-3
+        return (
+            np.array([[text.count(chr(code)) for code in range(97, 123)] for text in texts]) + 1e-3
+        )
 
 
 class Bars:

@@ -1,6 +1,7 @@
 """The versions in a file of tests/locks, and how the installed ones differ from them.
 
-`python tests/lib/support/locks.py LOCK` prints the differences; a session of `make nox` does so when its tests fail.
+`python tests/lib/support/locks.py LOCK` prints the differences; a session of `make nox` does so
+when its tests fail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def locked(path: Path) -> dict[str, str]:
             continue
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate():
-            versions[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
+            versions[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix(
+                "=="
+            )
     return versions
 
 
@@ -44,7 +47,9 @@ def main() -> None:
     }
     installed.pop("vcs-runtime", None)
     lines = differing(path, installed)
-    print(f"{len(lines)} packages differ from {path.name}, whose versions pass:", *lines, sep="\n  ")
+    print(
+        f"{len(lines)} packages differ from {path.name}, whose versions pass:", *lines, sep="\n  "
+    )
 
 
 if __name__ == "__main__":

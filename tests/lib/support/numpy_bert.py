@@ -37,9 +37,13 @@ def load(folder: Path, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def transform(
-    tensors: Mapping[str, Array], config: Mapping[str, Any], ids: list[int], positions: list[int],
-    visible: NDArray[np.bool_], added: Array | float = 0.0,
-) -> Array:  # fmt: skip
+    tensors: Mapping[str, Array],
+    config: Mapping[str, Any],
+    ids: list[int],
+    positions: list[int],
+    visible: NDArray[np.bool_],
+    added: Array | float = 0.0,
+) -> Array:
     """The last hidden states `(tokens, hidden)`; `visible[i, j]`: does token i see key j.
 
     added: `(tokens, hidden)`, onto the normalised embeddings
@@ -55,7 +59,8 @@ def transform(
         heads = []
         size = config["hidden_size"] // config["num_attention_heads"]
         query, key, value = (
-            linear(x, tensors, f"{prefix}attention.self.{name}") for name in ("query", "key", "value")
+            linear(x, tensors, f"{prefix}attention.self.{name}")
+            for name in ("query", "key", "value")
         )
         for head in range(config["num_attention_heads"]):
             part = slice(head * size, (head + 1) * size)

@@ -1,4 +1,5 @@
-"""Decoders' forward pass in plain NumPy, float64, one text at a time, as published: nothing is folded.
+"""Decoders' forward pass in plain NumPy, float64, one text at a time, as published: nothing is
+folded.
 
 Settings are read from `config.json` as the families' own code reads them, not by the package.
 """
@@ -22,7 +23,9 @@ _ROWS = 512
 
 @dataclass(frozen=True)
 class Settings:
-    """What a forward pass needs to know. A test changes one of them to show that it would be noticed.
+    """What a forward pass needs to know.
+
+    A test changes one of them to show that it would be noticed.
 
     windows      for each layer, how near tokens must be to see each other (below it); infinite without a window
     frequencies  for each layer, by how much a head's pairs of numbers turn from a token to the next
@@ -58,14 +61,22 @@ def settings(folder: Path) -> Settings:
     theta = rotations.get("rope_theta", config.get("rope_theta"))
     turns = rotation_frequencies(size, theta, rotations or config.get("rope_scaling") or {})
     return Settings(
-        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
+        heads=heads,
+        groups=config["num_key_value_heads"],
+        head_size=size,
+        epsilon=config["rms_norm_eps"],
         causal=config.get("is_causal", kind in ("qwen2", "qwen3", "llama", "mistral")),
-        windows=(math.inf,) * layers, frequencies=(turns,) * layers, attention_scale=size**-0.5,
-        biases=kind == "qwen2", qk_norms=kind == "qwen3",
-    )  # fmt: skip
+        windows=(math.inf,) * layers,
+        frequencies=(turns,) * layers,
+        attention_scale=size**-0.5,
+        biases=kind == "qwen2",
+        qk_norms=kind == "qwen3",
+    )
 
 
-def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[str, Any]) -> Settings:
+def _gemma(
+    config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[str, Any]
+) -> Settings:
     causal = not config.get("use_bidirectional_attention", False)
     window = config["sliding_window"] if causal else config["sliding_window"] // 2 + 1
     every = config.get("sliding_window_pattern", config.get("_sliding_window_pattern", 6))
@@ -80,13 +91,20 @@ def _gemma(config: Mapping[str, Any], heads: int, size: int, rotations: Mapping[
     near_theta = near.get("rope_theta", config.get("rope_local_base_freq", 1e4))
     both = rotation_frequencies(size, far_theta, far), rotation_frequencies(size, near_theta, near)
     return Settings(
-        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
-        causal=causal, windows=tuple(window if is_local else math.inf for is_local in local),
+        heads=heads,
+        groups=config["num_key_value_heads"],
+        head_size=size,
+        epsilon=config["rms_norm_eps"],
+        causal=causal,
+        windows=tuple(window if is_local else math.inf for is_local in local),
         frequencies=tuple(both[is_local] for is_local in local),
         attention_scale=config["query_pre_attn_scalar"] ** -0.5,
-        embedding_scale=config["hidden_size"] ** 0.5, norm_offset=1.0, activation="gelu_tanh",
-        qk_norms=True, sandwich=True,
-    )  # fmt: skip
+        embedding_scale=config["hidden_size"] ** 0.5,
+        norm_offset=1.0,
+        activation="gelu_tanh",
+        qk_norms=True,
+        sandwich=True,
+    )
 
 
 def rotation_frequencies(size: int, theta: float, scaling: Mapping[str, Any]) -> Array:
@@ -108,14 +126,16 @@ def rotation_frequencies(size: int, theta: float, scaling: Mapping[str, Any]) ->
 
 
 def token_vectors(folder: Path, ids: list[int], changed: Settings | None = None) -> Array:
-    """The last hidden states `(tokens, hidden)` of one text, by other settings than its own if `changed`."""
+    """The last hidden states `(tokens, hidden)` of one text, by other settings than its own if
+    `changed`."""
     tensors = StoredTensors(folder)
     prefix = "model." if "model.norm.weight" in tensors else ""
     return decode(tensors, prefix, changed or settings(folder), ids)
 
 
 def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int]) -> Array:
-    """The last hidden states `(tokens, hidden)` of one text, by tensors whose names begin with `prefix`."""
+    """The last hidden states `(tokens, hidden)` of one text, by tensors whose names begin with
+    `prefix`."""
     heads, groups, size = given.heads, given.groups, given.head_size
     act = _ACTIVATIONS[given.activation]
     places = np.arange(len(ids))
@@ -129,7 +149,9 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
         return out + tensors[f"{prefix}{name}.bias"] if biased else out
 
     x = tensors.rows(f"{prefix}embed_tokens.weight", ids) * given.embedding_scale
-    for layer, (window, frequencies) in enumerate(zip(given.windows, given.frequencies, strict=True)):
+    for layer, (window, frequencies) in enumerate(
+        zip(given.windows, given.frequencies, strict=True)
+    ):
         at = f"layers.{layer}."
         angles = np.tile(np.arange(len(ids))[:, None] * frequencies, 2)
 
@@ -155,12 +177,18 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
             query, keys = turned(q[:, head]) * given.attention_scale, turned(k[:, group]).T
             rows = []
             for part in parts(len(ids)):
-                rows.append(softmax(np.where(sees(part), query[part] @ keys, -np.inf)) @ v[:, group])
+                rows.append(
+                    softmax(np.where(sees(part), query[part] @ keys, -np.inf)) @ v[:, group]
+                )
             seen.append(np.concatenate(rows))
         out = linear(np.concatenate(seen, axis=1), f"{at}self_attn.o_proj")
         x = x + (rms(out, f"{at}post_attention_layernorm") if given.sandwich else out)
-        normed = rms(x, f"{at}{'pre_feedforward' if given.sandwich else 'post_attention'}_layernorm")
-        gate, up, down = (tensors[f"{prefix}{at}mlp.{name}_proj.weight"].T for name in ("gate", "up", "down"))
+        normed = rms(
+            x, f"{at}{'pre_feedforward' if given.sandwich else 'post_attention'}_layernorm"
+        )
+        gate, up, down = (
+            tensors[f"{prefix}{at}mlp.{name}_proj.weight"].T for name in ("gate", "up", "down")
+        )
         out = np.concatenate(
             [(act(normed[part] @ gate) * (normed[part] @ up)) @ down for part in parts(len(ids))]
         )
@@ -169,9 +197,14 @@ def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int])
 
 
 def embed(
-    folder: Path, ids: list[int], *, skip: int = 0, pooling: str | None = None,
-    dimension: int | None = None, **changed: Any,
-) -> Array:  # fmt: skip
+    folder: Path,
+    ids: list[int],
+    *,
+    skip: int = 0,
+    pooling: str | None = None,
+    dimension: int | None = None,
+    **changed: Any,
+) -> Array:
     """The unit vector of one text.
 
     skip       how many tokens at the front are not pooled
@@ -190,15 +223,19 @@ def embed(
 
 
 def token_ids(folder: Path, text: str, prompt: str = "") -> list[int]:
-    """The ids of a text with its special tokens, among them the one that a family's own code puts at the end."""
+    """The ids of a text with its special tokens, among them the one that a family's own code puts
+    at the end."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
     ids: list[int] = tokenizer.encode(prompt + text).ids
-    return [*ids, tokenizer.token_to_id(config["eos_token"])] if config.get("add_eos_token") else ids
+    return (
+        [*ids, tokenizer.token_to_id(config["eos_token"])] if config.get("add_eos_token") else ids
+    )
 
 
 def parts(rows: int) -> list[slice]:
-    """The rows of a long text in parts: all at once would need the square of its length, or many times its width."""
+    """The rows of a long text in parts: all at once would need the square of its length, or many
+    times its width."""
     return [slice(start, start + _ROWS) for start in range(0, rows, _ROWS)]
 
 

@@ -1,4 +1,5 @@
-"""NV-Embed's forward pass in plain NumPy, float64, one text at a time, as published: nothing is folded."""
+"""NV-Embed's forward pass in plain NumPy, float64, one text at a time, as published: nothing is
+folded."""
 
 from __future__ import annotations
 
@@ -34,11 +35,15 @@ def _settings(config: Mapping[str, Any], causal: bool) -> Settings:
     heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     return Settings(
-        heads=heads, groups=config["num_key_value_heads"], head_size=size, epsilon=config["rms_norm_eps"],
-        causal=causal, windows=(math.inf,) * layers,
+        heads=heads,
+        groups=config["num_key_value_heads"],
+        head_size=size,
+        epsilon=config["rms_norm_eps"],
+        causal=causal,
+        windows=(math.inf,) * layers,
         frequencies=(config["rope_theta"] ** -(np.arange(0, size, 2) / size),) * layers,
         attention_scale=size**-0.5,
-    )  # fmt: skip
+    )
 
 
 def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Array) -> Array:
@@ -62,7 +67,9 @@ def _latents(tensors: Mapping[str, Array], config: Mapping[str, Any], hidden: Ar
         seen = []
         for head in range(config.get("num_cross_heads", 8)):
             part = slice(head * size, (head + 1) * size)
-            seen.append(softmax(query[:, part] @ keys[:, part].T / math.sqrt(size)) @ values[:, part])
+            seen.append(
+                softmax(query[:, part] @ keys[:, part].T / math.sqrt(size)) @ values[:, part]
+            )
         y = np.concatenate(seen, axis=1) @ to_out + hidden
         both = norm(y, f"{gated}norm") @ into + tensors[f"{gated}fn.net.0.bias"]
         value, gate = np.split(both, 2, axis=1)

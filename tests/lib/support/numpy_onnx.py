@@ -1,8 +1,10 @@
-"""Decoders' graphs in NumPy, node by node: the only way to compute, without a GPU, what a CUDA graph says.
+"""Decoders' graphs in NumPy, node by node: the only way to compute, without a GPU, what a CUDA
+graph says.
 
-`run` computes in two ways. `exact=True` takes every number for a float64, so that two graphs that compute the same
-function give the same numbers. `exact=False` rounds where the kernels of ONNX Runtime 1.31.1 round; where that is not
-the type of an operator's output, its function says so (read from the machine code of the kernels for sm90).
+`run` computes in two ways. `exact=True` takes every number for a float64, so that two graphs that
+compute the same function give the same numbers. `exact=False` rounds where the kernels of ONNX
+Runtime 1.31.1 round; where that is not the type of an operator's output, its function says so (read
+from the machine code of the kernels for sm90).
 """
 
 from __future__ import annotations
@@ -38,9 +40,13 @@ def run(model: Path, inputs: Mapping[str, Array], *, exact: bool = False) -> Arr
 
 
 def _output(
-    graph: onnx.GraphProto, given: Mapping[str, Array], stored: Callable[[str], Array], operators: Operators
+    graph: onnx.GraphProto,
+    given: Mapping[str, Array],
+    stored: Callable[[str], Array],
+    operators: Operators,
 ) -> Array:
-    """The first output of a graph, or of one inside a node, which may read all values that there are."""
+    """The first output of a graph, or of one inside a node, which may read all values that there
+    are."""
     values = dict(given)
     last = {name: number for number, node in enumerate(graph.node) for name in _read(node)}
     for number, node in enumerate(graph.node):
@@ -55,7 +61,8 @@ def _output(
             values[node.output[0]] = _output(branch, values, stored, operators)
         else:
             values[node.output[0]] = operators.of(node.op_type)(*arguments, **attributes)
-        for name in _read(node):  # a graph at full width would not fit into memory with all its values
+        # A graph at full width would not fit into memory with all its values.
+        for name in _read(node):
             if last[name] == number:
                 values.pop(name, None)
     return values[graph.output[0].name]
@@ -74,7 +81,9 @@ def _stored(tensor: onnx.TensorProto, folder: Path) -> Array:
     kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     shape = tuple(tensor.dims)
     count = math.prod(shape)
-    return np.fromfile(folder / place["location"], kind, count, offset=int(place["offset"])).reshape(shape)
+    return np.fromfile(
+        folder / place["location"], kind, count, offset=int(place["offset"])
+    ).reshape(shape)
 
 
 def _is_float(x: Array) -> bool:
@@ -82,7 +91,10 @@ def _is_float(x: Array) -> bool:
 
 
 class Operators:
-    """The operators of decoders' graphs, by their names. An operator's result has the type of its first input."""
+    """The operators of decoders' graphs, by their names.
+
+    An operator's result has the type of its first input.
+    """
 
     def __init__(self, exact: bool) -> None:
         self._exact = exact
@@ -95,7 +107,9 @@ class Operators:
 
     def _wide(self, x: Array) -> Array:
         """x as kernels compute with it."""
-        return x.astype(np.float64 if self._exact else np.float32, copy=False) if _is_float(x) else x
+        return (
+            x.astype(np.float64 if self._exact else np.float32, copy=False) if _is_float(x) else x
+        )
 
     def _each(self, function: Callable[..., Array], *inputs: Array) -> Array:
         return self.rounded(function(*map(self._wide, inputs)), inputs[0].dtype)
@@ -148,7 +162,9 @@ class Operators:
 
     def Gelu(self, x: Array, approximate: bytes = b"none") -> Array:
         if approximate == b"tanh":
-            return self._each(lambda a: a * (0.5 + 0.5 * np.tanh(0.7978845608 * (a + 0.044715 * a**3))), x)
+            return self._each(
+                lambda a: a * (0.5 + 0.5 * np.tanh(0.7978845608 * (a + 0.044715 * a**3))), x
+            )
         return self._each(lambda a: a * (0.5 + 0.5 * _erf(a / math.sqrt(2))).astype(a.dtype), x)
 
     def BiasGelu(self, x: Array, bias: Array) -> Array:
@@ -166,10 +182,15 @@ class Operators:
         assert axis == -1
         return self._each(_softmax, x)
 
-    def LayerNormalization(self, x: Array, scale: Array, shift: Array, axis: int, epsilon: float) -> Array:
+    def LayerNormalization(
+        self, x: Array, scale: Array, shift: Array, axis: int, epsilon: float
+    ) -> Array:
         def norm(x: Array, scale: Array, shift: Array) -> Array:
             centred = x - x.mean(axis=-1, keepdims=True)
-            return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon) * scale + shift
+            return (
+                centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon) * scale
+                + shift
+            )
 
         return self._each(norm, x, scale, shift)
 
@@ -178,7 +199,9 @@ class Operators:
     ) -> Array:
         """Everything is float32, and rounded once."""
         first, second, third, *rest = map(self._wide, (x, skip, bias, scale, shift))
-        return self.rounded(self.LayerNormalization(first + second + third, *rest, -1, epsilon), x.dtype)
+        return self.rounded(
+            self.LayerNormalization(first + second + third, *rest, -1, epsilon), x.dtype
+        )
 
     def RMSNormalization(self, x: Array, scale: Array, axis: int, epsilon: float) -> Array:
         """The result has the type of the scale, to which it is rounded once."""
@@ -186,7 +209,9 @@ class Operators:
         root = np.sqrt((wide**2).mean(axis=-1, keepdims=True) + epsilon)
         return self.rounded(wide / root * self._wide(scale), scale.dtype)
 
-    def GatedRMSNorm(self, x: Array, scale: Array, gate: Array, activation: bytes, epsilon: float) -> Array:
+    def GatedRMSNorm(
+        self, x: Array, scale: Array, gate: Array, activation: bytes, epsilon: float
+    ) -> Array:
         """Everything is float32, and rounded once."""
         assert activation == b"silu"
 
@@ -203,7 +228,15 @@ class Operators:
         return self.rounded(product if bias is None else product + self._wide(bias), x.dtype)
 
     def MatMulNBits(
-        self, x: Array, levels: Array, scales: Array, N: int, K: int, bits: int, block_size: int, **_: Any
+        self,
+        x: Array,
+        levels: Array,
+        scales: Array,
+        N: int,
+        K: int,
+        bits: int,
+        block_size: int,
+        **_: Any,
     ) -> Array:
         """Weights are widened to the type of x, in which level and scale are multiplied."""
         assert bits == 8
@@ -216,7 +249,8 @@ class Operators:
     def RotaryEmbedding(
         self, x: Array, cosines: Array, sines: Array, positions: Array, num_heads: int
     ) -> Array:
-        """The kernel computes in the type of x: two products of halves, and a sum that is rounded once."""
+        """The kernel computes in the type of x: two products of halves, and a sum that is rounded
+        once."""
         split = x.reshape(*x.shape[:2], num_heads, -1)
         left, right = np.split(split, 2, axis=-1)
         cosine, sine = (self._wide(table[positions][:, :, None]) for table in (cosines, sines))
@@ -227,9 +261,17 @@ class Operators:
         return np.concatenate(parts, axis=-1).reshape(x.shape)
 
     def Attention(
-        self, query: Array, key: Array, value: Array, bias: Array | None = None, *rest: Array | None,
-        is_causal: int, q_num_heads: int = 0, kv_num_heads: int = 0, scale: float | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        bias: Array | None = None,
+        *rest: Array | None,
+        is_causal: int,
+        q_num_heads: int = 0,
+        kv_num_heads: int = 0,
+        scale: float | None = None,
+    ) -> Array:
         """Texts padded to one length; the last input, if there is one, has the lengths.
 
         With lengths a causal mask would be aligned at the last token of each text.
@@ -237,7 +279,9 @@ class Operators:
         lengths = rest[-1] if rest else np.full(len(query), query.shape[-2])
         assert lengths is not None
         assert not (is_causal and rest)
-        masks = None if bias is None else np.broadcast_to(bias, (len(query), 1, *bias.shape[-2:]))[:, 0]
+        masks = (
+            None if bias is None else np.broadcast_to(bias, (len(query), 1, *bias.shape[-2:]))[:, 0]
+        )
         if query.ndim == 4:
             q_num_heads, kv_num_heads = query.shape[1], key.shape[1]
             rows = (x.swapaxes(1, 2).reshape(len(x), x.shape[2], -1) for x in (query, key, value))
@@ -255,9 +299,16 @@ class Operators:
         return out
 
     def PackedMultiHeadAttention(
-        self, query: Array, key: Array, value: Array, bias: Array | None, places: Array, starts: Array,
-        num_heads: int, scale: float | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        bias: Array | None,
+        places: Array,
+        starts: Array,
+        num_heads: int,
+        scale: float | None = None,
+    ) -> Array:
         """Texts one after the other; `places` must be as the operator's documentation says."""
         assert bias is None
         assert query.dtype in (np.float16, np.float64)
@@ -274,12 +325,20 @@ class Operators:
         return out
 
     def _attend(
-        self, query: Array, key: Array, value: Array, heads: int, groups: int, scale: float | None,
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        heads: int,
+        groups: int,
+        scale: float | None,
         seen: Array | None = None,
-    ) -> Array:  # fmt: skip
-        """Flash attention: scores are float32, weights are rounded before the product and divided by their sum after.
+    ) -> Array:
+        """Flash attention: scores are float32, weights are rounded before the product and divided
+        by their sum after.
 
-        `seen` are the keys that each query may see: at least one, as there are kernels for which none is NaN.
+        `seen` are the keys that each query may see: at least one, as there are kernels for which
+        none is NaN.
         """
         rows, kind = len(query), query.dtype
         q, k, v = (
@@ -308,17 +367,32 @@ def _softmax(x: Array) -> Array:
     return result
 
 
-# Operators that are functions of NumPy: those of indices and conditions, and those that compute in the wide type.
+# Operators that are functions of NumPy: those of indices and conditions, and those that compute in
+# the wide type.
 _PLAIN: Mapping[str, Callable[..., Array]] = {
-    "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater, "Mod": np.mod,
-    "GreaterOrEqual": np.greater_equal, "And": np.logical_and, "Or": np.logical_or, "Not": np.logical_not,
-    "Where": np.where, "Range": np.arange,
-}  # fmt: skip
+    "Equal": np.equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Greater": np.greater,
+    "Mod": np.mod,
+    "GreaterOrEqual": np.greater_equal,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Not": np.logical_not,
+    "Where": np.where,
+    "Range": np.arange,
+}
 _SINGLE: Mapping[str, Callable[..., Array]] = {
-    "Add": np.add, "Sub": np.subtract, "Abs": np.abs, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum,
-    "Sqrt": np.sqrt, "Sigmoid": _sigmoid,
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Abs": np.abs,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Max": np.maximum,
+    "Sqrt": np.sqrt,
+    "Sigmoid": _sigmoid,
     "MatMul": np.matmul,  # halves are multiplied and added in float32
-}  # fmt: skip
+}
 
 
 def names(model: Path) -> Sequence[str]:

@@ -13,7 +13,8 @@ _START = 1  # the id of <s>
 
 
 def plant(tensors: dict[str, NDArray[np.float32]], layer: int, tokens: str) -> None:
-    """Make a unit of a layer give about +-1000, and so a channel of the sum about +-400 from the next layer on.
+    """Make a unit of a layer give about +-1000, and so a channel of the sum about +-400 from the
+    next layer on.
 
     tokens  "every", with signs that differ between words, or "<s>"
     """

@@ -1,5 +1,6 @@
-"""What onnxruntime-gpu 1.31.1 refuses, and how: seen with its real providers over stand-ins of NVIDIA's libraries
-(`support.cuda_stand_ins`), and kept here for tests whose ONNX Runtime has no GPU."""
+"""What onnxruntime-gpu 1.31.1 refuses, and how: seen with its real providers over stand-ins of
+NVIDIA's libraries (`support.cuda_stand_ins`), and kept here for tests whose ONNX Runtime has no
+GPU."""
 
 from __future__ import annotations
 
@@ -11,9 +12,15 @@ import numpy as np
 import onnx
 
 _DEFAULTS = {
-    "device_id": "0", "arena_extend_strategy": "kNextPowerOfTwo", "gpu_mem_limit": str(2**64 - 1), "use_tf32": "1",
-    "sdpa_kernel": "0", "do_copy_in_default_stream": "1", "enable_cuda_graph": "0", "cudnn_conv_algo_search": "EXHAUSTIVE",
-}  # fmt: skip
+    "device_id": "0",
+    "arena_extend_strategy": "kNextPowerOfTwo",
+    "gpu_mem_limit": str(2**64 - 1),
+    "use_tf32": "1",
+    "sdpa_kernel": "0",
+    "do_copy_in_default_stream": "1",
+    "enable_cuda_graph": "0",
+    "cudnn_conv_algo_search": "EXHAUSTIVE",
+}
 _FLAGS = ("use_tf32", "do_copy_in_default_stream", "enable_cuda_graph")
 _NUMBERS = ("device_id", "gpu_mem_limit", "sdpa_kernel")
 _STRATEGIES = ("kNextPowerOfTwo", "kSameAsRequested")
@@ -26,12 +33,17 @@ _ON_THE_CPU = ("DynamicQuantizeLinear", "MatMulInteger")
 
 
 def cuda_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
-    """All options of the CUDA provider, as a session reports them. Values are taken by their `str`."""
+    """All options of the CUDA provider, as a session reports them.
+
+    Values are taken by their `str`.
+    """
     taken = dict(_DEFAULTS)
     for name, value in options.items():
         text = str(value)
         if name not in _DEFAULTS:
-            raise RuntimeError(f'[ONNXRuntimeError] : 1 : FAIL : Unknown provider option: "{name}".')
+            raise RuntimeError(
+                f'[ONNXRuntimeError] : 1 : FAIL : Unknown provider option: "{name}".'
+            )
         if name in _FLAGS and text.lower() in ("true", "false"):
             text = "1" if text.lower() == "true" else "0"
         if (
@@ -40,13 +52,16 @@ def cuda_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
             or (name == "arena_extend_strategy" and text not in _STRATEGIES)
             or (name == "device_id" and int(text) >= gpus)
         ):
-            raise RuntimeError(f'[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "{name}"')
+            raise RuntimeError(
+                f'[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "{name}"'
+            )
         taken[name] = text
     return taken
 
 
 def tensorrt_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
-    """Options of the TensorRT provider, whose flags are "True" or "False" where CUDA's are "1" or "0"."""
+    """Options of the TensorRT provider, whose flags are "True" or "False" where CUDA's are "1" or
+    "0"."""
     for name, value in options.items():
         number = name == "device_id" and str(value).isdecimal() and int(value) < gpus
         flag = (
@@ -55,7 +70,9 @@ def tensorrt_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
             and str(value) in ("True", "False")
         )
         if not (number or flag):
-            raise RuntimeError(f'[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "{name}"')
+            raise RuntimeError(
+                f'[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "{name}"'
+            )
     return dict(options)
 
 
@@ -91,7 +108,9 @@ def check_run_entries(entries: Mapping[str, str], gpu: int) -> None:
     for place in filter(None, entries.get("memory.enable_memory_arena_shrinkage", "").split(";")):
         kind, _, number = place.partition(":")
         if kind not in ("cpu", "gpu"):
-            raise RuntimeError(f"Unsupported device specified in the memory arena shrink list: {kind}")
+            raise RuntimeError(
+                f"Unsupported device specified in the memory arena shrink list: {kind}"
+            )
         if number and not number.isdecimal():
             raise RuntimeError(f"Unsupported device id in the memory arena shrink list: {number}")
         if kind == "gpu" and int(number or 0) != gpu:
@@ -101,8 +120,12 @@ def check_run_entries(entries: Mapping[str, str], gpu: int) -> None:
 def check_value(array: Any, kind: str, index: int, gpus: int) -> None:
     """An array that is put into a GPU's memory."""
     if not isinstance(array, np.ndarray):
-        raise RuntimeError("Creation of OrtValues is currently only supported from non-string numpy arrays")
+        raise RuntimeError(
+            "Creation of OrtValues is currently only supported from non-string numpy arrays"
+        )
     if not isinstance(index, int):
         raise TypeError("OrtDevice(): incompatible constructor arguments")
     if kind not in ("cuda", "gpu") or index >= gpus:
-        raise RuntimeError("The provided device id doesn't match any available GPUs on the machine.")
+        raise RuntimeError(
+            "The provided device id doesn't match any available GPUs on the machine."
+        )

@@ -39,7 +39,9 @@ PARTS: dict[str, dict[str, Any]] = {
     "linear rotation": {"rope_scaling": 3.0},
     "windows": {"local": _WINDOWS},
     "causal windows": {"local": _WINDOWS, "causal": True},
-    "windows with the rotation of all": {"local": LocalAttention((False, True, True), 3, Rotation(10000.0))},
+    "windows with the rotation of all": {
+        "local": LocalAttention((False, True, True), 3, Rotation(10000.0))
+    },
     "biases": {"qkv_bias": True},
     "norms of heads": {"qk_norm": True},
     "GELU": {"activation": "gelu_tanh"},
@@ -50,7 +52,14 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 GEMMA = {
     name: value
-    for part in ("windows", "norms of heads", "GELU", "four norms", "offset of norms", "scale of embeddings")
+    for part in (
+        "windows",
+        "norms of heads",
+        "GELU",
+        "four norms",
+        "offset of norms",
+        "scale of embeddings",
+    )
     for name, value in PARTS[part].items()
 } | {"attention_scale": 0.3, "rope_scaling": 2.0, "num_key_value_heads": 1}
 """All that Gemma 3 has."""
@@ -78,7 +87,9 @@ class RandomDecoder:
             only_last=pooling == "last",
         )
 
-    def vectors(self, rows: list[list[int]], pooling: str, skip: int = 0, **changed: Any) -> NDArray[Any]:
+    def vectors(
+        self, rows: list[list[int]], pooling: str, skip: int = 0, **changed: Any
+    ) -> NDArray[Any]:
         """The unit vectors by NumPy, by other settings than its own if there are `changed` ones."""
         config = DecoderConfig(**{**vars(self.config), **changed})
         tensors = StoredTensors(self.folder)
@@ -92,9 +103,15 @@ class RandomDecoder:
 def write_random_decoder(folder: Path, dtype: str = "F32", **changed: Any) -> RandomDecoder:
     """Write random tensors for some settings into `folder` and return them."""
     sizes = {
-        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12,
-        "intermediate_size": 40, "vocab_size": VOCABULARY, "max_position_embeddings": 64,
-    }  # fmt: skip
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 12,
+        "intermediate_size": 40,
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 64,
+    }
     config = DecoderConfig(
         **{**sizes, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "causal": False, **changed}
     )
@@ -128,8 +145,12 @@ def _settings(config: DecoderConfig) -> Settings:
         head_size=config.head_dim,
         epsilon=config.rms_norm_eps,
         causal=config.causal,
-        windows=tuple(config.local.reach + 1 if config.local and here else math.inf for here in local),
-        frequencies=tuple(_turns(near if here else config.rotation, config.head_dim) for here in local),
+        windows=tuple(
+            config.local.reach + 1 if config.local and here else math.inf for here in local
+        ),
+        frequencies=tuple(
+            _turns(near if here else config.rotation, config.head_dim) for here in local
+        ),
         attention_scale=config.attention_scale or config.head_dim**-0.5,
         embedding_scale=config.embedding_scale,
         norm_offset=config.norm_offset,

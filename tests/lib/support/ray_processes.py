@@ -1,4 +1,5 @@
-"""Ray's processes on this machine: patient ones that a busy machine does not end, and one to kill."""
+"""Ray's processes on this machine: patient ones that a busy machine does not end, and one to
+kill."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from support.waiting import HANGS_AFTER_S
 T = TypeVar("T")
 _SECONDS, _MILLISECONDS = str(HANGS_AFTER_S), str(1000 * HANGS_AFTER_S)
 
-#: Settings that Ray reads when it is imported: nothing is late, and neither memory nor a disk is too full. A server
-#: that does not answer in two minutes has died at its start, which is then tried again.
+#: Settings that Ray reads when it is imported: nothing is late, and neither memory nor a disk is
+#: too full. A server that does not answer in two minutes has died at its start, which is then tried
+#: again.
 PATIENT = {
     "RAY_NUM_REDIS_GET_RETRIES": _SECONDS,
     "RAY_agent_register_timeout_ms": _MILLISECONDS,
@@ -31,8 +33,8 @@ PATIENT = {
     "RAY_raylet_start_wait_time_s": _SECONDS,
     "RAY_worker_register_timeout_seconds": _SECONDS,
 }
-#: How often a cluster is started before it counts as one that does not start. Half a minute for a node to start
-#: is written into Ray; the second time, its files are in memory.
+#: How often a cluster is started before it counts as one that does not start. Half a minute for a
+#: node to start is written into Ray; the second time, its files are in memory.
 _STARTS = 10
 #: What our commands and programs say then.
 NOT_STARTED = "Ray did not start on this machine"
@@ -62,7 +64,8 @@ def run_patiently(command: Sequence[str], **options: Any) -> CompletedProcess[st
 
 
 def kill_one(name: str) -> None:
-    """Kill a worker of this process called `ray::NAME...`, as the kernel would where memory is short."""
+    """Kill a worker of this process called `ray::NAME...`, as the kernel would where memory is
+    short."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             title = path.read_bytes()

@@ -1,4 +1,5 @@
-"""A server of scores in a thread of this process, on a free port, and a client of the standard library."""
+"""A server of scores in a thread of this process, on a free port, and a client of the standard
+library."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from vcs_runtime.serve import server as server_module
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.server import ScoreServer, listen
 
-# A server ends its process where its last block takes longer than this, and here that is the process of the tests.
+# A server ends its process where its last block takes longer than this, and here that is the
+# process of the tests.
 server_module._CLOSE_S = HANGS_AFTER_S
 
 #: Seconds of a limit that no machine reaches, and that a test passes by `advance`.
@@ -55,7 +57,9 @@ class Running:
     ) -> None:
         self.lines: list[str] = []
         self.ready = threading.Event()
-        self._server = ScoreServer(listen("127.0.0.1", 0), config, options, limits, token, self._reported)
+        self._server = ScoreServer(
+            listen("127.0.0.1", 0), config, options, limits, token, self._reported
+        )
         self.port = int(self._server.url.rpartition(":")[2])
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
@@ -66,11 +70,17 @@ class Running:
             self.ready.set()
 
     def ask(
-        self, path: str, body: Any = None, method: str | None = None, headers: dict[str, str] | None = None
+        self,
+        path: str,
+        body: Any = None,
+        method: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         """Send a request on a connection of its own; anything but bytes is sent as JSON."""
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)) as client:
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)
+        ) as client:
             client.request(method or ("GET" if body is None else "POST"), path, sent, headers or {})
             response = client.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
@@ -100,7 +110,8 @@ class _Clock:
 def advance(seconds: float) -> None:
     """Put the clock of the event loops of this process forward: limits of servers are over at once.
 
-    It is never put back, or what servers wait for would not come. They look at it ten times a second.
+    It is never put back, or what servers wait for would not come. They look at it ten times a
+    second.
     """
     _Clock.ahead += seconds
 

@@ -17,16 +17,26 @@ def write_sheet(path: Path | IO[bytes], rows: Sequence[Sequence[str | int | floa
     """Write rows of texts and numbers."""
     body = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
     parts = {
-        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Default Extension="xml" ContentType="application/xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="a" '
-        f'Type="{_RELATIONS}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}">'
-        '<sheets><sheet name="one" sheetId="1" r:id="b"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="b" '
-        f'Type="{_RELATIONS}/worksheet" Target="worksheets/one.xml"/></Relationships>',
-        "xl/worksheets/one.xml": f'<worksheet xmlns="{_MAIN}"><sheetData>{body}</sheetData></worksheet>',
+        "[Content_Types].xml": (
+            f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels"'
+            ' ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default'
+            ' Extension="xml" ContentType="application/xml"/></Types>'
+        ),
+        "_rels/.rels": (
+            f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="a" '
+            f'Type="{_RELATIONS}/officeDocument" Target="xl/workbook.xml"/></Relationships>'
+        ),
+        "xl/workbook.xml": (
+            f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}">'
+            '<sheets><sheet name="one" sheetId="1" r:id="b"/></sheets></workbook>'
+        ),
+        "xl/_rels/workbook.xml.rels": (
+            f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="b" '
+            f'Type="{_RELATIONS}/worksheet" Target="worksheets/one.xml"/></Relationships>'
+        ),
+        "xl/worksheets/one.xml": (
+            f'<worksheet xmlns="{_MAIN}"><sheetData>{body}</sheetData></worksheet>'
+        ),
     }
     with zipfile.ZipFile(path, "w") as file:
         for name, content in parts.items():

@@ -1,6 +1,6 @@
-"""A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA and TensorRT, and
-computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that border all is real. What the
-real provider refuses is refused (`support.provider_rules`)."""
+"""A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA and
+TensorRT, and computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that
+border all is real. What the real provider refuses is refused (`support.provider_rules`)."""
 
 from __future__ import annotations
 
@@ -105,14 +105,23 @@ def _onnxruntime(machine: Machine) -> ModuleType:
             return real.OrtValue.ortvalue_from_numpy(array)
 
     module = ModuleType("onnxruntime")
-    for name in ("SessionOptions", "GraphOptimizationLevel", "ExecutionOrder", "set_default_logger_severity"):
+    for name in (
+        "SessionOptions",
+        "GraphOptimizationLevel",
+        "ExecutionOrder",
+        "set_default_logger_severity",
+    ):
         setattr(module, name, getattr(real, name))
     module.__dict__.update(
-        InferenceSession=_session_class(machine), RunOptions=_RunOptions, OrtValue=OrtValue,
-        __version__="1.31.1", cuda_version="13.0", get_available_providers=lambda: machine.available,
+        InferenceSession=_session_class(machine),
+        RunOptions=_RunOptions,
+        OrtValue=OrtValue,
+        __version__="1.31.1",
+        cuda_version="13.0",
+        get_available_providers=lambda: machine.available,
         set_default_logger_severity=lambda level: None,
         preload_dlls=lambda: print("Failed to load libnonsense.so"),
-    )  # fmt: skip
+    )
     return module
 
 
@@ -122,7 +131,10 @@ def _taken(machine: Machine, name: str, options: dict[str, str]) -> dict[str, st
         raise RuntimeError(f"Unknown Provider Type: {name}")
     if name == "CPUExecutionProvider":
         return options
-    rules = {PROVIDERS[0]: provider_rules.tensorrt_options, PROVIDERS[1]: provider_rules.cuda_options}
+    rules = {
+        PROVIDERS[0]: provider_rules.tensorrt_options,
+        PROVIDERS[1]: provider_rules.cuda_options,
+    }
     return rules[name](options, machine.gpus)
 
 
@@ -174,7 +186,9 @@ def _session_class(machine: Machine) -> type[Any]:
 
         def run_with_iobinding(self, binding: _Binding, options: _RunOptions) -> None:
             inputs = {name: value.numpy() for name, value in binding.inputs.items()}
-            provider_rules.check_run_entries(options.entries, int(self._providers[PROVIDERS[1]]["device_id"]))
+            provider_rules.check_run_entries(
+                options.entries, int(self._providers[PROVIDERS[1]]["device_id"])
+            )
             machine.runs.append((inputs["input_ids"].shape, options.entries))
             machine.before(inputs)
             self._real.run_with_iobinding(binding.real, options.real)
@@ -236,7 +250,9 @@ def _library(machine: Machine, name: str) -> Any:
             "cuDeviceGet": lambda out, index: give(out, index) if index < machine.gpus else 101,
             "cuDeviceGetCount": lambda out: give(out, machine.gpus),
             "cuDeviceGetName": named,
-            "cuDeviceGetAttribute": lambda out, which, device: give(out, machine.architecture[which - 75]),
+            "cuDeviceGetAttribute": lambda out, which, device: give(
+                out, machine.architecture[which - 75]
+            ),
             "cuDeviceTotalMem_v2": lambda out, device: give(out, 141 << 30),
         },
         "cudart": {

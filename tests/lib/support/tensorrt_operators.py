@@ -1,9 +1,9 @@
 """What TensorRT's parser takes, by a graph alone: an oracle for the graphs that are exported here.
 
 The facts are those of onnx-tensorrt's operator list for TensorRT 10.15 (docs/operators.md of
-https://github.com/onnx/onnx-tensorrt, Apache-2.0): operators, the types they take, and restrictions. The list proves
-nothing about TensorRT itself, which asks its own parser when an engine is built. Quantised graphs are not listed: no
-engine is built of them.
+https://github.com/onnx/onnx-tensorrt, Apache-2.0): operators, the types they take, and
+restrictions. The list proves nothing about TensorRT itself, which asks its own parser when an
+engine is built. Quantised graphs are not listed: no engine is built of them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ OPSETS = range(9, 25)
 _FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16}
 _NUMBERS = _FLOATS | {DataType.INT32, DataType.INT64}
 _ANY = _NUMBERS | {DataType.BOOL}
-# Types of the first input, by operator. Operators on images and sequences are left out: no graph here has them.
+# Types of the first input, by operator. Operators on images and sequences are left out: no graph
+# here has them.
 _TYPES = {
-    "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish "
-    "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul "
-    "Reciprocal Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh": _FLOATS,
-    "Abs Add ArgMax ArgMin Div Equal Gelu Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Neg "
-    "Pad Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
-    "ReduceSum ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK": _NUMBERS,
+    "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul Reciprocal Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh": (
+        _FLOATS
+    ),
+    "Abs Add ArgMax ArgMin Div Equal Gelu Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Neg Pad Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK": (
+        _NUMBERS
+    ),
     "And Not Or Xor": {DataType.BOOL},
-    "Cast CastLike Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity "
-    "OneHot Reshape Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where": _ANY,
+    "Cast CastLike Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity OneHot Reshape Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where": (
+        _ANY
+    ),
 }
 _OPERATORS = {name: types for names, types in _TYPES.items() for name in names.split()}
 
@@ -43,9 +45,14 @@ def parser_problems(model: Path) -> list[str]:
     return list(dict.fromkeys([*beyond, *_problems(inferred.graph, {}, frozenset())]))
 
 
-def _problems(graph: onnx.GraphProto, kinds: Mapping[str, int], constants: frozenset[str]) -> Iterator[str]:
+def _problems(
+    graph: onnx.GraphProto, kinds: Mapping[str, int], constants: frozenset[str]
+) -> Iterator[str]:
     """Look at a graph, and at the graphs inside it, which see the values around them."""
-    types = {value.name: value.type.tensor_type for value in [*graph.input, *graph.value_info, *graph.output]}
+    types = {
+        value.name: value.type.tensor_type
+        for value in [*graph.input, *graph.value_info, *graph.output]
+    }
     constants |= {tensor.name for tensor in graph.initializer}
     kinds = {**kinds, **{name: kind.elem_type for name, kind in types.items()}}
     kinds |= {tensor.name: tensor.data_type for tensor in graph.initializer}

@@ -1,7 +1,9 @@
-"""A stand-in for NVIDIA's Python package `tensorrt` 10.16: it refuses what the package refuses, and builds nothing.
+"""A stand-in for NVIDIA's Python package `tensorrt` 10.16: it refuses what the package refuses, and
+builds nothing.
 
-Names, arguments and refusals are those of `tensorrt-cu13-bindings` 10.16.1. `make gpu-dry` runs the same code
-with that package itself. An "engine" is the path of a copy of the graph, which `stand_in` runs in its place.
+Names, arguments and refusals are those of `tensorrt-cu13-bindings` 10.16.1. `make gpu-dry` runs the
+same code with that package itself. An "engine" is the path of a copy of the graph, which `stand_in`
+runs in its place.
 """
 
 from __future__ import annotations
@@ -147,9 +149,14 @@ class _Builder:
         _take(config, _Config, "config")
         shapes = [profile.shapes for profile in config.profiles]
         if not network.model or not shapes or set(shapes[0]) != network.inputs:
-            self.logger.log(Severity.ERROR, "Network has dynamic inputs, but no profile has been defined")
+            self.logger.log(
+                Severity.ERROR, "Network has dynamic inputs, but no profile has been defined"
+            )
             return None
-        about = {"flags": network.flags, "graph": onnx.load(network.model, load_external_data=False)}
+        about = {
+            "flags": network.flags,
+            "graph": onnx.load(network.model, load_external_data=False),
+        }
         self._built.networks.append({**about, "shapes": shapes, "builder_flags": config.flags})
         if self._built.fails:
             self.logger.log(Severity.WARNING, "chatter")
@@ -185,15 +192,19 @@ class _OnnxParser:
 
 
 def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Built:
-    """Put the stand-in in the place of `tensorrt` for one test; graphs that it has parsed are kept in a folder."""
+    """Put the stand-in in the place of `tensorrt` for one test; graphs that it has parsed are kept
+    in a folder."""
     built = Built(folder)
     folder.mkdir()
 
     module = ModuleType("tensorrt")
     module.__dict__.update(
-        __version__=built.version, Builder=partial(_Builder, built), OnnxParser=partial(_OnnxParser, built),
-        ILogger=ILogger, BuilderFlag=BuilderFlag,
+        __version__=built.version,
+        Builder=partial(_Builder, built),
+        OnnxParser=partial(_OnnxParser, built),
+        ILogger=ILogger,
+        BuilderFlag=BuilderFlag,
         NetworkDefinitionCreationFlag=NetworkDefinitionCreationFlag,
-    )  # fmt: skip
+    )
     monkeypatch.setitem(sys.modules, "tensorrt", module)
     return built

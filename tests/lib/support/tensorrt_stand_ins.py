@@ -1,7 +1,9 @@
-"""NVIDIA's real Python package of TensorRT, and ONNX Runtime's real TensorRT provider, without TensorRT.
+"""NVIDIA's real Python package of TensorRT, and ONNX Runtime's real TensorRT provider, without
+TensorRT.
 
-Both run over the stand-ins of `tensorrt_stand_ins.c`, beside those of CUDA. So the package takes or refuses what the
-builder asks for, and the provider takes or refuses the graph of an engine. What TensorRT makes of a graph stays unknown.
+Both run over the stand-ins of `tensorrt_stand_ins.c`, beside those of CUDA. So the package takes or
+refuses what the builder asks for, and the provider takes or refuses the graph of an engine. What
+TensorRT makes of a graph stays unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ LIBRARIES = ("libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.
 
 @dataclass(frozen=True)
 class Loaded:
-    """An engine that was loaded: flags of its network and of its builder, number of inputs and outputs."""
+    """An engine that was loaded: flags of its network and of its builder, number of inputs and
+    outputs."""
 
     network_flags: int
     builder_flags: int
@@ -29,7 +32,8 @@ class Loaded:
 
 
 def with_tensorrt(gpu: DryGpu) -> DryGpu:
-    """Compile TensorRT's libraries into a folder of their own, with links to the other stand-ins."""
+    """Compile TensorRT's libraries into a folder of their own, with links to the other
+    stand-ins."""
     folder = gpu.folder / "with-tensorrt"
     folder.mkdir()
     for library in CUDA_LIBRARIES:
@@ -37,14 +41,22 @@ def with_tensorrt(gpu: DryGpu) -> DryGpu:
     for number, library in enumerate(LIBRARIES):
         source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
         command = [
-            "cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wall", "-Wno-unused", f"-Wl,-soname,{library}",
-        ]  # fmt: skip
+            "cc",
+            "-std=gnu11",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wno-unused",
+            f"-Wl,-soname,{library}",
+        ]
         subprocess.run([*command, "-o", str(folder / library), *source], check=True)
     return DryGpu(folder)
 
 
 def use_nvidias_package() -> None:
-    """Make `import tensorrt` find NVIDIA's bindings, without the package that brings its libraries."""
+    """Make `import tensorrt` find NVIDIA's bindings, without the package that brings its
+    libraries."""
     import tensorrt_bindings
 
     sys.modules["tensorrt"] = tensorrt_bindings
@@ -53,16 +65,25 @@ def use_nvidias_package() -> None:
 def built_on(log: Log) -> list[int]:
     """Return the number of the GPU on which each engine was built, in order."""
     return [
-        int(event.fields[0]) for event in log.events if isinstance(event, Other) and event.what == "built"
+        int(event.fields[0])
+        for event in log.events
+        if isinstance(event, Other) and event.what == "built"
     ]
 
 
 def loaded_engines(log: Log) -> list[Loaded]:
     """Return the engines that were loaded, in order."""
-    found = [event.fields for event in log.events if isinstance(event, Other) and event.what == "loaded"]
+    found = [
+        event.fields for event in log.events if isinstance(event, Other) and event.what == "loaded"
+    ]
     return [Loaded(*map(int, fields)) for fields in found]
 
 
 def engine_runs(log: Log) -> list[str]:
-    """Return the shapes of the inputs of each run of an engine: "input_ids 2x8, attention_mask 2x8"."""
-    return [event.fields[0] for event in log.events if isinstance(event, Other) and event.what == "engine"]
+    """Return the shapes of the inputs of each run of an engine: "input_ids 2x8, attention_mask
+    2x8"."""
+    return [
+        event.fields[0]
+        for event in log.events
+        if isinstance(event, Other) and event.what == "engine"
+    ]

@@ -17,14 +17,17 @@ _SCRIPT = (
 def on_terminal(*arguments: object, columns: int = 120) -> str:
     """Run `vcs-runtime` with a terminal as standard error, and return what that showed.
 
-    Standard output goes nowhere. An exit code other than 0 is an AssertionError with what was shown.
+    Standard output goes nowhere. An exit code other than 0 is an AssertionError with what was
+    shown.
     """
     import pty  # POSIX only
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", _SCRIPT, *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment
+    ) as process:
         os.close(theirs)
         shown = b"".join(iter(lambda: _read(ours), b"")).decode(errors="replace")
         os.close(ours)

@@ -21,7 +21,10 @@ def token_ids(text: str) -> list[int]:
 
 
 def build_tiny_bundle(folder: Path, name: str = "tiny-bert", **checkpoint: Any) -> Path:
-    """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the checkpoint."""
+    """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the
+    checkpoint."""
     source = write_tiny_checkpoint(folder / "checkpoint", **checkpoint)
     info = BundleInfo(name, "CC0-1.0", "random numbers")
-    return build_sentence_bundle(Build(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en")))
+    return build_sentence_bundle(
+        Build(source, folder / "bundle", info, rules=RulesSpec("sentencex", "en"))
+    )

@@ -17,13 +17,18 @@ from vcs_runtime.bundle.integrity import sha256_of
 
 RANK = 2
 LINEAR = (
-    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-    "intermediate.dense", "output.dense",
-)  # fmt: skip
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
 
 
 def write_updates(checkpoint: Path, path: Path, layers: int = 2, seed: int = 0) -> Path:
-    """Write updates for the checkpoint in a folder: every linear layer and normalisation of `layers` layers."""
+    """Write updates for the checkpoint in a folder: every linear layer and normalisation of
+    `layers` layers."""
     rng = np.random.default_rng(seed)
     base = load_file(checkpoint / "model.safetensors")
     hidden = base["embeddings.LayerNorm.weight"].size
@@ -46,7 +51,10 @@ def write_updates(checkpoint: Path, path: Path, layers: int = 2, seed: int = 0) 
             tensors[f"{prefix}{name}.down"] = normal(RANK, inputs)
             tensors[f"{prefix}{name}.bias"] = normal(out)
     for name in norms:
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = normal(hidden) + np.float16(1), normal(hidden)
+        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = (
+            normal(hidden) + np.float16(1),
+            normal(hidden),
+        )
     facts = {"base": sha256_of(checkpoint / "model.safetensors"), "layers": layers}
     save_file(tensors, path, {"vcs": json.dumps(facts)})
     return path

@@ -1,4 +1,5 @@
-"""Random training results of the fast tier, for the tiny BERT: a map to eight numbers, and a learned segmenter."""
+"""Random training results of the fast tier, for the tiny BERT: a map to eight numbers, and a
+learned segmenter."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from vcs_runtime.bundle.opening import open_bundle
 STEPS = (1, 3)
 
 
-def write_fast_training(bundle: Path, path: Path, seed: int = 0, base: str = "", without: str = "") -> Path:
+def write_fast_training(
+    bundle: Path, path: Path, seed: int = 0, base: str = "", without: str = ""
+) -> Path:
     encoder = open_token_encoder(open_bundle(bundle))
     rng = np.random.default_rng(seed)
     linear = {"words": (6, 8), "classifier": (1, 6), "rows": (8,), "norm": (6,)}
@@ -23,7 +26,9 @@ def write_fast_training(bundle: Path, path: Path, seed: int = 0, base: str = "",
     shapes = {f"ends.{name}.weight": shape for name, shape in linear.items()}
     shapes |= {f"ends.{name}.bias": shape[:1] for name, shape in linear.items()}
     shapes |= {"map": (encoder.width, 8), "bias": (8,), "ends.capitals.weight": (4, 6)}
-    tensors = {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
+    tensors = {
+        name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()
+    }
     tensors["weights"] = rng.random(encoder.count).astype(np.float16)
     tensors.pop(without, None)
     facts = {"base": base or encoder.digest, "steps": STEPS, "threshold": 0.4}

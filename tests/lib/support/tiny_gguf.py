@@ -12,9 +12,12 @@ from support.tiny_genai import word_tokenizer
 
 HIDDEN, HEADS, INNER, CONTEXT = 32, 2, 32, 4096
 SPECIAL = ["<eos>", "<user>", "<reply>"]
-# The first begins a new turn behind whatever the assistant has said, as templates do; the second goes on with it.
+# The first begins a new turn behind whatever the assistant has said, as templates do; the second
+# goes on with it.
 NEW_TURN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<reply>"
-CONTINUED = "<user>{{ messages[0].content }}<reply>{% if messages[1] %}{{ messages[1].content }}{% endif %}"
+CONTINUED = (
+    "<user>{{ messages[0].content }}<reply>{% if messages[1] %}{{ messages[1].content }}{% endif %}"
+)
 
 
 def write_gguf(path: Path, template: str, seed: int = 0) -> Path:
@@ -49,14 +52,20 @@ def write_gguf(path: Path, template: str, seed: int = 0) -> Path:
 
     writer.add_tensor("token_embd.weight", normal(len(tokens), HIDDEN))
     for name, rows, columns in (
-        ("attn_q", HIDDEN, HIDDEN), ("attn_k", HIDDEN, HIDDEN), ("attn_v", HIDDEN, HIDDEN), ("attn_output", HIDDEN, HIDDEN),
-        ("ffn_gate", INNER, HIDDEN), ("ffn_up", INNER, HIDDEN), ("ffn_down", HIDDEN, INNER),
-    ):  # fmt: skip
+        ("attn_q", HIDDEN, HIDDEN),
+        ("attn_k", HIDDEN, HIDDEN),
+        ("attn_v", HIDDEN, HIDDEN),
+        ("attn_output", HIDDEN, HIDDEN),
+        ("ffn_gate", INNER, HIDDEN),
+        ("ffn_up", INNER, HIDDEN),
+        ("ffn_down", HIDDEN, INNER),
+    ):
         writer.add_tensor(f"blk.0.{name}.weight", normal(rows, columns, scale=0.3))
     for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
         writer.add_tensor(f"{name}.weight", np.ones(HIDDEN, np.float32))
     head = normal(len(tokens), HIDDEN, scale=0.3)
-    head[: len(SPECIAL) + 256] *= 0.3  # so that the likeliest tokens are words, not the bytes of characters
+    # So that the likeliest tokens are words, not the bytes of characters.
+    head[: len(SPECIAL) + 256] *= 0.3
     writer.add_tensor("output.weight", head)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -68,4 +77,6 @@ def write_gguf(path: Path, template: str, seed: int = 0) -> Path:
 def _tokenizer() -> tuple[list[str], list[str]]:
     """Tokens and merges."""
     model = json.loads(word_tokenizer(SPECIAL).to_str())["model"]
-    return sorted(model["vocab"], key=model["vocab"].get), [" ".join(pair) for pair in model["merges"]]
+    return sorted(model["vocab"], key=model["vocab"].get), [
+        " ".join(pair) for pair in model["merges"]
+    ]

@@ -1,4 +1,5 @@
-"""One random model as a graph of each layout: attention, a linear layer on tokens, a mean, unit length."""
+"""One random model as a graph of each layout: attention, a linear layer on tokens, a mean, unit
+length."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def _weights() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     shapes = {"table": (len(VOCABULARY), HIDDEN), **dict.fromkeys("qkvo", (HIDDEN, HIDDEN))}
     return {
-        name: (rng.standard_normal(shape) * (1 if name == "table" else 1.5 / HIDDEN**0.5)).astype(np.float32)
+        name: (
+            (rng.standard_normal(shape) * (1 if name == "table" else 1.5 / HIDDEN**0.5)).astype(
+                np.float32
+            )
+        )
         for name, shape in shapes.items()
     }
 
@@ -52,8 +57,12 @@ def _write(layout: str, model: Path) -> None:
         return
     if layout == "packed":
         width = op("Shape", inputs["gather"], start=1, end=2)
-        places = op("Range", graph.int_scalar(0), op("Squeeze", width, graph.ints(0)), graph.int_scalar(1))
-        lengths, skip = (op("Unsqueeze", inputs[name], graph.ints(1)) for name in ("lengths", "skip"))
+        places = op(
+            "Range", graph.int_scalar(0), op("Squeeze", width, graph.ints(0)), graph.int_scalar(1)
+        )
+        lengths, skip = (
+            op("Unsqueeze", inputs[name], graph.ints(1)) for name in ("lengths", "skip")
+        )
         real = op("Cast", op("Less", places, lengths), to=FLOAT)
         pooled = op("Mul", real, op("Cast", op("GreaterOrEqual", places, skip), to=FLOAT))
         pad = lambda x: op("Gather", x, inputs["gather"])  # noqa: E731
@@ -63,34 +72,45 @@ def _write(layout: str, model: Path) -> None:
         pooled = real
         pad = unpad = lambda x: x
     query, key, value = (pad(op("MatMul", tokens, weights[name])) for name in "qkv")
-    scores = op("Div", op("MatMul", query, op("Transpose", key, perm=[0, 2, 1])), graph.scalar(HIDDEN**0.5))
+    scores = op(
+        "Div", op("MatMul", query, op("Transpose", key, perm=[0, 2, 1])), graph.scalar(HIDDEN**0.5)
+    )
     hidden = op("Mul", op("Sub", real, graph.scalar(1.0)), graph.scalar(1e30))
     scores = op("Softmax", op("Add", scores, op("Unsqueeze", hidden, graph.ints(1))), axis=-1)
     tokens = op("Add", tokens, unpad(op("MatMul", scores, value)))
     tokens = pad(op("Add", tokens, op("Tanh", op("MatMul", tokens, weights["o"]))))
-    # Whatever lies in the padded places is multiplied by zero. A product, as in `graph.pooling`: ONNX Runtime's
-    # ReduceSum over the middle axis adds in another order when there are more rows.
-    summed = op("Squeeze", op("MatMul", op("Unsqueeze", pooled, graph.ints(1)), tokens), graph.ints(1))
+    # Whatever lies in the padded places is multiplied by zero. A product, as in `graph.pooling`:
+    # ONNX Runtime's ReduceSum over the middle axis adds in another order when there are more rows.
+    summed = op(
+        "Squeeze", op("MatMul", op("Unsqueeze", pooled, graph.ints(1)), tokens), graph.ints(1)
+    )
     _finish(graph, op("Div", summed, op("ReduceSum", pooled, graph.ints(1), keepdims=1)), model)
 
 
 def _varlen(
     graph: GraphBuilder, inputs: dict[str, ir.Value], weights: dict[str, ir.Value], tokens: ir.Value
 ) -> ir.Value:
-    """The mean of each text, of inputs that are laid out for CUDA: a token sees those of its own text."""
+    """The mean of each text, of inputs that are laid out for CUDA: a token sees those of its own
+    text."""
     op = graph.op
 
     def column(x: ir.Value) -> ir.Value:
         return op("Unsqueeze", x, graph.ints(1))
 
     query, key, value = (op("MatMul", tokens, weights[name]) for name in "qkv")
-    scores = op("Div", op("MatMul", query, op("Transpose", key, perm=[1, 0])), graph.scalar(HIDDEN**0.5))
+    scores = op(
+        "Div", op("MatMul", query, op("Transpose", key, perm=[1, 0])), graph.scalar(HIDDEN**0.5)
+    )
     # A token's row less its position is the first row of its text.
     count = op("Squeeze", op("Shape", inputs["input_ids"]), graph.ints(0))
-    first = op("Sub", op("Range", graph.int_scalar(0), count, graph.int_scalar(1)), inputs["positions"])
+    first = op(
+        "Sub", op("Range", graph.int_scalar(0), count, graph.int_scalar(1)), inputs["positions"]
+    )
     strange = op("Not", op("Equal", column(first), first))
     hidden = op("Mul", op("Cast", strange, to=FLOAT), graph.scalar(-1e30))
-    tokens = op("Add", tokens, op("MatMul", op("Softmax", op("Add", scores, hidden), axis=-1), value))
+    tokens = op(
+        "Add", tokens, op("MatMul", op("Softmax", op("Add", scores, hidden), axis=-1), value)
+    )
     tokens = op("Add", tokens, op("Tanh", op("MatMul", tokens, weights["o"])))
     weight = op(
         "Unsqueeze",
@@ -113,7 +133,8 @@ def _finish(graph: GraphBuilder, mean: ir.Value, model: Path) -> None:
 
 
 def build_layout_bundle(target: Path, layout: str, *, cuda: str | None = None, **spec: Any) -> Path:
-    """Build the bundle `target` of that model in a layout; `spec` are further fields of its `EmbedderSpec`.
+    """Build the bundle `target` of that model in a layout; `spec` are further fields of its
+    `EmbedderSpec`.
 
     `cuda` is the layout of a second graph, for CUDA.
     """

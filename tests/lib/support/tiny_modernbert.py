@@ -1,4 +1,5 @@
-"""A random ModernBERT of a few kilobytes, and its forward pass in plain NumPy, float64, one text at a time."""
+"""A random ModernBERT of a few kilobytes, and its forward pass in plain NumPy, float64, one text at
+a time."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def write_tiny_modernbert(folder: Path, prefix: str = "", seed: int = 0, **config: Any) -> Path:
-    """Write a tiny sentence-transformers folder, pooled by its first token; `config` overrides config.json."""
+    """Write a tiny sentence-transformers folder, pooled by its first token; `config` overrides
+    config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
 
@@ -52,16 +54,34 @@ def write_tiny_modernbert(folder: Path, prefix: str = "", seed: int = 0, **confi
         }
         if layer:
             tensors[f"{name}attn_norm.weight"] = normal(HIDDEN, scale=0.2, centre=1.0)
-    save_file({prefix + name: tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
+    save_file(
+        {prefix + name: tensor for name, tensor in tensors.items()}, folder / "model.safetensors"
+    )
     settings = {
-        "model_type": "modernbert", "hidden_activation": "gelu", "hidden_size": HIDDEN,
-        "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": INNER,
-        "vocab_size": len(VOCABULARY), "max_position_embeddings": POSITIONS, "norm_eps": 1e-5,
-        "layer_norm_eps": 1e-3, "position_embedding_type": "absolute",  # in published files, and not used
-        "global_attn_every_n_layers": 3, "local_attention": WINDOW, "global_rope_theta": 160000.0,
-        "local_rope_theta": 100.0, "attention_bias": False, "mlp_bias": False, "norm_bias": False,
-    }  # fmt: skip
-    write_json(folder / "config.json", {key: v for key, v in {**settings, **config}.items() if v is not None})
+        "model_type": "modernbert",
+        "hidden_activation": "gelu",
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+        "vocab_size": len(VOCABULARY),
+        "max_position_embeddings": POSITIONS,
+        "norm_eps": 1e-5,
+        # In published files, and not used.
+        "layer_norm_eps": 1e-3,
+        "position_embedding_type": "absolute",
+        "global_attn_every_n_layers": 3,
+        "local_attention": WINDOW,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 100.0,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+    }
+    write_json(
+        folder / "config.json",
+        {key: v for key, v in {**settings, **config}.items() if v is not None},
+    )
     write_sentence_files(folder, HIDDEN, POSITIONS, "pooling_mode_cls_token", ())
     return folder
 
@@ -69,7 +89,9 @@ def write_tiny_modernbert(folder: Path, prefix: str = "", seed: int = 0, **confi
 def hidden_states(folder: Path, ids: list[int]) -> Array:
     """The last hidden states `(tokens, hidden)` of one text."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
-    weights = {name: t.astype(np.float64) for name, t in load_file(folder / "model.safetensors").items()}
+    weights = {
+        name: t.astype(np.float64) for name, t in load_file(folder / "model.safetensors").items()
+    }
     places = np.arange(len(ids))
     near = np.abs(places[:, None] - places) <= config["local_attention"] // 2
     x = _norm(weights["embeddings.tok_embeddings.weight"][ids], weights, "embeddings.norm")

@@ -14,10 +14,14 @@ from vcs_export.write import BundleInfo
 T = TypeVar("T")
 
 
-def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, **options: Any) -> Path:
-    """Build `folder/bundle` from `checkpoint`, or from a tiny one that is written to `folder/checkpoint`.
+def build_tiny_nv_embed_bundle(
+    folder: Path, *, checkpoint: Path | None = None, **options: Any
+) -> Path:
+    """Build `folder/bundle` from `checkpoint`, or from a tiny one that is written to
+    `folder/checkpoint`.
 
-    `options` are fields of `Build`, or of its `BundleInfo` and `Quantization`, or of `TextSettings`.
+    `options` are fields of `Build`, or of its `BundleInfo` and `Quantization`, or of
+    `TextSettings`.
     """
     source = checkpoint or write_tiny_nv_embed(folder / "checkpoint")
     about: dict[str, Any] = {
@@ -26,11 +30,16 @@ def build_tiny_nv_embed_bundle(folder: Path, *, checkpoint: Path | None = None, 
         "source": "random numbers",
         "precision": "fp32",
     }
-    about["most_change"] = 1.0  # few random numbers: a match that changes moves the mean of all pairs
+    # Few random numbers: a match that changes moves the mean of all pairs.
+    about["most_change"] = 1.0
     options = {**about, **options}
 
     def take(kind: type[T]) -> T:
-        return kind(**{item.name: options.pop(item.name) for item in fields(kind) if item.name in options})  # type: ignore[arg-type]
+        return kind(
+            **{item.name: options.pop(item.name) for item in fields(kind) if item.name in options}
+        )  # type: ignore[arg-type]
 
     info, quantization, text = take(BundleInfo), take(Quantization), take(TextSettings)
-    return build_nv_embed_bundle(Build(source, folder / "bundle", info, quantization, **options), text)
+    return build_nv_embed_bundle(
+        Build(source, folder / "bundle", info, quantization, **options), text
+    )

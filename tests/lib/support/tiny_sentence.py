@@ -50,8 +50,12 @@ def write_sentence_files(
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
     chain = ["Transformer", "Pooling", *modules]
     write_modules(folder, chain)
-    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": hidden, pooling: True})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    write_json(
+        folder / "1_Pooling/config.json", {"word_embedding_dimension": hidden, pooling: True}
+    )
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
+    )
     if prompt is not None:
         write_json(
             folder / "config_sentence_transformers.json",
@@ -62,18 +66,23 @@ def write_sentence_files(
         weight, bias = dense
         write_json(
             place / "config.json",
-            {"in_features": weight.shape[1], "out_features": weight.shape[0], "bias": True,
-             "activation_function": "torch.nn.modules.activation.Tanh"},
-        )  # fmt: skip
+            {
+                "in_features": weight.shape[1],
+                "out_features": weight.shape[0],
+                "bias": True,
+                "activation_function": "torch.nn.modules.activation.Tanh",
+            },
+        )
         save_file({"linear.weight": weight, "linear.bias": bias}, place / "model.safetensors")
 
 
 def write_tiny_family(folder: Path, kind: str) -> Path:
-    """A tiny checkpoint of the family `kind` whose numbers are those of a tiny BERT beside it, `bert`.
+    """A tiny checkpoint of the family `kind` whose numbers are those of a tiny BERT beside it,
+    `bert`.
 
-    The BERT is in `folder / "bert"`, the checkpoint in `folder / kind`. Token types are all alike in the
-    BERT, so that families without them compute the same; positions begin two rows later where a family
-    counts from the pad; MPNet's bias is zero. Returns the checkpoint.
+    The BERT is in `folder / "bert"`, the checkpoint in `folder / kind`. Token types are all alike
+    in the BERT, so that families without them compute the same; positions begin two rows later
+    where a family counts from the pad; MPNet's bias is zero. Returns the checkpoint.
     """
     bert, target = folder / "bert", folder / kind
     write_tiny_checkpoint(bert)
@@ -113,4 +122,6 @@ def write_tiny_family(folder: Path, kind: str) -> Path:
 
 
 def _renamed(name: str, names: dict[str, str]) -> str:
-    return next((name.replace(ours, theirs) for ours, theirs in names.items() if ours in name), name)
+    return next(
+        (name.replace(ours, theirs) for ours, theirs in names.items() if ours in name), name
+    )

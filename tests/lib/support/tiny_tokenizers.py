@@ -29,7 +29,9 @@ def xlm_roberta_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(Unigram(pieces, unk_id=3, byte_fallback=False))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
     tokenizer.post_processor = _template("<s> $A </s>", tokenizer)
     return tokenizer
 
@@ -44,14 +46,19 @@ def _template(single: str, tokenizer: Tokenizer) -> TemplateProcessing:
 
 
 def roberta_tokenizer() -> Tokenizer:
-    """A tokenizer of RoBERTa's kind: `<s>` before a text, `</s>` after it, and a word begins with its space."""
+    """A tokenizer of RoBERTa's kind: `<s>` before a text, `</s>` after it, and a word begins with
+    its space."""
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's ids, 0 to 4
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    spelled = [cut.pre_tokenize_str(f"{space}{word}")[0][0] for word in WORDS for space in ("", " ")]
+    spelled = [
+        cut.pre_tokenize_str(f"{space}{word}")[0][0] for word in WORDS for space in ("", " ")
+    ]
     pieces, merges = learned([*special, *sorted(pre_tokenizers.ByteLevel.alphabet())], spelled)
     tokenizer = Tokenizer(BPE(pieces, merges, unk_token="<unk>"))
     tokenizer.pre_tokenizer = cut
     tokenizer.decoder = ByteLevelDecoder()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
     tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     return tokenizer

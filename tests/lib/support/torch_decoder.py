@@ -21,11 +21,15 @@ from support.safetensors_files import Array, StoredTensors
 # Classes for checkpoints whose own code is not part of transformers.
 _OWN_CODE = {"llama_bidirec": (transformers.LlamaConfig, transformers.LlamaModel)}
 OWN_MASK = ("gte-qwen2", "nemotron")
-"""Families whose own code lets all tokens see each other. It runs with old releases of transformers only."""
+"""Families whose own code lets all tokens see each other.
+
+It runs with old releases of transformers only.
+"""
 
 
 def open_model(folder: Path, causal: bool | None = None) -> Any:
-    """The transformer in `folder`, float32, with plain arithmetic; `causal` where `config.json` is not to say."""
+    """The transformer in `folder`, float32, with plain arithmetic; `causal` where `config.json` is
+    not to say."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
     how = {"dtype": torch.float32, "attn_implementation": "eager"}
     if config["model_type"] in _OWN_CODE:
@@ -46,21 +50,26 @@ def states(made: Any, rows: Sequence[list[int]], side: str, both_ways: bool) -> 
     longest = max(map(len, rows))
     pads = [[0] * (longest - len(ids)) for ids in rows]
     is_left = side == "left"
-    ids = torch.tensor([pad + row if is_left else row + pad for row, pad in zip(rows, pads, strict=True)])
+    ids = torch.tensor(
+        [pad + row if is_left else row + pad for row, pad in zip(rows, pads, strict=True)]
+    )
     lengths = torch.tensor([len(row) for row in rows])[:, None]
     places = torch.arange(longest)
     mask = places >= longest - lengths if is_left else places < lengths
     given = mask.long()
     if both_ways:
         hidden = torch.finfo(torch.float32).min
-        given = torch.zeros(len(rows), 1, longest, longest).masked_fill(~mask[:, None, None, :], hidden)
+        given = torch.zeros(len(rows), 1, longest, longest).masked_fill(
+            ~mask[:, None, None, :], hidden
+        )
     with torch.inference_mode():
         found = made(input_ids=ids, attention_mask=given).last_hidden_state
     return [row[seen].double().numpy() for row, seen in zip(found, mask, strict=True)]
 
 
 def pooled(folder: Path, family: str, found: Array) -> Array:
-    """The unit vector of a text by its token vectors, with the family's pooling and Dense layers."""
+    """The unit vector of a text by its token vectors, with the family's pooling and Dense
+    layers."""
     kind = FAMILIES[family]
     vector: Array = found[-1] if kind.pooling == "lasttoken" else found.mean(axis=0)
     for i in range(len(kind.dense)):

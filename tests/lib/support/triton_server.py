@@ -1,8 +1,9 @@
-"""A real Triton server, out of nvidia-pytriton's wheel, on a model repository; on free ports of the loopback.
+"""A real Triton server, out of nvidia-pytriton's wheel, on a model repository; on free ports of the
+loopback.
 
-The wheel has the server and the Python backend, but lays them out for its own launcher: here the backend gets a
-folder of its own with the stub for this Python. Stub and server need the wheel's libraries, and the stub the
-libpython of this interpreter, before the system's.
+The wheel has the server and the Python backend, but lays them out for its own launcher: here the
+backend gets a folder of its own with the stub for this Python. Stub and server need the wheel's
+libraries, and the stub the libpython of this interpreter, before the system's.
 """
 
 from __future__ import annotations
@@ -39,10 +40,17 @@ def why_not() -> str:
     if not _stub(root).is_file():
         return f"nvidia-pytriton has no stub for Python {sysconfig.get_python_version()}"
     done = subprocess.run(
-        [root / "bin/tritonserver", "--help"], env=_environment(root), capture_output=True, text=True,
+        [root / "bin/tritonserver", "--help"],
+        env=_environment(root),
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
-    return "" if "--model-repository" in done.stdout + done.stderr else f"it does not start: {done.stderr}"
+    )
+    return (
+        ""
+        if "--model-repository" in done.stdout + done.stderr
+        else f"it does not start: {done.stderr}"
+    )
 
 
 @dataclass
@@ -62,7 +70,9 @@ class Server:
     def ready(self, model: str) -> bool:
         """Whether a model is: the server alone is sooner."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/models/{model}/ready") as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.http}/v2/models/{model}/ready"
+            ) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError):
             return False
@@ -94,13 +104,19 @@ def serve(repository: Path, work: Path, *options: str) -> Iterator[Server]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                root / "bin/tritonserver", f"--model-repository={repository}",
+                root / "bin/tritonserver",
+                f"--model-repository={repository}",
                 f"--backend-directory={backend.parent}",
                 *(f"--{protocol}-address=127.0.0.1" for protocol in ("http", "grpc", "metrics")),
-                f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", *options,
+                f"--http-port={http}",
+                f"--grpc-port={grpc}",
+                f"--metrics-port={metrics}",
+                *options,
             ],
-            env=_environment(root), stdout=output, stderr=output,
-        )  # fmt: skip
+            env=_environment(root),
+            stdout=output,
+            stderr=output,
+        )
     server = Server(process, log, http, grpc, metrics)
     try:
         yield server
@@ -118,17 +134,28 @@ def _wheel() -> Path:
 
 
 def _stub(root: Path) -> Path:
-    return root / "python_backend_stubs" / sysconfig.get_python_version() / "triton_python_backend_stub"
+    return (
+        root
+        / "python_backend_stubs"
+        / sysconfig.get_python_version()
+        / "triton_python_backend_stub"
+    )
 
 
 def _environment(root: Path) -> dict[str, str]:
-    """What the repository's README says: libpython of this interpreter, and this environment's Python on PATH.
+    """What the repository's README says: libpython of this interpreter, and this environment's
+    Python on PATH.
 
-    The stub runs Python isolated, so PYTHONPATH means nothing to it; but it finds a virtual environment by PATH.
+    The stub runs Python isolated, so PYTHONPATH means nothing to it; but it finds a virtual
+    environment by PATH.
     """
     libraries = [sysconfig.get_config_var("LIBDIR"), str(root.parents[1] / "nvidia_pytriton.libs")]
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries), "PATH": os.pathsep.join(folders)}
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "PATH": os.pathsep.join(folders),
+    }
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,4 +1,7 @@
-"""`vcs-runtime visil` in this process: click's result has the exception that ended a command. A model by a script."""
+"""`vcs-runtime visil` in this process: click's result has the exception that ended a command.
+
+A model by a script.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Section 15 of the definition in plain Python, pair of words by pair of words; and drawn pairs of texts."""
+"""Section 15 of the definition in plain Python, pair of words by pair of words; and drawn pairs of
+texts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ class Oracle:
         if self.gen.stem[i] == self.ref.stem[j]:
             return 1.0
         total = 0.0
-        rows = self.vocabulary.vectors[self.gen.vector[i]], self.vocabulary.vectors[self.ref.vector[j]]
+        rows = (
+            self.vocabulary.vectors[self.gen.vector[i]],
+            self.vocabulary.vectors[self.ref.vector[j]],
+        )
         for a, b in zip(*(row.tolist() for row in rows), strict=True):
             total += a * b
         return total
@@ -67,13 +71,18 @@ class Oracle:
         gen, ref = self.gen.chunk, self.ref.chunk
         if not inside(gen, i, i + way) and not inside(ref, j, j + way):
             return 1.0
-        steps = [(i + way * a, j + way * b) for a, b in ((1, 1), (1, 2), (2, 1))[: 3 if alike else 1]]
+        steps = [
+            (i + way * a, j + way * b) for a, b in ((1, 1), (1, 2), (2, 1))[: 3 if alike else 1]
+        ]
         return max(
-            (self.sim(a, b) for a, b in steps if inside(gen, i, a) and inside(ref, j, b)), default=-1.0
+            (self.sim(a, b) for a, b in steps if inside(gen, i, a) and inside(ref, j, b)),
+            default=-1.0,
         )
 
     def context(self, i: int, j: int, alike: bool) -> float:
-        return (self.ramp(self.beside(i, j, -1, alike)) + self.ramp(self.beside(i, j, 1, alike))) / 2
+        return (
+            self.ramp(self.beside(i, j, -1, alike)) + self.ramp(self.beside(i, j, 1, alike))
+        ) / 2
 
     @staticmethod
     def word_class(words: Words, i: int) -> int:
@@ -130,11 +139,12 @@ class Oracle:
 
 
 def drawn_vocabulary(draw: np.random.Generator, types: int = 30, size: int = 21) -> Vocabulary:
-    """Types in groups of near vectors, one without a vector; six codes, of which the last is of numbers."""
+    """Types in groups of near vectors, one without a vector; six codes, of which the last is of
+    numbers."""
     centres = draw.standard_normal((6, size))
-    vectors = centres[draw.integers(0, 6, types)] + draw.uniform(0.3, 1.2, (types, 1)) * draw.standard_normal(
-        (types, size)
-    )
+    vectors = centres[draw.integers(0, 6, types)] + draw.uniform(
+        0.3, 1.2, (types, 1)
+    ) * draw.standard_normal((types, size))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors[-1] = 0.0
     excluding = np.triu(draw.random((6, 6)) < 0.5, 1)
@@ -149,15 +159,20 @@ def drawn_words(draw: np.random.Generator, count: int, chunks: int, types: int =
     vector = draw.integers(0, types, count, dtype=np.int32)
     stem = vector // 2 + 100
     return Words(
-        stem=stem, vector=vector, chunk=np.sort(draw.integers(0, chunks, count)),
-        log_class=np.log(draw.integers(1, 4, (count, 3)) / 8), name=draw.random(count) < 0.15,
+        stem=stem,
+        vector=vector,
+        chunk=np.sort(draw.integers(0, chunks, count)),
+        log_class=np.log(draw.integers(1, 4, (count, 3)) / 8),
+        name=draw.random(count) < 0.15,
         negated=draw.random(count) < 0.15,
         exclusion=np.where(stem % 4 == 0, 5, np.where(stem % 2 == 0, 1 + stem // 4 % 4, 0)),
-    )  # fmt: skip
+    )
 
 
 def drawn_pair(
-    draw: np.random.Generator, words: tuple[int, int] | None = None, chunks: tuple[int, int] | None = None
+    draw: np.random.Generator,
+    words: tuple[int, int] | None = None,
+    chunks: tuple[int, int] | None = None,
 ) -> WordPair:
     """A generated text which often copies words of its reference, with some replaced."""
     n_gen, n_ref = chunks or draw.integers(1, 8, 2)
@@ -166,7 +181,10 @@ def drawn_pair(
     common = min(counts)
     if common and draw.random() < 0.8:
         keep = draw.random(common) < 0.6
-        fields = {name: np.array(getattr(gen, name)) for name in ("stem", "vector", "exclusion", "log_class")}
+        fields = {
+            name: np.array(getattr(gen, name))
+            for name in ("stem", "vector", "exclusion", "log_class")
+        }
         for name, values in fields.items():
             values[:common][keep] = getattr(ref, name)[:common][keep]
         gen = Words(**fields, chunk=gen.chunk, name=gen.name, negated=gen.negated)

@@ -1,4 +1,5 @@
-"""A segmenter and an embedder as plain functions: sentences by their punctuation, vectors from words."""
+"""A segmenter and an embedder as plain functions: sentences by their punctuation, vectors from
+words."""
 
 from __future__ import annotations
 

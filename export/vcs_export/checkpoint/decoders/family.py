@@ -1,4 +1,4 @@
-"""What the modules of the families share: rotation in both spellings, and settings that no graph here has."""
+"""Code shared by the decoder families: rotation in both spellings and unsupported settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def check_plain(path: Path, data: Any) -> None:
 def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
     """Return the class of the model's own code, with its module, or "".
 
-    Raises CheckpointError unless it is one of the classes `known`, whose code a module here implements.
+    Raises CheckpointError unless it is one of the classes `known`, whose code a module here
+    implements.
     """
     classes = data.get("auto_map") or {}
     name = classes.get("AutoModel") if isinstance(classes, dict) else classes
@@ -59,7 +60,10 @@ def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
 
 
 def no_windows(path: Path, data: Any) -> None:
-    """Refuse layers with a window, in a family whose published models have none. Raises CheckpointError."""
+    """Refuse layers with a window, in a family whose published models have none.
+
+    Raises CheckpointError.
+    """
     only(path, data, "use_sliding_window", False, False)
     layers = data.get("layer_types") or []
     kinds = layers if isinstance(layers, list) else [layers]
@@ -75,11 +79,15 @@ def causal(path: Path, data: Any) -> bool:
     return value(path, {"is_causal": True, **data}, "is_causal", bool)
 
 
-def rotation(path: Path, data: Any, layers: str | None = None, theta: str = "rope_theta") -> Rotation:
-    """Read the rotation, as transformers 4 spells it or as transformers 5 does. Raises CheckpointError.
+def rotation(
+    path: Path, data: Any, layers: str | None = None, theta: str = "rope_theta"
+) -> Rotation:
+    """Read the rotation, as transformers 4 spells it or as transformers 5 does.
 
-    `layers` is the kind of layers to which it belongs, if the model has two; `theta` names its base in
-    transformers 4.
+    Raises CheckpointError.
+
+    `layers` is the kind of layers to which it belongs, if the model has two; `theta` names its base
+    in transformers 4.
     """
     if data.get("partial_rotary_factor") is not None:
         only(path, data, "partial_rotary_factor", 1.0, 1.0)
@@ -99,7 +107,9 @@ def rotation(path: Path, data: Any, layers: str | None = None, theta: str = "rop
         raise CheckpointError(f"{path}: rope_parameters must be an object, not {new!r}")
     base = above_zero(path, {theta: new.get("rope_theta", data.get(theta))}, theta)
     if data.get(theta) is not None and data[theta] != base:
-        raise CheckpointError(f"{path}: {theta} {data[theta]} is not that of rope_parameters, {base}")
+        raise CheckpointError(
+            f"{path}: {theta} {data[theta]} is not that of rope_parameters, {base}"
+        )
     return Rotation(base, _scaling(path, new))
 
 
@@ -110,16 +120,26 @@ def _scaling(path: Path, data: Any) -> float | Llama3Scaling | None:
     kind = str(kinds[0])
     if len(set(map(str, kinds))) > 1 or kind not in _TYPES:
         raise CheckpointError(
-            f"{path}: rope_type {' and '.join(map(repr, kinds))} is not supported, only {', '.join(_TYPES)}"
+            f"{path}: rope_type {' and '.join(map(repr, kinds))} is not supported, only"
+            f" {', '.join(_TYPES)}"
         )
     if unknown := sorted(data.keys() - {*_KEYS, *_TYPES[kind]}):
-        raise CheckpointError(f"{path}: {', '.join(unknown)} of rope_type {kind!r} is not supported")
+        raise CheckpointError(
+            f"{path}: {', '.join(unknown)} of rope_type {kind!r} is not supported"
+        )
     if kind == "default":
         return None
     factor = above_zero(path, data, "factor")
     if kind == "linear":
         return factor
-    low, high = above_zero(path, data, "low_freq_factor"), above_zero(path, data, "high_freq_factor")
+    low, high = (
+        above_zero(path, data, "low_freq_factor"),
+        above_zero(path, data, "high_freq_factor"),
+    )
     if low >= high:
-        raise CheckpointError(f"{path}: low_freq_factor {low} must be below high_freq_factor {high}")
-    return Llama3Scaling(factor, low, high, positive(path, data, "original_max_position_embeddings"))
+        raise CheckpointError(
+            f"{path}: low_freq_factor {low} must be below high_freq_factor {high}"
+        )
+    return Llama3Scaling(
+        factor, low, high, positive(path, data, "original_max_position_embeddings")
+    )

@@ -1,7 +1,7 @@
 """Gemma 3 without images, such as EmbeddingGemma and KaLM-Embedding-Gemma3.
 
-Four norms a layer, whose weights are stored less 1; scaled embeddings; most layers have a window and a
-rotation of their own.
+Four norms a layer, whose weights are stored less 1; scaled embeddings; most layers have a window
+and a rotation of their own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ def _windows(path: Path, data: Any, causal: bool) -> LocalAttention | None:
         # Each layer of this number is one without a window.
         every = positive(path, data, names[0]) if names else 6
         kinds = [_GLOBAL if (layer + 1) % every == 0 else _LOCAL for layer in range(count)]
-    if not isinstance(kinds, list) or len(kinds) != count or not set(map(str, kinds)) <= {_LOCAL, _GLOBAL}:
+    if (
+        not isinstance(kinds, list)
+        or len(kinds) != count
+        or not set(map(str, kinds)) <= {_LOCAL, _GLOBAL}
+    ):
         raise CheckpointError(
             f"{path}: layer_types must be {count} times {_LOCAL} or {_GLOBAL}, one for each layer"
         )

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.decoder import decoder_config
-from vcs_export.checkpoint.decoders.family import FamilySettings, causal, no_windows, remote_code, rotation
+from vcs_export.checkpoint.decoders.family import (
+    FamilySettings,
+    causal,
+    no_windows,
+    remote_code,
+    rotation,
+)
 from vcs_export.checkpoint.settings import only
 
 BIDIRECTIONAL = "llama_bidirec"
@@ -19,7 +25,8 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     both = data["model_type"] == BIDIRECTIONAL
     remote_code(path, data, {_CODE} if both else ())
     if both:
-        # Only the code of its time makes it so: newer releases of transformers would run it causally.
+        # Only the code of its time makes it so: newer releases of transformers would run it
+        # causally.
         only(path, data, "is_causal", False, False)
         only(path, data, "use_bidirectional_attention", True, True)
         only(path, data, "pooling", "avg", "avg")

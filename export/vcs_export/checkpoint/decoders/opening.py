@@ -1,4 +1,4 @@
-"""Opening the checkpoint of any family of decoders: settings and tensors, every assumption checked."""
+"""Opening a decoder checkpoint of any family: settings and tensors, all assumptions checked."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from vcs_export.checkpoint.transformer import CONFIG
 from vcs_export.errors import CheckpointError
 
 Reader = Callable[[Path, Any, bool | None], FamilySettings]
-"""Reads a `config.json`, given its path, its content, and whether the attention is causal if that is known.
+"""A function that reads `config.json`, given its path, content and causal (None if unknown).
 
 It raises CheckpointError, whose message names the file and the setting.
 """
 
 FAMILIES: Mapping[str, Reader] = {
-    "qwen3": qwen3.read, "qwen2": qwen2.read, "llama": llama.read, llama.BIDIRECTIONAL: llama.read,
+    "qwen3": qwen3.read,
+    "qwen2": qwen2.read,
+    "llama": llama.read,
+    llama.BIDIRECTIONAL: llama.read,
     "gemma3_text": gemma3.read,
-}  # fmt: skip
+}
 """The families by the `model_type` in `config.json`."""
 
 # The commands for models of other kinds.
@@ -52,8 +55,8 @@ class DecoderCheckpoint:
 def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoint:
     """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read.
 
-    `attention` is whether it is causal, where the caller says so. Raises CheckpointError, which names the
-    file and the problem.
+    `attention` is whether it is causal, where the caller says so. Raises CheckpointError, which
+    names the file and the problem.
     """
     path = folder / CONFIG
     data = read_json(path)
@@ -61,16 +64,21 @@ def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoi
     if command := _ELSEWHERE.get(kind):
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export {command}`")
     if kind not in FAMILIES:
-        raise CheckpointError(f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}")
+        raise CheckpointError(
+            f"{path}: model_type {kind!r} is not supported, only {', '.join(FAMILIES)}"
+        )
     for name in _ADAPTERS:
         if (folder / name).exists():
-            raise CheckpointError(f"{folder / name}: LoRA adapters are not supported: merge them first")
+            raise CheckpointError(
+                f"{folder / name}: LoRA adapters are not supported: merge them first"
+            )
     check_plain(path, data)
     settings = FAMILIES[kind](path, data, attention)
     if attention is not None and attention != settings.config.causal:
         words = {True: "causal", False: "bidirectional"}
         raise CheckpointError(
-            f"{path}: the attention of this model is {words[settings.config.causal]}, not {words[attention]}"
+            f"{path}: the attention of this model is {words[settings.config.causal]}, not"
+            f" {words[attention]}"
         )
     return DecoderCheckpoint(folder, settings, *_tensors(folder, settings))
 
@@ -88,7 +96,7 @@ def _tensors(folder: Path, settings: FamilySettings) -> tuple[dict[str, StoredTe
     prefix = next((prefix for prefix in _PREFIXES if f"{prefix}norm.weight" in names), "")
     if f"{prefix}{_EMBEDDINGS}" not in names and set(_UNUSED) & names:
         raise CheckpointError(
-            f"{folder}: the tensor {prefix}{_EMBEDDINGS} is missing, and lm_head.weight is not taken for it, "
-            "to which it may be tied: save the model with its embeddings"
+            f"{folder}: the tensor {prefix}{_EMBEDDINGS} is missing, and lm_head.weight is not"
+            " taken for it, to which it may be tied: save the model with its embeddings"
         )
     return open_shards(folder, decoder_shapes(settings.config, prefix), _UNUSED), prefix

@@ -1,8 +1,8 @@
 """Qwen2, such as gte-Qwen2: queries, keys and values have biases.
 
-gte-Qwen2 brings code of its own. Of its two sizes one is run causally by that code, although `is_causal` is
-false in its `config.json`, and the other one is not. A folder with that code therefore does not tell how its
-tokens see each other: a recipe or the caller must.
+gte-Qwen2 brings code of its own. Of its two sizes one is run causally by that code, although
+`is_causal` is false in its `config.json`, and the other one is not. A folder with that code
+therefore does not tell how its tokens see each other: a recipe or the caller must.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.decoder import decoder_config
-from vcs_export.checkpoint.decoders.family import FamilySettings, causal, no_windows, remote_code, rotation
+from vcs_export.checkpoint.decoders.family import (
+    FamilySettings,
+    causal,
+    no_windows,
+    remote_code,
+    rotation,
+)
 from vcs_export.errors import CheckpointError
 
 _GTE = "modeling_qwen.Qwen2Model"
@@ -24,8 +30,8 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     no_windows(path, data)
     if gte and attention is None:
         raise CheckpointError(
-            f"{path}: auto_map runs the model's own code {_GTE}, and is_causal does not tell what it does: "
-            "name the model (--recipe) or the attention (--attention)"
+            f"{path}: auto_map runs the model's own code {_GTE}, and is_causal does not tell what"
+            " it does: name the model (--recipe) or the attention (--attention)"
         )
     sees = attention if gte and attention is not None else causal(path, data)
     config = decoder_config(path, data, rotation(path, data), causal=sees, qkv_bias=True)

@@ -1,4 +1,4 @@
-"""Qwen3, such as Qwen3-Embedding: heads of queries and keys are normalised; a token sees those before it."""
+"""Qwen3, such as Qwen3-Embedding: normalised query and key heads, and causal attention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from vcs_export.checkpoint.decoder import decoder_config
-from vcs_export.checkpoint.decoders.family import FamilySettings, causal, no_windows, remote_code, rotation
+from vcs_export.checkpoint.decoders.family import (
+    FamilySettings,
+    causal,
+    no_windows,
+    remote_code,
+    rotation,
+)
 from vcs_export.checkpoint.settings import positive
 
 
@@ -16,5 +22,7 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     no_windows(path, data)
     # The size of heads does not follow from the other sizes in this family.
     positive(path, data, "head_dim")
-    config = decoder_config(path, data, rotation(path, data), causal=causal(path, data), qk_norm=True)
+    config = decoder_config(
+        path, data, rotation(path, data), causal=causal(path, data), qk_norm=True
+    )
     return FamilySettings(config, needs_end=True)

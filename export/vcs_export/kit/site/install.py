@@ -1,7 +1,7 @@
-"""Install this kit without a network: `python -I install.py FOLDER`; with `--check` it only checks the kit.
+"""Install this kit without a network: `python -I install.py FOLDER`; `--check` only checks the kit.
 
-The kit carries this program. It needs nothing but Python. In old Pythons, from 3.6 on, it runs far enough to
-say which version it needs.
+The kit carries this program. It needs nothing but Python. In old Pythons, from 3.6 on, it runs far
+enough to say which version it needs.
 """
 
 import os  # Python has imported both itself, so that no file of the kit takes their place
@@ -31,9 +31,13 @@ class Refused(Exception):
 
 def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
     """Check the kit and this machine, install, and score a pair."""
-    parser = argparse.ArgumentParser(prog="install", description="Install vcs-runtime from this kit.")
+    parser = argparse.ArgumentParser(
+        prog="install", description="Install vcs-runtime from this kit."
+    )
     parser.add_argument("folder", nargs="?", help="folder to create for the installation")
-    parser.add_argument("--check", action="store_true", help="check kit and machine, and install nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="check kit and machine, and install nothing"
+    )
     given = parser.parse_args(arguments)
     if (given.folder is None) != given.check:
         parser.error("name the folder to create, or --check")
@@ -63,7 +67,11 @@ def read_kit() -> Kit:
 
 def check_python(kit: Kit) -> None:
     """Refuse another Python than the one that the packages are for."""
-    running, name, wanted = "{}.{}".format(*sys.version_info), sys.implementation.name, kit["python"]
+    running, name, wanted = (
+        "{}.{}".format(*sys.version_info),
+        sys.implementation.name,
+        kit["python"],
+    )
     if running != wanted or name != "cpython":
         raise Refused(
             f"this kit is for CPython {wanted}, and {sys.executable} is {name} {running}: "
@@ -99,7 +107,8 @@ def files_here() -> "List[str]":  # noqa: UP006
     for folder, folders, files in os.walk(HERE):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         found += [
-            os.path.relpath(os.path.join(folder, name), HERE).replace(os.sep, "/") for name in files + links
+            os.path.relpath(os.path.join(folder, name), HERE).replace(os.sep, "/")
+            for name in files + links
         ]
     return sorted(found)
 
@@ -128,14 +137,17 @@ def check_platform(kit: Kit) -> None:
     for name in sorted(os.listdir(os.path.join(HERE, "wheels"))):
         if not utils.parse_wheel_filename(name)[3] & here:
             raise Refused(
-                f"this kit is for {kit['platform']}, and this machine is {newest}: {name} does not fit; "
-                f"make a kit with --platform {newest}"
+                f"this kit is for {kit['platform']}, and this machine is {newest}: {name} does not"
+                f" fit; make a kit with --platform {newest}"
             )
     print(f"this machine can install them: CPython {kit['python']}, {newest}")
 
 
 def install(kit: Kit, folder: str) -> int:
-    """Install into a new folder, which is removed again if that fails; then try the installation out."""
+    """Install into a new folder, and then try the installation out.
+
+    The folder is removed if installing fails.
+    """
     if os.path.lexists(folder):
         raise Refused(f"{folder} exists already: name a folder to create")
     if os.path.join(folder, "").startswith(os.path.join(HERE, "")):
@@ -143,11 +155,15 @@ def install(kit: Kit, folder: str) -> int:
     try:
         os.makedirs(folder)
     except OSError as error:
-        raise Refused(f"{folder} cannot be created ({error.strerror}): name another folder") from None
+        raise Refused(
+            f"{folder} cannot be created ({error.strerror}): name another folder"
+        ) from None
     try:
         free = shutil.disk_usage(folder).free
         if free < kit["bytes"]:
-            raise Refused(f"{kit['bytes'] / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free: {folder}")
+            raise Refused(
+                f"{kit['bytes'] / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free: {folder}"
+            )
         bundle = fill(kit, folder)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -158,17 +174,30 @@ def install(kit: Kit, folder: str) -> int:
 
 
 def fill(kit: Kit, folder: str) -> str:
-    """Make an environment, install the packages and copy the bundle; return the folder of the bundle."""
+    """Create an environment, install the packages and copy the bundle; return the bundle folder."""
     wheels = os.path.join(HERE, "wheels")
     print(f"installing {len(os.listdir(wheels))} packages into {folder}", flush=True)
-    # pip comes with the kit, since the Python of many Linux distributions has none for a new environment.
+    # pip comes with the kit, since the Python of many Linux distributions has none for a new
+    # environment.
     run([sys.executable, "-I", "-m", "venv", "--without-pip", folder])
     pip = [program(folder, "python"), os.path.join(HERE, *kit["pip"].split("/"), "pip")]
     run(
-        [*pip, "install", "--isolated", "--no-index", "--find-links", wheels, "--require-hashes", "--quiet",
-         "--no-input", "--no-cache-dir", "--disable-pip-version-check",
-         "--requirement", os.path.join(HERE, "requirements.txt")]
-    )  # fmt: skip
+        [
+            *pip,
+            "install",
+            "--isolated",
+            "--no-index",
+            "--find-links",
+            wheels,
+            "--require-hashes",
+            "--quiet",
+            "--no-input",
+            "--no-cache-dir",
+            "--disable-pip-version-check",
+            "--requirement",
+            os.path.join(HERE, "requirements.txt"),
+        ]
+    )
     bundle = os.path.join(folder, "share", "vcs-runtime", "bundles", kit["bundle"])
     print(f"copying the bundle to {bundle}", flush=True)
     shutil.copytree(os.path.join(HERE, "bundle"), bundle)
@@ -180,14 +209,19 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
     """Run `doctor` and score a pair of texts in the new installation."""
     command = program(folder, "vcs-runtime")
     named = [] if kit["bundle"] == "default" else ["--bundle", bundle]
-    reference, generated = (os.path.join(HERE, "story", name) for name in ("reference.txt", "generated.txt"))
+    reference, generated = (
+        os.path.join(HERE, "story", name) for name in ("reference.txt", "generated.txt")
+    )
     print("compiling the alignment core, which takes about half a minute", flush=True)
     subprocess.call([command, "warm-up"], stdout=subprocess.DEVNULL, env=environment())
     for words in (["doctor"], ["score", reference, generated]):
         print(f"\n$ vcs-runtime {' '.join([*words, *named])}", flush=True)
         code = subprocess.call([command, *words, *named], env=environment())
         if code:
-            print(f"install: it is installed in {folder}, but {words[0]} ended with {code}", file=sys.stderr)
+            print(
+                f"install: it is installed in {folder}, but {words[0]} ended with {code}",
+                file=sys.stderr,
+            )
             return 1
     print(f"\nto score a file: {' '.join([command, 'score', 'pairs.jsonl', *named])}")
     return 0
@@ -206,11 +240,13 @@ def run(command: "List[str]") -> None:  # noqa: UP006
     if done.returncode:
         lines = done.stdout.decode("utf-8", "replace").split("\n")
         reason = [line.strip() for line in lines if line.strip()][-1:] or ["no reason was given"]
-        raise Refused(f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason[0]})")
+        raise Refused(
+            f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason[0]})"
+        )
 
 
 def environment() -> "Dict[str, str]":  # noqa: UP006
-    """Return the variables of this process without those that would lead out of the installation."""
+    """Return this process's environment without variables that point outside the installation."""
     return {name: value for name, value in os.environ.items() if name not in _IGNORED}
 
 

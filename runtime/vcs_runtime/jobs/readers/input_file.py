@@ -1,4 +1,4 @@
-"""A file that is read, of the format that its suffix or `--format` says, checked against what it holds."""
+"""Input files: their format, from the suffix or `--format`, and a check against the contents."""
 
 from __future__ import annotations
 
@@ -19,15 +19,26 @@ from vcs_runtime.util.reading import refuse_special
 
 #: What each kind of file is called.
 _KINDS: Final = {
-    "jsonl": "JSON lines", "json": "a JSON array or object", "csv": "CSV", "tsv": "TSV",
-    "parquet": "Parquet", "xlsx": "an Excel file", "lines": "one text a line",
-}  # fmt: skip
+    "jsonl": "JSON lines",
+    "json": "a JSON array or object",
+    "csv": "CSV",
+    "tsv": "TSV",
+    "parquet": "Parquet",
+    "xlsx": "an Excel file",
+    "lines": "one text a line",
+}
 #: The names of formats, for `--format`.
 FORMATS: Final = (*_KINDS, *LAYOUTS)
 _SUFFIXES: Final = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
-    ".parquet": "parquet", ".xlsx": "xlsx", ".txt": "lines",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".txt": "lines",
+}
 #: The suffixes of files that hold texts.
 SUFFIXES: Final = tuple(_SUFFIXES)
 _TYPED = ("jsonl", "json", "parquet")  # in the others a number may be a text
@@ -60,11 +71,17 @@ class InputFile:
 
     @property
     def typed(self) -> bool:
-        """Whether its format tells texts from numbers. Raises InputError and OSError as `rows` does."""
+        """Whether its format tells texts from numbers.
+
+        Raises InputError and OSError as `rows` does.
+        """
         return (self._declared() or self._kind()) in _TYPED
 
     def rows(self, id_key: str, pick: Pick = lambda names, place: None) -> Iterator[Row]:
-        """Read the rows, of a table the columns that `pick` returns. Raises RowError and InputError."""
+        """Read the rows, of a table the columns that `pick` returns.
+
+        Raises RowError and InputError.
+        """
         refuse_special(self.path, self)
         kind = self._kind()
         if kind == "jsonl":
@@ -93,7 +110,9 @@ class InputFile:
     def _declared(self) -> str | None:
         if self.format in _KINDS:
             return self.format
-        return _SUFFIXES.get(self.path.suffix.lower(), "jsonl" if self.format == "lmms-eval" else None)
+        return _SUFFIXES.get(
+            self.path.suffix.lower(), "jsonl" if self.format == "lmms-eval" else None
+        )
 
     def _kind(self) -> str:
         """Return the format. Raises InputError if the file holds another one than its name says."""
@@ -114,7 +133,7 @@ class InputFile:
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the files, and in place of a folder those in it whose suffixes are those of texts, by name.
+    """Return the files; each folder is replaced by its files with a suffix in `SUFFIXES`, by name.
 
     Raises InputError for a folder without any.
     """

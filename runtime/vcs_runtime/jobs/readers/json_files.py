@@ -20,8 +20,14 @@ class NestedRows(RowError):
         return str(self.args[0])
 
 
-def read_json_entries(path: Path, id_key: str, name: object, key: str | None = None) -> Iterator[Row]:
-    """Read an array of objects or texts, or an object of texts or objects by id; or what `key` has of it."""
+def read_json_entries(
+    path: Path, id_key: str, name: object, key: str | None = None
+) -> Iterator[Row]:
+    """Read the rows of a JSON array, or of a JSON object with ids as keys.
+
+    A row is an object or a text. If `key` is given, the rows are the value of `key` in the
+    top-level object.
+    """
     value = _load(path, name)
     if key is not None:
         if not (isinstance(value, dict) and key in value):
@@ -29,7 +35,12 @@ def read_json_entries(path: Path, id_key: str, name: object, key: str | None = N
         value = value[key]
     elif isinstance(value, dict):
         for rows, own in value.items():
-            if isinstance(own, list) and own and {*map(type, own)} == {dict} and stamped(own) is own:
+            if (
+                isinstance(own, list)
+                and own
+                and {*map(type, own)} == {dict}
+                and stamped(own) is own
+            ):
                 there = f"an object with {quoted(value)}; {rows!r} is a list of {len(own)} objects"
                 raise NestedRows(f"{there}: --rows {rows}", rows)
     if isinstance(value, dict):
@@ -67,7 +78,11 @@ def _load(path: Path, name: object) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data" and error.lineno > 1:
+        if (
+            isinstance(error, json.JSONDecodeError)
+            and error.msg == "Extra data"
+            and error.lineno > 1
+        ):
             raise RowError(
                 "it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"
             ) from None

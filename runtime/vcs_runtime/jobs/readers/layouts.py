@@ -1,4 +1,4 @@
-"""Where other programs keep what is scored: lmms-eval's logs of samples, VLMEvalKit's result files."""
+"""File formats of other programs: lmms-eval's sample logs and VLMEvalKit's result files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def _response(value: Any) -> Any:
     while isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, list):
-        raise RowError(f"{len(value)} responses to one question: score logs of tasks that generate one text")
+        raise RowError(
+            f"{len(value)} responses to one question: score logs of tasks that generate one text"
+        )
     return value
 
 

@@ -43,7 +43,10 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
 
 
 def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
-    """Read a Parquet file, of which only the columns that `pick` returns are read. As `read_separated`."""
+    """Read a Parquet file, of which only the columns that `pick` returns are read.
+
+    As `read_separated`.
+    """
     pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
     pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
     number = 0
@@ -57,7 +60,9 @@ def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
     except pa.ArrowException as error:
         raise RowError(f"is not a Parquet file: {str(error).splitlines()[0]}") from None
     except UnicodeDecodeError:  # Arrow does not look into texts
-        raise RowError(f"one of the rows {number + 1} to {number + _BATCH}: a text is not UTF-8") from None
+        raise RowError(
+            f"one of the rows {number + 1} to {number + _BATCH}: a text is not UTF-8"
+        ) from None
 
 
 class _Lines:

@@ -19,11 +19,11 @@ from tokenizers.processors import TemplateProcessing
 from support.checkpoints.files import Tensors, drawn, write_json
 
 WORDS = (
-    "a an the and then while with on in at into over under near of to from by is are was he she they it "
-    "its man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife "
-    "bread onion door window car red blue green white small large young old slowly quickly two three "
-    "walks runs sits stands holds opens closes cuts pours throws looks smiles turns camera scene first "
-    "next finally "
+    "a an the and then while with on in at into over under near of to from by is are was he she"
+    " they it its man woman boy girl dog cat horse bird kitchen street garden river table chair"
+    " ball cup knife bread onion door window car red blue green white small large young old slowly"
+    " quickly two three walks runs sits stands holds opens closes cuts pours throws looks smiles"
+    " turns camera scene first next finally "
 ).split()
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -36,7 +36,9 @@ PIECES = [
 VOCABULARY = {piece: i for i, piece in enumerate(dict.fromkeys([*SPECIAL, *PIECES, *WORDS]))}
 
 
-def tiny_tensors(hidden: int, layers: int, intermediate: int, positions: int, seed: int = 0) -> Tensors:
+def tiny_tensors(
+    hidden: int, layers: int, intermediate: int, positions: int, seed: int = 0
+) -> Tensors:
     """Draw tensors under BERT's checkpoint names; different texts get different vectors."""
     normal = partial(drawn, np.random.default_rng(seed), scale=0.3)
     tensors = {
@@ -136,7 +138,9 @@ def write_tiny_checkpoint(
     }
     write_json(folder / "config.json", {**settings, **config})
     write_json(folder / "1_Pooling/config.json", pooling)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
+    )
     write_modules(folder, ["Transformer", "Pooling", "Normalize"])
     return folder
 

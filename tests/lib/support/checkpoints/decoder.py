@@ -1,7 +1,7 @@
 """Random decoders in the folders of their publishers.
 
-Sizes are such that nothing is equal by chance: heads do not divide the hidden size, windows are shorter than
-texts, and the scales of attention and embeddings are not 1.
+Sizes are such that nothing is equal by chance: heads do not divide the hidden size, windows are
+shorter than texts, and the scales of attention and embeddings are not 1.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ _QUERY = "Instruct: Describe the scene\nQuery: "  # Qwen3 has no space at the en
 
 # The `config.json` of each family with tiny sizes. The window of gte-Qwen2 is not used, and Gemma's
 # `query_pre_attn_scalar` is not the size of a head.
-_CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("decoders.json").read_text("utf-8"))
+_CONFIGS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("decoders.json").read_text("utf-8")
+)
 
 FAMILIES = {
     "qwen3": Family(
-        _CONFIGS["qwen3"], qwen_tokenizer, "lasttoken", prompts={"query": _QUERY.rstrip(), "document": ""}
+        _CONFIGS["qwen3"],
+        qwen_tokenizer,
+        "lasttoken",
+        prompts={"query": _QUERY.rstrip(), "document": ""},
     ),
     "gte-qwen2": Family(
         _CONFIGS["gte-qwen2"],
@@ -88,7 +93,8 @@ def decoder_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
     gemma = config["model_type"] == "gemma3_text"
     tensors: Tensors = {}
     for name, shape in decoder_shapes(config).items():
-        if name == "embed_tokens.weight":  # Gemma multiplies its embeddings; so much smaller are they
+        # Gemma multiplies its embeddings; so much smaller are they.
+        if name == "embed_tokens.weight":
             tensors[name] = drawn(rng, *shape, scale=0.3 if gemma else 1.0)
         elif "norm" in name:  # Gemma adds 1 to the weights of its norms
             tensors[name] = drawn(rng, *shape, centre=0.0 if gemma else 1.0, scale=0.3)
@@ -98,7 +104,8 @@ def decoder_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
 
 
 def decoder_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all tensors by their names without a prefix, for a config of any size."""
+    """Return the shapes of all tensors by their names without a prefix, for a config of any
+    size."""
     shapes: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (config["vocab_size"], config["hidden_size"])
     }
@@ -119,7 +126,8 @@ def write_tiny_decoder(
     sentence: bool = True,
     **config: Any,
 ) -> Path:
-    """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the folder.
+    """Write a tiny random checkpoint of `family` into `folder` (made if need be) and return the
+    folder.
 
     prefix          of the tensors' names;  lm_head  whether there is a head; both by default as published
     dtype, shards   as `write_shards` takes them
@@ -131,7 +139,9 @@ def write_tiny_decoder(
     settings = {"vocab_size": tokenizer.get_vocab_size(), **kind.config, **config}
     if prefix is None:
         prefix = PREFIXES[kind.whole]
-    tensors = {f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()}
+    tensors = {
+        f"{prefix}{name}": tensor for name, tensor in decoder_tensors(settings, seed).items()
+    }
     if kind.whole if lm_head is None else lm_head:
         tensors["lm_head.weight"] = tensors[f"{prefix}embed_tokens.weight"]
     write_decoder_files(folder, family, settings, tokenizer, sentence=sentence)
@@ -143,9 +153,15 @@ def write_tiny_decoder(
 
 
 def write_decoder_files(
-    folder: Path, family: str, config: Mapping[str, Any], tokenizer: Tokenizer, *, sentence: bool = True
+    folder: Path,
+    family: str,
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    *,
+    sentence: bool = True,
 ) -> None:
-    """Write what a folder of `family` holds beside tensors, by choice with files of sentence-transformers."""
+    """Write what a folder of `family` holds beside tensors, by choice with files of
+    sentence-transformers."""
     kind = FAMILIES[family]
     write_json(folder / "config.json", config)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -159,13 +175,20 @@ def write_decoder_files(
     write_json(folder / "config_sentence_transformers.json", about)
 
 
-def write_dense(folder: Path, width: int, lengths: Sequence[int], dtype: str = "F32", seed: int = 0) -> None:
-    """Write the Dense modules behind the pooling, as EmbeddingGemma has them: no bias, no activation."""
+def write_dense(
+    folder: Path, width: int, lengths: Sequence[int], dtype: str = "F32", seed: int = 0
+) -> None:
+    """Write the Dense modules behind the pooling, as EmbeddingGemma has them: no bias, no
+    activation."""
     rng = np.random.default_rng(seed + 1)
     for i, length in enumerate(lengths, 2):
         place = folder / f"{i}_Dense"
-        about = {"in_features": width, "out_features": length, "bias": False,
-                 "activation_function": "torch.nn.modules.linear.Identity"}  # fmt: skip
+        about = {
+            "in_features": width,
+            "out_features": length,
+            "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity",
+        }
         write_json(place / "config.json", about)
         weight = drawn(rng, length, width)
         write_safetensors(place / "model.safetensors", {"linear.weight": weight}, dtype)
@@ -200,12 +223,20 @@ def _layer_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, .
 
 
 def _pooling_config(width: int, pooling: str) -> dict[str, Any]:
-    switch = "pooling_mode_lasttoken" if pooling == "lasttoken" else f"pooling_mode_{pooling}_tokens"
+    switch = (
+        "pooling_mode_lasttoken" if pooling == "lasttoken" else f"pooling_mode_{pooling}_tokens"
+    )
     switches = dict.fromkeys(
-        ("pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens",
-         "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"),
+        (
+            "pooling_mode_cls_token",
+            "pooling_mode_mean_tokens",
+            "pooling_mode_max_tokens",
+            "pooling_mode_mean_sqrt_len_tokens",
+            "pooling_mode_weightedmean_tokens",
+            "pooling_mode_lasttoken",
+        ),
         False,
-    )  # fmt: skip
+    )
     return {"word_embedding_dimension": width, **switches, switch: True, "include_prompt": True}
 
 

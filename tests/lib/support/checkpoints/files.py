@@ -47,7 +47,10 @@ def write_shards(folder: Path, tensors: Tensors, dtype: str = "F32", shards: int
     if shards > 1:
         files = [f"model-{i + 1:05}-of-{shards:05}.safetensors" for i in range(shards)]
         places = {name: file for file, part in zip(files, parts, strict=True) for name in part}
-        index = {"metadata": {"total_size": sum(t.size for t in tensors.values())}, "weight_map": places}
+        index = {
+            "metadata": {"total_size": sum(t.size for t in tensors.values())},
+            "weight_map": places,
+        }
         (folder / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
     for file, part in zip(files, parts, strict=True):
         write_safetensors(folder / file, {name: tensors[name] for name in part}, dtype)
@@ -62,6 +65,7 @@ def write_json(path: Path, data: Any) -> None:
 def drawn(
     rng: np.random.Generator, *shape: int, centre: float = 0.0, scale: float | None = None
 ) -> NDArray[np.float32]:
-    """Draw normal numbers, by default as wide as a matrix needs that keeps the lengths of its inputs."""
+    """Draw normal numbers, by default as wide as a matrix needs that keeps the lengths of its
+    inputs."""
     spread = 1.2 / np.sqrt(shape[-1]) if scale is None else scale
     return (centre + spread * rng.standard_normal(shape)).astype(np.float32)

@@ -17,7 +17,8 @@ VOCABULARY = mistral_tokenizer().get_vocab()
 
 
 def tiny_nv_embed_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
-    """Draw tensors under the checkpoint's names, lively enough that texts differ and each part matters."""
+    """Draw tensors under the checkpoint's names, lively enough that texts differ and each part
+    matters."""
     rng = np.random.default_rng(seed)
     normal = partial(drawn, rng)
 
@@ -35,7 +36,9 @@ def tiny_nv_embed_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
         tensors[f"embedding_model.{name}"] = normal(*shape, centre=centre, scale=scale)
     joined = latent["num_cross_heads"] * latent["cross_dim_head"]
     cross, gated = (f"latent_attention_model.cross_attend_blocks.{i}." for i in (0, 1))
-    tensors["latent_attention_model.latents"] = normal(latent["num_latents_value"], hidden, scale=1.0)
+    tensors["latent_attention_model.latents"] = normal(
+        latent["num_latents_value"], hidden, scale=1.0
+    )
     tensors |= norm(f"{cross}norm") | norm(f"{cross}norm_context") | norm(f"{gated}norm")
     for name, out, inputs in (
         ("to_q", joined, hidden),
@@ -110,7 +113,8 @@ def write_tiny_nv_embed(
 ) -> Path:
     """Write a tiny random checkpoint into `folder` (made if need be) and return the folder.
 
-    `shards` and `dtype` are those of `write_shards`, `shape` that of the config; `change` edits the tensors.
+    `shards` and `dtype` are those of `write_shards`, `shape` that of the config; `change` edits the
+    tensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = tiny_nv_embed_config(**shape)

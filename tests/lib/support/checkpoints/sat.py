@@ -38,8 +38,12 @@ def _vocabulary() -> list[tuple[str, float]]:
     halves = [piece for word in WORDS if len(word) > 3 for piece in (f"\u2581{word[:2]}", word[2:])]
     letters = [f"\u2581{letter}" for letter in _LETTERS[:52]]
     pieces = [(piece, -4.0 - 0.01 * i) for i, piece in enumerate(dict.fromkeys(frequent))]
-    pieces += [(piece, -7.0 - 0.01 * i) for i, piece in enumerate(dict.fromkeys([*halves, *letters]))]
-    pieces += [(c, -10.0 - 0.01 * i) for i, c in enumerate(dict.fromkeys("\u2581" + _LETTERS + _FOREIGN))]
+    pieces += [
+        (piece, -7.0 - 0.01 * i) for i, piece in enumerate(dict.fromkeys([*halves, *letters]))
+    ]
+    pieces += [
+        (c, -10.0 - 0.01 * i) for i, c in enumerate(dict.fromkeys("\u2581" + _LETTERS + _FOREIGN))
+    ]
     seen = dict.fromkeys(SPECIAL, 0.0)
     for piece, score in pieces:
         seen.setdefault(piece, score)
@@ -57,7 +61,9 @@ def tiny_sat_tokenizer() -> Tokenizer:
     tokenizer.normalizer = Sequence([Nmt(), NFKC()])
     tokenizer.pre_tokenizer = PreSequence([WhitespaceSplit(), Metaspace()])
     tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
     )
     # Left in, both would cut every text without a word: a trap.
     tokenizer.enable_truncation(max_length=16)
@@ -66,11 +72,17 @@ def tiny_sat_tokenizer() -> Tokenizer:
 
 
 def tiny_sat_tensors(
-    hidden: int, layers: int, intermediate: int, num_labels: int, seed: int = 0, prefix: str = "roberta."
+    hidden: int,
+    layers: int,
+    intermediate: int,
+    num_labels: int,
+    seed: int = 0,
+    prefix: str = "roberta.",
 ) -> Tensors:
     """Draw tensors under the names of a SaT checkpoint.
 
-    The classifier is scaled so that the probabilities of label 0 spread over both sides of usual thresholds.
+    The classifier is scaled so that the probabilities of label 0 spread over both sides of usual
+    thresholds.
     """
     normal = partial(drawn, np.random.default_rng(seed), scale=0.3)
     encoder = {
@@ -109,7 +121,9 @@ def write_tiny_sat(
     """
     folder.mkdir(parents=True, exist_ok=True)
     intermediate = 2 * hidden
-    tensors: dict[str, Any] = dict(tiny_sat_tensors(hidden, layers, intermediate, num_labels, seed, prefix))
+    tensors: dict[str, Any] = dict(
+        tiny_sat_tensors(hidden, layers, intermediate, num_labels, seed, prefix)
+    )
     if half:
         tensors = {name: tensor.astype(np.float16) for name, tensor in tensors.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -12,10 +12,11 @@ from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
 PLAIN_WORDS = (
-    "the a an and then while with on in at into over near of to from by is are was he she they it his her "
-    "man woman boy girl dog cat horse bird kitchen street garden river table chair ball cup knife bread "
-    "door window car red blue green white small large young old slowly quickly two three walks runs sits "
-    "stands holds opens closes cuts pours throws looks smiles turns camera scene first next finally "
+    "the a an and then while with on in at into over near of to from by is are was he she they it"
+    " his her man woman boy girl dog cat horse bird kitchen street garden river table chair ball"
+    " cup knife bread door window car red blue green white small large young old slowly quickly two"
+    " three walks runs sits stands holds opens closes cuts pours throws looks smiles turns camera"
+    " scene first next finally "
 ).split()
 WORDS = [*PLAIN_WORDS, *"Instruct: Query: Describe question retrieve text".split()]
 
@@ -32,8 +33,11 @@ FOREIGN = "собака идёт 门 打开 女人 café straße".split()
 _PARTS = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
-def learned(first: Iterable[str], words: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return pieces with their ids and merges as BPE learns them: each word from its front to its end.
+def learned(
+    first: Iterable[str], words: Iterable[str]
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return pieces with their ids and merges as BPE learns them: each word from its front to its
+    end.
 
     first  pieces that come before all words, among them all single characters
     """
@@ -61,7 +65,9 @@ def byte_level(special: Iterable[str]) -> Tokenizer:
     tokenizer = Tokenizer(BPE(pieces, merges))
     tokenizer.pre_tokenizer = cut
     tokenizer.decoder = ByteLevelDecoder()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
     return tokenizer
 
 
@@ -74,7 +80,9 @@ def qwen_tokenizer(template: bool = True) -> Tokenizer:
     if template:
         end = ("<|endoftext|>", tokenizer.token_to_id("<|endoftext|>"))
         both = TemplateProcessing(
-            single="$A <|endoftext|>", pair="$A <|endoftext|> $B <|endoftext|>", special_tokens=[end]
+            single="$A <|endoftext|>",
+            pair="$A <|endoftext|> $B <|endoftext|>",
+            special_tokens=[end],
         )
         tokenizer.post_processor = Sequence([plain, both])
     return tokenizer
@@ -104,8 +112,12 @@ def gemma_tokenizer(template: str = "<bos> $A <eos>") -> Tokenizer:
     tokenizer.normalizer = normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = DecoderSequence([Replace(SPACE, " "), ByteFallback(), Fuse()])
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    ids = [(token, tokenizer.token_to_id(token)) for token in ("<bos>", "<eos>") if token in template]
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
+    ids = [
+        (token, tokenizer.token_to_id(token)) for token in ("<bos>", "<eos>") if token in template
+    ]
     tokenizer.post_processor = TemplateProcessing(
         single=template, pair=f"{template} {template.replace('$A', '$B')}", special_tokens=ids
     )
@@ -115,10 +127,16 @@ def gemma_tokenizer(template: str = "<bos> $A <eos>") -> Tokenizer:
 def mistral_tokenizer() -> Tokenizer:
     """Make a tokenizer of Mistral's kind: puts `<s>` before a text, and no `</s>` after it."""
     special = ("<unk>", "<s>", "</s>")  # with Mistral's ids, 0 to 2
-    pieces, merges = learned([*special, *_BYTES, SPACE, *LETTERS], (f"{SPACE}{word}" for word in WORDS))
+    pieces, merges = learned(
+        [*special, *_BYTES, SPACE, *LETTERS], (f"{SPACE}{word}" for word in WORDS)
+    )
     tokenizer = Tokenizer(BPE(pieces, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in special]
+    )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    )
     tokenizer.decoder = DecoderSequence([ByteFallback(), Fuse()])
     tokenizer.post_processor = TemplateProcessing(
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
