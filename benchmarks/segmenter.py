@@ -40,6 +40,8 @@ import numpy as np
 from gpu.weights import made_up_words
 from records import keep, measure, parser_of, peak_mb, work_folder
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
+
 THRESHOLD = 0.25
 STRIDE = 64
 REPEATS = 5  # of a single text in each process; their median counts
@@ -142,7 +144,6 @@ def write_checkpoint(folder: Path, hidden: int, layers: int, vocabulary: int) ->
 def prepare(folder: Path, arguments: argparse.Namespace) -> dict[str, list[str]]:
     """Checkpoint, bundles and the oracles' folder below `folder`; returns the texts of each
     workload."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/lib"))
     from tokenizers import Tokenizer
 
     from support.hub_sat import write_hub_model
