@@ -195,7 +195,7 @@ BUDGETS = {
     "functions with eight or more parameters": 47,  # goal: 25
     "comprehensions in 100 lines of code": 4.4,  # goal: 3.5
     "sums and products with truth values": 33,  # goal: 0
-    "lines of benchmarks": 5_859,  # goal: 5,400
+    "lines of benchmarks": 5_861,  # goal: 5,400
     "scripts of benchmarks": 21,
     "lines of tests": 57_726,  # goal: 53,000; tests wait for events, and bounds are those of rounding
     "words of the manual": 27_889,  # goal: 24,000
