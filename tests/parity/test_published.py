@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vcs_experiments.statistics import spearman
 from vcs_runtime import Scorer
 
 FOLDER = Path(os.environ.get("VCS_RUNTIME_DATA") or "data-folder-not-named") / "vcs-eval-159"
@@ -40,12 +41,6 @@ def sample() -> list[tuple[str, str, float]]:
     return cases
 
 
-def ranks(values: list[float]) -> np.ndarray:
-    """Return ranks with ties at their mean."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-
-
 def test_the_default_orders_rewrites_as_the_published_scores_do() -> None:
     """Of all scenes rho is .956.
 
@@ -55,7 +50,7 @@ def test_the_default_orders_rewrites_as_the_published_scores_do() -> None:
     with Scorer.open("default", "cpu") as scorer:
         ours = [result.vcs for result in scorer.score_many([case[:2] for case in cases])]
     theirs = [case[2] for case in cases]
-    rho = np.corrcoef(ranks(ours), ranks(theirs))[0, 1]
+    rho = spearman(ours, theirs)
     error = np.abs(np.array(ours) - theirs).mean()
     print(f"{len(cases)} pairs, rho {rho:.4f}, mean absolute error {error:.4f}")
     assert len(cases) > 150

@@ -204,10 +204,7 @@ class RulesSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of the learned segmenter.
-
-    The model takes windows of a text and returns logits (batch, tokens, labels).
-    """
+    """How the learned segmenter runs: text windows in, logits (batch, tokens, labels) out."""
 
     name: Annotated[Name, Meta(description="Name of the model, as the signature prints it.")]
     kind: Annotated[
