@@ -19,7 +19,7 @@ from support.tiny_layouts import build_layout_bundle
 from vcs_runtime import Embedder, Scorer, Segmenter
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.errors import DeviceMemoryError
-from vcs_runtime.inference.batching import RUN_TOKENS, batches, fixed_groups, fixed_shapes
+from vcs_runtime.inference.batching import RUN_TOKENS, fixed_batches, fixed_groups, fixed_shapes
 
 LAYOUTS = ["padded", "packed"]
 TEXTS = [" ".join((story(i) + " " + story(i + 1)).split()[: 1 + i % 28]) for i in range(60)]
@@ -62,7 +62,7 @@ def test_the_inputs_of_a_text_have_the_same_shapes_alone_and_among_others(
         shape_of = fixed_shapes(layout, 9000, lambda width: 4096)
         return {
             row: {name: array.shape for name, array in batch.inputs.items()}
-            for batch in batches(sequences, 1, layout, skip, shape_of=shape_of)
+            for batch in fixed_batches(sequences, shape_of, layout, skip)
             for row in batch.rows
         }
 

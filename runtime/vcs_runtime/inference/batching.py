@@ -1,18 +1,18 @@
 """Batches of token sequences, and the inputs of a graph for each input layout.
 
-On a CPU a sequence meets the same shapes, and hence the same arithmetic, whatever else is in its
-batch. It is padded to a length that depends on itself alone, and a batch holds only sequences of
-one padded length. The padding step is small, so that little padding is computed; a packed graph
-computes none. Its numbers of rows are even (`_fillers`).
+On a CPU a sequence always meets the same shapes, and hence the same arithmetic. Its padded length
+depends on the sequence alone, and a batch holds only sequences of one padded length. The padding
+step is small, so that little padding is computed. A packed graph computes no padding; its numbers
+of rows are even (`_fillers`).
 
 On a GPU a batch mixes lengths, since there the number of rows alone changes the choice of kernels.
 A vector then depends on its batch within rounding, unless all batches have fixed shapes (`Shape`).
 
-Kernels are chosen, and sums are split, by the shapes of a run. Fixed ones depend on the length of
-each text alone: texts are divided into classes by length, and each run has texts of one class, and
-as many rows and tokens as every other run of it. Fillers take the places that texts leave. A matrix
-product computes each row by itself, and attention, norms and pooling each text or token, so the
-place of a text does not matter either.
+The shapes of a run decide which kernels run and how sums are split. Fixed shapes depend only on the
+length of each text. Texts are divided into classes by length, and all runs of a class have the same
+numbers of rows and tokens. Fillers take the unused places. The place of a text does not matter
+either: a matrix product computes each row by itself, and attention, norms and pooling compute each
+text or token by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,39 +30,45 @@ import numpy.typing as npt
 from vcs_runtime.bundle.layouts import PADDING_STEP, POOL_GROUP, padded_length
 
 RUN_TOKENS = 2048
-"""Tokens of a run with texts of at most half as many. One text alone takes such a run, too."""
+"""Number of tokens of a run whose texts have at most half as many tokens."""
 
-# Widths of runs without padding, and their rows. With more classes a pair of texts takes more runs,
-# and with fewer rows the runs of a job are not full (the script `gpu/invariant_cost` at 07564bf).
+# Rows of runs without padding, by width. With more classes a pair of texts takes more runs, and
+# with fewer rows the runs of a job are not full (the script `gpu/invariant_cost` at 07564bf).
 _TOKEN_CLASSES = {64: 128, 1024: 12}
-_LONG_STEP = 1024  # of the widths of longer texts, each of which has a run of its own
+_LONG_STEP = 1024  # step of the widths for longer texts, each of which runs alone
 _LEAST_FILLER = 64
-_NARROWEST = 16  # of padded runs, whose widths are 16, 24, 32, 48, 64, 96 ...
+_NARROWEST = 16  # smallest width of padded runs: the widths are 16, 24, 32, 48, 64, 96 ...
 
 
 @dataclass(frozen=True)
 class Shape:
     """The shape of all runs with texts of one class."""
 
-    width: int  # most tokens of a text
-    rows: int  # texts and fillers
-    # Of all texts and fillers, in layouts that compute no padding; 0 in padded layouts.
+    width: int  # largest number of tokens of a text
+    rows: int  # number of texts and fillers
+    # Tokens of all texts and fillers, in layouts that compute no padding; 0 in padded layouts.
     tokens: int = 0
 
     def fits(self, texts: int, tokens: int) -> bool:
-        """Whether so many texts with so many tokens fit into one run, and fillers can fill it."""
+        """Whether a run can hold this number of texts and tokens, and fillers can complete it."""
         fillers = self.rows - texts
-        return fillers >= 0 and (
-            not self.tokens or fillers <= self.tokens - tokens <= fillers * self.width
-        )
+        if fillers < 0:
+            return False
+        if not self.tokens:
+            return True
+        # Each filler has between one token and `width` tokens.
+        return fillers <= self.tokens - tokens <= fillers * self.width
 
     def fillers(self, texts: Sequence[int]) -> list[int]:
         """Return the lengths of the fillers beside texts of these lengths."""
         lengths = [1] * (self.rows - len(texts))
-        left = self.tokens - sum(texts) - len(lengths)
-        for i in range(len(lengths) if self.tokens else 0):
-            lengths[i] += min(left, self.width - 1)
-            left -= lengths[i] - 1
+        if not self.tokens:
+            return lengths
+        missing = self.tokens - sum(texts) - len(lengths)
+        for i in range(len(lengths)):
+            more = min(missing, self.width - 1)
+            lengths[i] += more
+            missing -= more
         return lengths
 
 
@@ -76,7 +84,7 @@ def token_shape(length: int, widest: int) -> Shape:
     for most, rows in _TOKEN_CLASSES.items():
         if length <= most:
             width = min(most, widest)
-            # Even the shortest text alone can be filled up.
+            # Fillers can complete a run even with the shortest text alone.
             return Shape(width, rows, min(RUN_TOKENS, 1 + (rows - 1) * width))
     width = min(-(-length // _LONG_STEP) * _LONG_STEP, widest)
     return Shape(width, 2, width + _LEAST_FILLER)
@@ -95,23 +103,26 @@ def padded_shape(length: int, widest: int, most_rows: Callable[[int], float]) ->
 
 
 def fixed_groups(lengths: Sequence[int], shape_of: ShapeOf) -> Iterator[tuple[list[int], Shape]]:
-    """Group texts, of which `lengths` are the tokens, into runs, each of texts of one shape.
+    """Group texts with these numbers of tokens into runs of one shape each.
 
     Longest texts come first, and in padded layouts equal lengths keep their order. Every text is in
     one run.
     """
     classes: dict[Shape, list[int]] = {}
     for text in _longest_first(lengths):
-        classes.setdefault(shape_of(lengths[text]), []).append(text)
+        shape = shape_of(lengths[text])
+        classes.setdefault(shape, []).append(text)
     for shape, texts in classes.items():
-        while texts:
-            run, texts = _filled(texts, lengths, shape)
+        remaining = texts
+        while remaining:
+            run, remaining = _filled(remaining, lengths, shape)
             yield run, shape
 
 
 def _longest_first(lengths: Sequence[int]) -> list[int]:
     """Return the numbers of texts by length; equal lengths keep their order."""
-    return [*np.argsort(np.negative(lengths), kind="stable").tolist()]
+    order: list[int] = np.argsort(np.negative(lengths), kind="stable").tolist()
+    return order
 
 
 def _filled(texts: list[int], lengths: Sequence[int], shape: Shape) -> tuple[list[int], list[int]]:
@@ -136,11 +147,11 @@ Inputs = dict[str, IntArray]
 TOKEN_BUDGET = {"ort-cpu": 2048, "openvino": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
 # Padded lengths are multiples of this where the provider wants more than `PADDING_STEP`.
 _WIDTH_STEP = {"openvino": 16, "ort-tensorrt": 8}
-# Largest batches of mixed lengths: places, padding included, for each token of the batch. A batch
-# of so few places that a GPU is hardly faster with less may have more padding. In a packed graph
-# only attention and rotation see padding. In a varlen graph none is computed: a thread block of the
-# attention has 128 places of a head, and ends at once if they are empty. At 16 places a token such
-# blocks take an estimated 2 % of a run.
+# Limits of batches of mixed lengths: places, padding included, for each token of the batch, and the
+# number of places up to which padding does not matter, since a GPU is hardly faster with fewer. In
+# a packed graph only attention and rotation see padding. A varlen graph computes no padding: a
+# thread block of the attention has 128 places of a head, and ends at once if they are empty. At 16
+# places a token such blocks take an estimated 2 % of a run.
 _MOST_PLACES = {"packed": (2, 4096), "varlen": (16, 65536)}
 _MOST_PADDED_PLACES = (1.25, 2048)
 
@@ -173,9 +184,8 @@ def fixed_shapes(
     `max_tokens` is the model's longest input in tokens.
     """
     if layout in _MOST_PLACES:
-        return lambda length: token_shape(length, max_tokens)
-    widest = padded_length(max_tokens, step)
-    return lambda length: padded_shape(length, widest, most_rows)
+        return partial(token_shape, widest=max_tokens)
+    return partial(padded_shape, widest=padded_length(max_tokens, step), most_rows=most_rows)
 
 
 @dataclass(frozen=True)
@@ -184,11 +194,15 @@ class Batch:
 
     rows: list[int]  # numbers of the sequences
     inputs: Inputs
-    fillers: int = 0  # rows of the inputs after those sequences, whose output is not used
+    fillers: int = 0  # number of rows after the sequences; their output is not used
 
 
-# Rows and width of a batch, and the lengths of its fillers.
-_Group = tuple[list[int], int, Sequence[int]]
+class _Group(NamedTuple):
+    """The sequences of a batch, before their tokens are laid out."""
+
+    rows: list[int]  # numbers of the sequences
+    width: int
+    fillers: Sequence[int] = ()  # lengths of the fillers
 
 
 def groups(
@@ -201,8 +215,8 @@ def groups(
 
     All sequences of a batch have the same padded length, a multiple of `step`.
 
-    Longest sequences come first, and equal lengths keep their order. A sequence longer than the
-    budget, which counts padding, has a batch of its own. Every sequence is in exactly one batch.
+    Longest sequences come first, and equal lengths keep their order. The budget counts padding. A
+    sequence longer than the budget is alone in its batch. Every sequence is in exactly one batch.
     """
     order = _longest_first(lengths)
     widths = np.maximum(1, -(-np.array(lengths, np.int64)[order] // step)) * step
@@ -210,7 +224,8 @@ def groups(
     for start, stop in pairwise([*changes, len(order)]):
         width = int(widths[start])
         most = int(max(1, min(token_budget // width, most_rows(width))))
-        yield from ((order[i : min(i + most, stop)], width) for i in range(start, stop, most))
+        for first in range(start, stop, most):
+            yield order[first : min(first + most, stop)], width
 
 
 def mixed_groups(
@@ -222,9 +237,9 @@ def mixed_groups(
 ) -> Iterator[tuple[list[int], int]]:
     """Group sequences of any lengths into batches, padded to the longest sequence of each.
 
-    A batch has at most 1.25 times as many places as tokens, or 2,048. If it is packed, it has at
-    most twice as many, or 4,096; if it is varlen, 16 times as many, or 65,536. For both the budget
-    counts no padding.
+    A padded batch has at most 1.25 times as many places as tokens, or 2,048 places. A packed batch
+    has at most twice as many, or 4,096; a varlen batch 16 times as many, or 65,536. For packed and
+    varlen batches the budget counts no padding.
     """
     order = _longest_first(lengths)
     a_token, small = _MOST_PLACES.get(layout, _MOST_PADDED_PLACES)
@@ -255,104 +270,140 @@ def batches(
     mixed: bool = False,
     most_rows: RowLimit = _no_limit,
     step: int = PADDING_STEP,
-    shape_of: ShapeOf | None = None,
 ) -> Iterator[Batch]:
     """Cut sequences of token ids into batches with the inputs of a graph.
 
-    The first `skip` tokens are not pooled. `mixed` batches hold several lengths. `shape_of` returns
-    the fixed shape of a sequence's batch, and takes the place of the budget, `mixed`, `most_rows`
-    and `step`.
+    The first `skip` tokens are not pooled. `mixed` batches hold several lengths.
     """
     if not sequences:
         return
-    lengths = [*map(len, sequences)]
+    lengths = list(map(len, sequences))
     if layout == "varlen" or (layout == "packed" and not mixed):
         step = 1
-    grouped: Iterator[_Group]
-    if shape_of is not None:
-        runs = fixed_groups(lengths, shape_of)
-        grouped = (
-            (rows, shape.width, shape.fillers([lengths[row] for row in rows]))
-            for rows, shape in runs
-        )
-    elif mixed:
-        cut = mixed_groups(lengths, token_budget, layout, most_rows, step)
-        grouped = ((rows, width, ()) for rows, width in cut)
+    grouped: list[_Group] = []
+    if mixed:
+        for rows, width in mixed_groups(lengths, token_budget, layout, most_rows, step):
+            grouped.append(_Group(rows, width))
     else:
-        cut = groups(lengths, token_budget, step, most_rows)
-        grouped = (
-            (rows, width, _fillers(layout, lengths[rows[0]], len(rows))) for rows, width in cut
-        )
-    if layout == "padded":
-        yield from _padded(sequences, [*grouped])
+        for rows, width in groups(lengths, token_budget, step, most_rows):
+            fillers = _fillers(layout, lengths[rows[0]], len(rows))
+            grouped.append(_Group(rows, width, fillers))
+    yield from _laid_out(sequences, grouped, layout, skip, fixed=False)
+
+
+def fixed_batches(
+    sequences: Sequence[TokenIds], shape_of: ShapeOf, layout: str = "padded", skip: int = 0
+) -> Iterator[Batch]:
+    """Cut sequences of token ids into batches of fixed shapes with the inputs of a graph.
+
+    The first `skip` tokens are not pooled.
+    """
+    if not sequences:
         return
-    for rows, width, fillers in grouped:
-        skips = np.array([skip] * len(rows) + [0] * len(fillers), np.int64)
-        texts = _texts(sequences, rows, fillers)
-        yield Batch(rows, _LAYOUTS[layout](texts, width, skips, shape_of is not None), len(fillers))
+    lengths = list(map(len, sequences))
+    grouped: list[_Group] = []
+    for rows, shape in fixed_groups(lengths, shape_of):
+        fillers = shape.fillers([lengths[row] for row in rows])
+        grouped.append(_Group(rows, shape.width, fillers))
+    yield from _laid_out(sequences, grouped, layout, skip, fixed=True)
 
 
-def _texts(
-    sequences: Sequence[TokenIds], rows: Sequence[int], fillers: Sequence[int]
-) -> list[TokenIds]:
-    return [*map(sequences.__getitem__, rows), *([0] * length for length in fillers)]
+def _laid_out(
+    sequences: Sequence[TokenIds], grouped: Sequence[_Group], layout: str, skip: int, *, fixed: bool
+) -> Iterator[Batch]:
+    """Yield the batches of these groups with their inputs.
+
+    With `fixed`, the shapes of the inputs depend on the group's width and number of rows alone.
+    """
+    if layout == "padded":
+        yield from _padded(sequences, grouped)
+        return
+    for group in grouped:
+        skips = np.array([skip] * len(group.rows) + [0] * len(group.fillers), np.int64)
+        texts = _texts(sequences, group)
+        if layout == "packed":
+            inputs = _packed(texts, group.width, skips)
+        else:
+            inputs = _varlen(texts, group.width, skips, fixed)
+        yield Batch(group.rows, inputs, len(group.fillers))
+
+
+def _texts(sequences: Sequence[TokenIds], group: _Group) -> list[TokenIds]:
+    """Return the token ids of a group's sequences and fillers."""
+    texts = [sequences[row] for row in group.rows]
+    for length in group.fillers:
+        texts.append([0] * length)
+    return texts
 
 
 def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
-    """Return the filler length that makes the number of texts and their tokens even.
+    """Return the lengths of the fillers that make the numbers of texts and of tokens even.
 
-    The `count` texts have `length` tokens each. The result is empty if no filler is needed.
+    The `count` texts have `length` tokens each.
 
-    With AVX-512, kernels of ONNX Runtime for weights of 8 bits take rows in pairs, and round the
-    odd one otherwise. Those for halves have another kernel for a single row. A packed graph has a
-    row for each token, and in the last layer may have one for each text.
-
-    A text of more than half the largest batch is alone in every batch, whose rows are then the same
-    anyway. A filler would double the memory and the time of its attention, which pads all texts to
-    one length.
+    With AVX-512, kernels of ONNX Runtime for 8-bit weights take rows in pairs, and round an odd
+    last row differently. For weights in half precision a single row has another kernel. A packed
+    graph has a row for each token, and in the last layer may have one for each text.
     """
-    even = layout != "packed" or count % 2 == 0 or 2 * length > TOKEN_BUDGET["ort-cpu"]
-    return () if even else (2 - length % 2,)
+    if layout != "packed" or count % 2 == 0:
+        return ()
+    # A text of more than half the largest batch is alone in every batch, so its rows never vary.
+    # A filler would double the memory and the time of its attention, which pads all texts to one
+    # length.
+    if 2 * length > TOKEN_BUDGET["ort-cpu"]:
+        return ()
+    return (2 - length % 2,)
 
 
 def _lengths(sequences: Sequence[TokenIds]) -> IntArray:
     return np.fromiter(map(len, sequences), np.int64, len(sequences))
 
 
+def _concatenated(sequences: Sequence[TokenIds]) -> IntArray:
+    return np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences])
+
+
 def _padded(sequences: Sequence[TokenIds], grouped: Sequence[_Group]) -> Iterator[Batch]:
     """Yield batches with `input_ids` and `attention_mask`, each of shape `(batch, width)`.
 
-    All batches are laid out in one step.
+    All batches are laid out in one step, which is faster than one at a time.
     """
-    texts = [text for rows, _, fillers in grouped for text in _texts(sequences, rows, fillers)]
-    counts = [len(rows) + len(fillers) for rows, _, fillers in grouped]
-    lengths, widths = _lengths(texts), np.repeat([width for _, width, _ in grouped], counts)
-    own = np.tile([True, False], len(texts))  # a text's tokens, then its padding
-    filled = np.repeat(own, np.stack([lengths, widths - lengths], axis=1).ravel())
-    ids = np.zeros(len(filled), np.int64)  # id 0 under the mask: any would do
+    texts: list[TokenIds] = []
+    widths: list[int] = []  # padded length of each text
+    for group in grouped:
+        texts += _texts(sequences, group)
+        widths += [group.width] * (len(group.rows) + len(group.fillers))
+    lengths = _lengths(texts)
+    padding = np.array(widths) - lengths
+    # For each text: True for its tokens, then False for its padding.
+    runs = np.stack([lengths, padding], axis=1).ravel()
+    filled = np.repeat(np.tile([True, False], len(texts)), runs)
+    ids = np.zeros(len(filled), np.int64)  # id 0 under the mask: any id would do
     ids[filled] = np.concatenate(texts)
     mask = filled.astype(np.int64)
     start = 0
-    for (rows, width, fillers), count in zip(grouped, counts, strict=True):
-        stop = start + count * width
-        inputs = {"input_ids": ids[start:stop], "attention_mask": mask[start:stop]}
-        yield Batch(
-            rows, {name: part.reshape(count, width) for name, part in inputs.items()}, len(fillers)
-        )
+    for group in grouped:
+        shape = len(group.rows) + len(group.fillers), group.width
+        stop = start + shape[0] * shape[1]
+        inputs = {
+            "input_ids": ids[start:stop].reshape(shape),
+            "attention_mask": mask[start:stop].reshape(shape),
+        }
+        yield Batch(group.rows, inputs, len(group.fillers))
         start = stop
 
 
-def _packed(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
-    """Return the concatenated tokens of all texts.
+def _packed(sequences: list[TokenIds], width: int, skip: IntArray) -> Inputs:
+    """Return the concatenated tokens of all texts, and indices for padding them.
 
-    The indices `gather` and `scatter` lead to places `(batch, width)` and back.
+    `gather` leads from the tokens to places `(batch, width)`, and `scatter` back.
     """
     lengths = _lengths(sequences)
     places = np.arange(width)
     filled = places < lengths[:, None]
     first = np.cumsum(lengths) - lengths
     return {
-        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
+        "input_ids": _concatenated(sequences),
         "gather": np.where(filled, first[:, None] + places, 0),
         "scatter": np.flatnonzero(filled),
         "lengths": lengths,
@@ -367,31 +418,31 @@ def unpadded(sequences: Sequence[TokenIds], width: int) -> Inputs:
     """
     lengths = _lengths(sequences)
     filled = np.arange(width) < lengths[:, None]
+    places = np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)])
     return {
-        "input_ids": np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences]),
+        "input_ids": _concatenated(sequences),
         "positions": np.nonzero(filled)[1],
         "starts": np.concatenate([[0], np.cumsum(lengths)]),
-        "places": (
-            np.concatenate([np.flatnonzero(filled), np.flatnonzero(~filled)]).reshape(filled.shape)
-        ),
+        "places": places.reshape(filled.shape),
     }
 
 
 def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
     """Return the concatenated tokens, and where texts and the groups of their pooled tokens lie.
 
-    In a batch of a fixed shape all texts have as many groups as the longest may have, some of them
-    empty. Each then has its groups at a multiple of their number, and a sum over all groups treats
-    all texts alike.
+    In a batch of a fixed shape, every text has as many groups as the longest possible text. Some
+    groups are then empty, but a sum over all groups treats all texts alike.
     """
     lengths = _lengths(sequences)
     inputs = unpadded(sequences, width)
     starts = inputs["starts"]
     counts = lengths - skip
-    groups = np.full(len(lengths), -(-width // POOL_GROUP)) if fixed else -(-counts // POOL_GROUP)
-    owners = np.repeat(np.arange(len(sequences)), groups)
-    # Of a group in its text.
-    number = np.arange(len(owners)) - np.repeat(np.cumsum(groups) - groups, groups)
+    pooled = np.full(len(lengths), width) if fixed else counts
+    group_counts = -(-pooled // POOL_GROUP)
+    owners = np.repeat(np.arange(len(sequences)), group_counts)
+    # Number of each group within its text.
+    first_groups = np.cumsum(group_counts) - group_counts
+    number = np.arange(len(owners)) - np.repeat(first_groups, group_counts)
     place = skip[owners, None] + number[:, None] * POOL_GROUP + np.arange(POOL_GROUP)
     return {
         **inputs,
@@ -399,9 +450,3 @@ def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) 
         "owners": owners,
         "counts": counts,
     }
-
-
-_LAYOUTS: dict[str, Callable[[list[TokenIds], int, IntArray, bool], Inputs]] = {
-    "packed": _packed,
-    "varlen": _varlen,
-}

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,22 @@ from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
-from vcs_runtime.inference.batching import Batch, batches, fixed_shapes, width_step
+from vcs_runtime.inference.batching import (
+    Batch,
+    batches,
+    fixed_batches,
+    fixed_shapes,
+    width_step,
+)
 from vcs_runtime.inference.device import Device, each_device
-from vcs_runtime.inference.session import Budget, FittingBatches, SessionPool
-from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, row_limit
+from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
+from vcs_runtime.inference.tensorrt import (
+    EngineSession,
+    choose_for,
+    engine_name,
+    open_part,
+    row_limit,
+)
 from vcs_runtime.inference.token_vectors import (
     CollectedStates,
     TokenLayer,
@@ -37,12 +49,15 @@ from vcs_runtime.util.progress import report_part
 from vcs_runtime.util.stages import in_order
 
 FloatArray = npt.NDArray[np.float32]
-# Texts that are tokenised at a time: the token ids of a long list of texts are never in memory at
-# once.
+# Limits of texts that are tokenised at a time, so that memory never holds the token ids of a long
+# list of texts.
 _PORTION_TEXTS = 4096
 _PORTION_CHARACTERS = 2_000_000
-# How far the length of a vector may be from 1; bfloat16 rounds to 1 in 256.
+# Largest distance of a vector's length from 1; bfloat16 rounds to 1 in 256.
 _LENGTH_ERROR = 1e-2
+
+
+_Session: TypeAlias = Session | SessionPool | EngineSession
 
 
 class Embedder:
@@ -66,9 +81,11 @@ class Embedder:
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
         digests = [engine.sha256 for engine in device.engines]
-        own = bundle.device_hash(self.spec, device.provider_name, digests) or device.provider_name
-        precision = () if device.is_gpu or not device.precision else (self._precision,)
-        self.cache_identity = "|".join((bundle.model_hash(self.spec), own, *precision, *self._ways))
+        device_hash = bundle.device_hash(self.spec, device.provider_name, digests)
+        identity = [bundle.model_hash(self.spec), device_hash or device.provider_name]
+        if device.precision and not device.is_gpu:
+            identity.append(self._precision)
+        self.cache_identity = "|".join([*identity, *self._rounding_fields])
         """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
@@ -79,6 +96,7 @@ class Embedder:
             return open_part(bundle, "embedder", where, threads, spec=spec, what="the embedder")
 
         self.parallel = 1 + len(others)
+        self._session: _Session
         if others:
             with ThreadPoolExecutor(self.parallel) as pool:
                 self._session = SessionPool(list(pool.map(opened, (device, *others))))
@@ -135,13 +153,14 @@ class Embedder:
             `device` is not the name of a device.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        first, *others = (
+        devices = [
             choose_for(opened, "embedder", name, gpu_memory_gb, batch_invariant)
             for name in each_device(device)
-        )
-        if others:
-            first = dataclasses.replace(first, reason=f"named: {1 + len(others)} GPUs")
-        return cls(opened, first, threads, others)
+        ]
+        first = devices[0]
+        if len(devices) > 1:
+            first = dataclasses.replace(first, reason=f"named: {len(devices)} GPUs")
+        return cls(opened, first, threads, devices[1:])
 
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
@@ -190,18 +209,22 @@ class Embedder:
             )
         prefix = self.spec.instruction if instruction is None else instruction
         check_string(prefix, "instruction")
-        distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        distinct = list(dict.fromkeys(texts))
         vectors = np.empty((len(distinct), self.spec.dimension), np.float32)
         start = 0
-        portions = self._portions(list(distinct), prefix, limit)
-        for portion in (
-            in_order(_run, portions, self.parallel) if self.device.is_gpu else map(_run, portions)
-        ):
+        portions = self._portions(distinct, prefix, limit)
+        finished: Iterator[TokenisedTexts]
+        if self.device.is_gpu:  # while it works on one portion, the next one is tokenised
+            finished = in_order(_run, portions, self.parallel)
+        else:
+            finished = map(_run, portions)
+        for portion in finished:
             vectors[start : start + portion.texts] = portion.vectors()
             start += portion.texts
-        return (
-            vectors if len(distinct) == len(texts) else vectors[[distinct[text] for text in texts]]
-        )
+        if len(distinct) == len(texts):
+            return vectors
+        rows = {text: row for row, text in enumerate(distinct)}
+        return vectors[[rows[text] for text in texts]]
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> TokenisedTexts:
         """Return distinct texts as token ids, with the bundle's instruction.
@@ -212,53 +235,36 @@ class Embedder:
         TextError.
         """
         sequences = self._sequences(texts, self.spec.instruction, self.spec.max_tokens, tokens)
-        states = (
-            CollectedStates(tokens, texts, sequences, np.float16, self.name) if tokens else None
-        )
-        return TokenisedTexts(self, sequences, len(texts), states=states)
-
-    def _batches(self, sequences: Sequences, rows: Sequence[int], tokens: int) -> Iterator[Batch]:
-        """Cut the sequences of these `rows` into batches of at most `tokens` tokens."""
-        most_rows = row_limit(self.device)
-        step = width_step(self.device.provider_name, self.spec.max_tokens)
-        shape_of = None
-        if self.device.batch_invariant:
-            shape_of = fixed_shapes(self._layout, self.spec.max_tokens, most_rows, step)
-        return batches(
-            [*map(sequences.ids.__getitem__, rows)],
-            tokens,
-            self._layout,
-            sequences.skip,
-            mixed=self.device.is_gpu,
-            most_rows=most_rows,
-            step=step,
-            shape_of=shape_of,
-        )
+        states = None
+        if tokens:
+            states = CollectedStates(tokens, texts, sequences, np.float16, self.name)
+        return TokenisedTexts(self._runner(), sequences, len(texts), states=states)
 
     def show_tokens(self, layer: int | None = None, *, keep_vectors: bool = True) -> TokenLayer:
         """Let the model show the token states of a layer.
 
         `layer` None selects the states that the pooling takes, and 0 the embeddings.
 
-        The model is opened again. BundleError if it shows none; DeviceError where the device
-        cannot, or with `keep_vectors` where vectors of texts would change.
+        The model is opened again. Raises BundleError if the graph has no such states, and
+        DeviceError if the device cannot show them. With `keep_vectors`, also raises DeviceError if
+        the vectors of texts would change.
         """
-        if self.spec.layout != "padded":  # that of all encoders, and of nothing else
+        if self.spec.layout != "padded":  # the layout of all encoders, and of no other model
             raise nothing_to_show(self._bundle)
-        found = find_layer(self._model, layer, self._bundle)
-        self._session.show(found.value, partial(self._check_states, keep_vectors=keep_vectors))
-        return found
+        shown = find_layer(self._model, layer, self._bundle)
+        self._session.show(shown.value, partial(self._check_states, keep_vectors=keep_vectors))
+        return shown
 
     def _check_states(self, output: Any, keep_vectors: bool) -> None:
         """Refuse an output without a vector for each token.
 
         Also refuse an output that would change the vectors of texts.
         """
-        # Texts lie one after the other there.
-        if len(output.shape) != (2 if self._layout == "varlen" else 3):
+        # In the layout varlen, texts lie one after the other along one axis.
+        axes = 2 if self._layout == "varlen" else 3
+        if len(output.shape) != axes:
             raise nothing_to_show(self._bundle)
-        # OpenVINO and a CPU in half precision round at other places where a further value is an
-        # output.
+        # With a further output, OpenVINO and a CPU in half precision round at other places.
         rounds = output.type == "tensor(float16)" and not self.device.is_gpu
         if keep_vectors and (rounds or self.device.precision == "bf16"):
             where = f"{self.device.provider_name}: in {self._precision}"
@@ -277,7 +283,7 @@ class Embedder:
         request = TokenRequest(layer, texts)
         sequences = self._sequences(texts, instruction, self.spec.max_tokens, request)
         states = CollectedStates(request, texts, sequences, np.float32, self.name)
-        TokenisedTexts(self, sequences, len(texts), states=states).run()
+        TokenisedTexts(self._runner(), sequences, len(texts), states=states).run()
         return states.by_text()
 
     @property
@@ -294,43 +300,45 @@ class Embedder:
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the model and how it runs."""
         spec = self.spec
-        return (
-            f"emb:{self._identity}",
-            *(
-                (f"instr:{sha256(spec.instruction.encode()).hexdigest()[:DIGITS]}",)
-                if spec.instruction
-                else ()
-            ),
-            f"long:{spec.long_text}/{spec.max_tokens}",
-            f"prec:{self._precision}",
-            f"engine:{self._engine}",
-            *self._ways,
-        )
+        fields = [f"emb:{self._identity}"]
+        if spec.instruction:
+            digest = sha256(spec.instruction.encode()).hexdigest()
+            fields.append(f"instr:{digest[:DIGITS]}")
+        fields.append(f"long:{spec.long_text}/{spec.max_tokens}")
+        fields.append(f"prec:{self._precision}")
+        fields.append(f"engine:{self._engine}")
+        return *fields, *self._rounding_fields
 
     @property
     def _precision(self) -> str:
         return self.device.precision_of(self.spec.precision, self.spec.cuda)
 
     @property
-    def _ways(self) -> tuple[str, ...]:
-        """Fields for settings that change rounding: instructions, and shapes of batches."""
-        instructions = self.device.instructions
-        return (
-            *((f"isa:{instructions}",) if instructions else ()),
-            *(("batch:invariant",) if self.device.batch_invariant else ()),
-        )
+    def _rounding_fields(self) -> list[str]:
+        """Fields of the signature for settings that change rounding."""
+        fields: list[str] = []
+        if self.device.instructions:
+            fields.append(f"isa:{self.device.instructions}")
+        if self.device.batch_invariant:
+            fields.append("batch:invariant")
+        return fields
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[TokenisedTexts]:
+        """Tokenise texts in portions that are limited in texts and characters."""
         start = 0
         while start < len(texts):
             sizes = accumulate(map(len, texts[start : start + _PORTION_TEXTS]))
             count = max(1, sum(size <= _PORTION_CHARACTERS for size in sizes))
             portion = texts[start : start + count]
+            sequences = self._sequences(portion, instruction, limit)
             part = start / len(texts), len(portion) / len(texts)
-            yield TokenisedTexts(
-                self, self._sequences(portion, instruction, limit), len(portion), part
-            )
+            yield TokenisedTexts(self._runner(), sequences, len(portion), part)
             start += len(portion)
+
+    def _runner(self) -> _Runner:
+        return _Runner(
+            self.spec, self.device, self._layout, self._session, self._budget, self._bundle
+        )
 
     def _sequences(
         self, texts: Sequence[str], instruction: str, limit: int, tokens: TokenRequest | None = None
@@ -353,31 +361,90 @@ class Embedder:
         self.close()
 
 
-class TokenisedTexts:
-    """Texts between tokens and vectors.
+@dataclasses.dataclass(frozen=True)
+class _Runner:
+    """The embedder's model on its device, as tokenised texts use it."""
 
-    For a GPU the batches are laid out, so that it waits for nothing.
+    spec: EmbedderSpec
+    device: Device
+    layout: str  # of the graph that the device runs
+    session: _Session
+    budget: Budget
+    bundle: str  # name of the bundle in errors
+
+    def batches(self, sequences: Sequences, rows: Sequence[int], tokens: int) -> Iterator[Batch]:
+        """Cut the sequences of these `rows` into batches of at most `tokens` tokens."""
+        ids = [sequences.ids[row] for row in rows]
+        most_rows = row_limit(self.device)
+        step = width_step(self.device.provider_name, self.spec.max_tokens)
+        if self.device.batch_invariant:
+            shape_of = fixed_shapes(self.layout, self.spec.max_tokens, most_rows, step)
+            return fixed_batches(ids, shape_of, self.layout, sequences.skip)
+        return batches(
+            ids,
+            tokens,
+            self.layout,
+            sequences.skip,
+            mixed=self.device.is_gpu,
+            most_rows=most_rows,
+            step=step,
+        )
+
+    def run(self, batch: Batch, shown: Sequence[str]) -> list[FloatArray]:
+        """Return the vectors of one batch, without its fillers, then each `shown` value.
+
+        Raises DeviceError, or BundleError if the vectors have another shape.
+        """
+        vectors, *values = self.session.run(batch.inputs, shown)
+        count = len(batch.rows) + batch.fillers
+        if vectors.shape != (count, self.spec.dimension):
+            raise BundleError(
+                f"{self.spec.name}: the model returned an array {vectors.shape} for "
+                f"{count} texts of dimension {self.spec.dimension}"
+            )
+        return [vectors[: len(batch.rows)], *values]
+
+    def check_lengths(self, vectors: FloatArray) -> None:
+        """Raise BundleError if a vector does not have unit length."""
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        # A length may also be infinite because the squares of finite numbers overflow.
+        if not np.isfinite(lengths).all() and not np.isfinite(vectors).all():
+            raise BundleError(f"{self.spec.name}: the model returned NaN or infinity")
+        error = np.abs(lengths - 1).max(initial=0)
+        if error > _LENGTH_ERROR:
+            raise BundleError(
+                f"{self.bundle}: {self.spec.name} returned vectors of length"
+                f" {lengths.min():.3g} to {lengths.max():.3g}, off by {error:.2g}: they must be of"
+                " length 1"
+            )
+
+
+class TokenisedTexts:
+    """Texts as token ids, whose vectors the model computes in `run`.
+
+    For a GPU the batches are laid out beforehand, so that it never waits for them.
     """
 
     def __init__(
         self,
-        embedder: Embedder,
+        runner: _Runner,
         sequences: Sequences,
         texts: int,
-        # Of the work in hand: what comes before, and its share.
+        # Shares of the whole work: what comes before these texts, and these texts.
         part: tuple[float, float] = (0.0, 1.0),
         states: CollectedStates | None = None,
     ) -> None:
         self.texts = texts
-        self._embedder = embedder
+        self._runner = runner
         self._sequences = sequences
         self._part = part
         self._states = states
-        self._lengths = [*map(len, sequences.ids)]
+        self._lengths = list(map(len, sequences.ids))
         self._outputs: list[tuple[list[int], FloatArray]] = []
+        # The budget in tokens with which batches were laid out, and the batches.
         self._laid_out: tuple[int, list[tuple[list[int], Batch]]] | None = None
-        if embedder.device.is_gpu:
-            tokens = embedder._budget.tokens
+        if runner.device.is_gpu:
+            tokens = runner.budget.tokens
             self._laid_out = tokens, list(self._cut(range(len(self._lengths)), tokens))
 
     def run(self) -> None:
@@ -385,30 +452,24 @@ class TokenisedTexts:
 
         Raises DeviceError, or BundleError if an array has another shape.
         """
-        session, spec, states = self._embedder._session, self._embedder.spec, self._states
-        done, total = 0, sum(self._lengths)
-        batches = FittingBatches(self._lengths, self._embedder._budget, self._cut)
-        for rows, batch in batches:
-            shown = [states.layer.value] if states and states.wanted(rows) else []
+        states = self._states
+        finished, total = 0, sum(self._lengths)
+        fitting = FittingBatches(self._lengths, self._runner.budget, self._cut)
+        for rows, batch in fitting:
+            shown = []
+            if states and states.wanted(rows):
+                shown.append(states.layer.value)
             try:
-                output, *of_tokens = session.run(batch.inputs, shown)
+                vectors, *values = self._runner.run(batch, shown)
             except DeviceMemoryError as error:
-                batches.failed(rows, error)
+                fitting.failed(rows, error)
                 continue
-            count = len(rows) + batch.fillers
-            if output.shape != (count, spec.dimension):
-                raise BundleError(
-                    f"{spec.name}: the model returned an array {output.shape} for "
-                    f"{count} texts of dimension {spec.dimension}"
-                )
-            if states and of_tokens:
-                starts = batch.inputs.get("starts")
-                states.keep(
-                    rows, of_tokens[0] if starts is None else np.split(of_tokens[0], starts[1:-1])
-                )
-            self._outputs.append((rows, output[: len(rows)]))
-            done += sum(map(self._lengths.__getitem__, rows))
-            report_part(self._part[0] + self._part[1] * done / total)
+            if states and values:
+                states.keep(rows, _by_sequence(values[0], batch))
+            self._outputs.append((rows, vectors))
+            finished += sum(self._lengths[row] for row in rows)
+            before, share = self._part
+            report_part(before + share * finished / total)
 
     def vectors(self) -> FloatArray:
         """Return the vectors as float32 `(texts, dimension)` after `run`.
@@ -417,37 +478,33 @@ class TokenisedTexts:
 
         The vectors of a text's windows are averaged by token count.
         """
-        spec, owners = self._embedder.spec, self._sequences.owners
-        vectors = np.empty((len(self._lengths), spec.dimension), np.float32)
+        vectors = np.empty((len(self._lengths), self._runner.spec.dimension), np.float32)
         while self._outputs:  # each is freed as soon as it is copied
             rows, output = self._outputs.pop()
             vectors[np.array(rows)] = output
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        if not np.isfinite(lengths).all() and not np.isfinite(vectors).all():
-            raise BundleError(f"{spec.name}: the model returned NaN or infinity")
-        if (off := np.abs(lengths - 1).max(initial=0)) > _LENGTH_ERROR:
-            raise BundleError(
-                f"{self._embedder._bundle}: {spec.name} returned vectors of length"
-                f" {lengths.min():.3g} to {lengths.max():.3g}, off by {off:.2g}: they must be of"
-                " length 1"
-            )
-        if len(owners) == self.texts:
+        self._runner.check_lengths(vectors)
+        if len(self._sequences.owners) == self.texts:
             return vectors
-        # Texts of one window keep the vector as the model gave it, to the bit.
-        windows = np.bincount(owners)
+        return self._averaged(vectors)
+
+    def _averaged(self, vectors: FloatArray) -> FloatArray:
+        """Return one vector per text from the vectors of all windows."""
+        windows = np.bincount(self._sequences.owners)  # number of windows of each text
         first = np.cumsum(windows) - windows
+        # Texts of one window keep the model's vector bit for bit.
         result = vectors.take(first, axis=0)
         several = np.flatnonzero(windows > 1)
-        sums = np.zeros((len(several), spec.dimension))
-        special = self._embedder._tokenizer.special_count
-        weights = np.array(self._lengths)[:, None] - special
+        sums = np.zeros((len(several), vectors.shape[1]))
+        weights = np.array(self._lengths)[:, None] - self._sequences.special_count
         for window in range(windows.max()):
             longer = windows[several] > window
-            own = first[several[longer]] + window
-            sums[longer] += vectors[own] * weights[own]
+            rows = first[several[longer]] + window
+            sums[longer] += vectors[rows] * weights[rows]
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         if not norms.all():
-            raise BundleError(f"{spec.name}: the model's vectors of a long text add up to 0")
+            raise BundleError(
+                f"{self._runner.spec.name}: the model's vectors of a long text add up to 0"
+            )
         result[several] = sums / norms
         return result
 
@@ -456,20 +513,26 @@ class TokenisedTexts:
 
         Call this method once, after `run`.
         """
-        return (
-            {text: own.of_text() for text, own in self._states.by_text().items()}
-            if self._states
-            else {}
-        )
+        if self._states is None:
+            return {}
+        return {text: tokens.of_text() for text, tokens in self._states.by_text().items()}
 
     def _cut(self, rows: Sequence[int], tokens: int) -> Iterable[tuple[list[int], Batch]]:
-        # The first call is for all rows, which may be laid out. Later ones are for what memory did
-        # not hold.
+        # The first call is for all rows, which may be laid out already. Later calls are for rows
+        # whose batches did not fit in memory.
         laid_out, self._laid_out = self._laid_out, None
         if laid_out and laid_out[0] == tokens:
             return laid_out[1]
-        cut = self._embedder._batches(self._sequences, rows, tokens)
-        return (([*map(rows.__getitem__, batch.rows)], batch) for batch in cut)
+        cut = self._runner.batches(self._sequences, rows, tokens)
+        return (([rows[i] for i in batch.rows], batch) for batch in cut)
+
+
+def _by_sequence(states: FloatArray, batch: Batch) -> Iterable[FloatArray]:
+    """Return the states of each sequence of a batch, and of its fillers."""
+    starts = batch.inputs.get("starts")
+    if starts is None:  # (sequences, width, ...)
+        return states
+    return np.split(states, starts[1:-1])
 
 
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:

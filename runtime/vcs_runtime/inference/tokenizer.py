@@ -21,12 +21,12 @@ T = TypeVar("T")
 Tokens = TypeVar("Tokens", list[int], IntArray)
 Text = TypeVar("Text", str, list[str])
 NO_SPAN = (-1, -1)
-"""The span of a token that is not of the text."""
+"""The span of a token that is not in the text."""
 
-# Besides a letter, what hardly a vocabulary has: cuneiform, a rare Han character, an emoji. A
-# tokenizer whose token for the unknown is missing fails on such a text only.
+# A letter, and characters that hardly any vocabulary has: cuneiform, a rare Han character, an
+# emoji. A tokenizer without a token for unknown characters fails only on such a text.
 _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
-_TABLES_PAY = 100_000  # characters after which the kernel's tables have paid
+_TABLES_PAY = 100_000  # number of characters from which the kernel's tables save time
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Sequences:
 
     ids: list[IntArray]  # special tokens included
     owners: list[int]  # the number of each sequence's text
-    skip: int  # first tokens of every sequence that are not pooled
-    # (tokens, 2): where each token stands in its text, if asked for.
+    skip: int  # number of first tokens of every sequence that are not pooled
+    special_count: int  # number of special tokens of every sequence
+    # (tokens, 2): places of the tokens in their text, if they were requested.
     spans: list[IntArray] | None = None
 
 
@@ -50,8 +51,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except BaseException as error:  # tokenizers raises plain Exception, or panics: a BaseException
         reason = " ".join(str(error).split())
         raise BundleError(f"{path}: tokenizers cannot load it: {reason}") from None
-    # Both may be switched on inside the file (all-MiniLM-L6-v2: 128 tokens), and would cut texts
-    # silently.
+    # The file may switch on truncation (all-MiniLM-L6-v2: 128 tokens), which would cut texts
+    # silently, and padding.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -73,12 +74,12 @@ def encoded(encode: Callable[..., T], text: Text) -> T:
 
 def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
     """Return the special tokens that the tokenizer itself puts before and after a text."""
-    text, framed = (
-        tokenizer.encode("a", add_special_tokens=special).ids for special in (False, True)
-    )
-    for start in range(len(framed) - len(text) + 1):
-        if framed[start : start + len(text)] == text:
-            return tuple(framed[:start]), tuple(framed[start + len(text) :])
+    plain = tokenizer.encode("a", add_special_tokens=False).ids
+    complete = tokenizer.encode("a", add_special_tokens=True).ids
+    for start in range(len(complete) - len(plain) + 1):
+        stop = start + len(plain)
+        if complete[start:stop] == plain:
+            return tuple(complete[:start]), tuple(complete[stop:])
     raise BundleError("the tokenizer changes a text when it adds special tokens")
 
 
@@ -103,19 +104,34 @@ class TokenEncoder:
         before = self._characters
         self._characters += sum(map(len, texts))
         if before < _TABLES_PAY <= self._characters:
-            with suppress(ValueError):
+            with suppress(ValueError):  # the kernel does not support this tokenizer
                 self._kernel = WordPieces(self.tokenizer)
-        found: Encodings = [None] * len(texts)
+        encodings: Encodings = [None] * len(texts)
         if self._kernel:
-            found = self._kernel.encode(texts, special, spans)
-        if left := [row for row, own in enumerate(found) if own is None]:
-            encode = self.tokenizer.encode_batch if spans else self.tokenizer.encode_batch_fast
-            outside = [[NO_SPAN] * len(part) if spans else [] for part in special]
-            for row, own in zip(left, encoded(encode, [texts[row] for row in left]), strict=True):
-                ids = np.array([*special[0], *own.ids, *special[1]], np.int64)
-                places = [*outside[0], *(own.offsets if spans else ()), *outside[1]]
-                found[row] = ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))
-        return [own for own in found if own]
+            encodings = self._kernel.encode(texts, special, spans)
+        # The kernel leaves out texts with characters that it does not know.
+        rows = [row for row, encoding in enumerate(encodings) if encoding is None]
+        if rows:
+            others = self._encode_slowly([texts[row] for row in rows], special, spans)
+            for row, encoding in zip(rows, others, strict=True):
+                encodings[row] = encoding
+        return [encoding for encoding in encodings if encoding]
+
+    def _encode_slowly(
+        self, texts: list[str], special: SpecialTokens, spans: bool
+    ) -> list[tuple[IntArray, IntArray]]:
+        """Return ids and spans as `encode`, without the kernel."""
+        before, after = special
+        if not spans:
+            no_spans = np.empty((0, len(NO_SPAN)), np.int64)
+            plain = encoded(self.tokenizer.encode_batch_fast, texts)
+            return [(np.array([*before, *one.ids, *after], np.int64), no_spans) for one in plain]
+        encodings: list[tuple[IntArray, IntArray]] = []
+        for one in encoded(self.tokenizer.encode_batch, texts):
+            ids = np.array([*before, *one.ids, *after], np.int64)
+            places = [NO_SPAN] * len(before) + one.offsets + [NO_SPAN] * len(after)
+            encodings.append((ids, np.array(places, np.int64).reshape(-1, len(NO_SPAN))))
+        return encodings
 
 
 class TextTokenizer:
@@ -133,26 +149,25 @@ class TextTokenizer:
     ) -> Sequences:
         """Return the token sequences of texts.
 
-        Raises TextError if a text is too long, or if no token is left to pool.
+        Raises TextError if a text is too long, or if it has no token to pool.
         """
         if self._spec.long_text == "truncate_text" and instruction:
-            room = max_tokens - self.special_count
-            if (count := self._instruction_tokens(instruction)) >= room:
-                raise TextError(
-                    f"texts: the instruction has {count} tokens and the model's input {room}, so"
-                    " that nothing of a text is left to embed"
-                )
-        instructed = [instruction + text for text in texts] if instruction else texts
-        skip = self._instruction_tokens(instruction) if self._spec.mask_instruction else 0
+            self._check_instruction(instruction, max_tokens)
+        skip = 0
+        if self._spec.mask_instruction:
+            skip = self._instruction_tokens(instruction)
+        instructed = texts
+        if instruction:
+            instructed = [instruction + text for text in texts]
+        encodings = self._encoder.encode(instructed, self.special_tokens, spans=spans)
         ids: list[IntArray] = []
         owners: list[int] = []
         places: list[IntArray] = []
-        for i, (own, at) in enumerate(
-            self._encoder.encode(instructed, self.special_tokens, spans=spans)
-        ):
-            for window in (
-                (own,) if len(own) <= max_tokens else self._cut(own, max_tokens, texts[i])
-            ):
+        for i, (text_ids, text_spans) in enumerate(encodings):
+            windows = [text_ids]
+            if len(text_ids) > max_tokens:
+                windows = self._cut(text_ids, max_tokens, texts[i])
+            for window in windows:
                 if len(window) <= skip:
                     raise TextError(
                         f"texts: of {len(window)} tokens the first {skip} are the instruction's, so"
@@ -161,8 +176,18 @@ class TextTokenizer:
                 ids.append(window)
                 owners.append(i)
             if spans:
-                places += self._cut(_shifted(at, len(instruction)), max_tokens, texts[i])
-        return Sequences(ids, owners, skip, places if spans else None)
+                places += self._cut(_shifted(text_spans, len(instruction)), max_tokens, texts[i])
+        return Sequences(ids, owners, skip, self.special_count, places if spans else None)
+
+    def _check_instruction(self, instruction: str, max_tokens: int) -> None:
+        """Raise TextError if an instruction alone fills the model's input."""
+        room = max_tokens - self.special_count
+        count = self._instruction_tokens(instruction)
+        if count >= room:
+            raise TextError(
+                f"texts: the instruction has {count} tokens and the model's input {room}, so"
+                " that nothing of a text is left to embed"
+            )
 
     def _cut(self, row: IntArray, max_tokens: int, text: str) -> list[IntArray]:
         """Cut the ids or spans of a text into windows.
@@ -180,11 +205,11 @@ class TextTokenizer:
                 f"and {self._spec.name} refuses those: {text[:60]!r}"
             )
         if self._spec.long_text == "truncate":
-            # The closing special tokens are lost first, as if the text had been cut with them.
+            # The closing special tokens are lost: they are cut off with the end of the text.
             return [row[:max_tokens]]
-        windows = (
-            [ids[:limit]] if self._spec.long_text == "truncate_text" else cut_windows(ids, limit)
-        )
+        if self._spec.long_text == "truncate_text":
+            return [np.concatenate([before, ids[:limit], after])]
+        windows = cut_windows(ids, limit)
         return [np.concatenate([before, window, after]) for window in windows]
 
     def _instruction_tokens(self, instruction: str) -> int:
@@ -192,7 +217,10 @@ class TextTokenizer:
 
         In a text, the last token of the instruction may join the first word.
         """
-        return len(self._encoder.encode([instruction])[0][0]) if instruction else 0
+        if not instruction:
+            return 0
+        [(ids, _)] = self._encoder.encode([instruction])
+        return len(ids)
 
 
 def _shifted(spans: IntArray, instruction: int) -> IntArray:
