@@ -1,4 +1,4 @@
-"""Embedders of the caller: what such an object has to offer, and how a scorer uses it."""
+"""Embedders that a caller passes: their interface, and the adapter that a scorer uses."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ class TextEmbedder(Protocol):
         Raises
         ------
         TextError
-            A text cannot be embedded. Its pair then has this error, and the others go on. Every
-            other exception ends the call that scores.
+            A text cannot be embedded. Its pair then has this error, and the other pairs are still
+            scored. Every other exception ends the scoring call.
         """
 
 
 class PreparedTexts(Protocol):
-    """Texts prepared by the processor, on which the device still has to work."""
+    """Texts that are ready for the device. Call each method once, `run` first."""
 
     def run(self) -> None:
-        """Do the work of the device, once."""
+        """Run the model on the device."""
 
     def vectors(self) -> npt.NDArray[np.float32]:
-        """Return the unit vectors of the texts, (texts, d), after `run`, once."""
+        """Return the unit vectors of the texts, (texts, d)."""
 
     def tokens(self) -> dict[str, TokenVectors]:
-        """Return the tokens of the texts whose tokens were wanted, by text, after `run`, once."""
+        """Return the token vectors by text, for the texts whose tokens were requested."""
 
 
 class ScoringEmbedder(Protocol):
-    """Members of an embedder that a scorer uses: a bundle's, or a `CustomEmbedder`."""
+    """Members of an embedder that a scorer uses: of an `Embedder` or a `CustomEmbedder`."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class ScoringEmbedder(Protocol):
 
     @property
     def device(self) -> Device:
-        """Where the embedder runs."""
+        """Device on which the embedder runs."""
 
     @property
     def parallel(self) -> int:
@@ -77,7 +77,7 @@ class ScoringEmbedder(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """Length of a vector; None if it is not known beforehand."""
+        """Length of a vector; None if only a vector shows it."""
 
     @property
     def cache_identity(self) -> str:
@@ -100,16 +100,17 @@ class ScoringEmbedder(Protocol):
         """
 
     def release(self) -> None:
-        """Free memory for now."""
+        """Free memory until the next use."""
 
     def close(self) -> None:
-        """Free memory for good."""
+        """Free memory; the embedder cannot be used any more."""
 
 
 class CustomEmbedder:
-    """A caller's embedder for a scorer, with output that is checked and scaled to unit length.
+    """Adapter for a caller's embedder that checks its output and scales it to unit length.
 
-    One thread at a time calls it, because tokenizers and models in Python often bear no more.
+    Only one thread at a time calls the caller's object, because tokenizers and models in Python are
+    often not thread-safe.
     """
 
     def __init__(self, embedder: TextEmbedder) -> None:
@@ -140,19 +141,18 @@ class CustomEmbedder:
             raise self._wrong(
                 f"an array {rows.shape} for {len(texts)} texts: it must be ({len(texts)}, d)"
             )
-        if len(bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
-            raise self._wrong(f"NaN or infinity for the text {_shown(texts[bad[0]])}")
-        if len(bad := np.flatnonzero(~rows.any(axis=1))):
+        not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(not_finite):
+            raise self._wrong(f"NaN or infinity for the text {_shown(texts[not_finite[0]])}")
+        zeros = np.flatnonzero(~rows.any(axis=1))
+        if len(zeros):
             raise TextError(
-                f"embedder {self.name}: a vector of zeros for the text {_shown(texts[bad[0]])}"
+                f"embedder {self.name}: a vector of zeros for the text {_shown(texts[zeros[0]])}"
             )
         return unit_rows(rows, f"embedder {self.name}")
 
     def prepare(self, texts: Sequence[str], tokens: TokenRequest | None = None) -> PreparedTexts:
-        """Embed texts at once.
-
-        Only embedding shows which texts the caller's object refuses.
-        """
+        """Embed texts now, because only embedding shows which texts the caller's object refuses."""
         return _Embedded(self.embed(texts))
 
     def show_tokens(self, layer: int | None = None) -> TokenLayer:
@@ -167,8 +167,8 @@ class CustomEmbedder:
     def close(self) -> None:
         """Do nothing: the model belongs to the caller."""
 
-    def _wrong(self, what: str) -> ModelError:
-        return ModelError(f"embedder {self.name}: embed returned {what}")
+    def _wrong(self, output: str) -> ModelError:
+        return ModelError(f"embedder {self.name}: embed returned {output}")
 
 
 class _Embedded:
@@ -178,7 +178,7 @@ class _Embedded:
         self._vectors = vectors
 
     def run(self) -> None:
-        """Do nothing: the vectors are there."""
+        """Do nothing: the vectors exist already."""
 
     def vectors(self) -> npt.NDArray[np.float32]:
         """Return the vectors."""
@@ -191,10 +191,7 @@ class _Embedded:
 
 @contextmanager
 def naming_errors(name: str) -> Iterator[None]:
-    """Add the name of the caller's object to the errors that it raises.
-
-    A TextError gets the name in its message, and other errors get a note.
-    """
+    """Add the name of the caller's object to its errors: to TextErrors, or as a note to others."""
     try:
         yield
     except TextError as error:
@@ -209,17 +206,19 @@ def as_numbers(values: Any) -> Any:
 
     Torch tensors, alone or in a list, are copied from their device to the CPU.
 
-    They come as float64, because NumPy has no bfloat16.
+    The copies are float64, because NumPy has no bfloat16.
     """
     if isinstance(values, list | tuple):
-        return (
-            [as_numbers(value) for value in values] if values and is_tensor(values[0]) else values
-        )
-    return values.detach().cpu().double().numpy() if is_tensor(values) else values
+        if values and is_tensor(values[0]):
+            return [as_numbers(value) for value in values]
+        return values
+    if is_tensor(values):
+        return values.detach().cpu().double().numpy()
+    return values
 
 
 def checked_identity(custom: Any, argument: str, method: str) -> str:
-    """Return the `identity` of a caller's object, which also needs a method of this name."""
+    """Return the `identity` of a caller's object, which must also have the named method."""
     if not callable(getattr(custom, method, None)):
         raise TypeError(f"{argument}: {type(custom).__name__} has no method `{method}(texts)`")
     identity = getattr(custom, "identity", None)
@@ -240,9 +239,11 @@ def checked_identity(custom: Any, argument: str, method: str) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether `value` is a tensor of PyTorch, which is not imported for the answer."""
+    """Whether `value` is a tensor of PyTorch, without importing PyTorch."""
     return hasattr(value, "detach") and hasattr(value, "cpu")
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]}..."
+    return repr(text)

@@ -1,10 +1,11 @@
-"""Devices: which execution provider runs a model, and never silently another.
+"""Choosing the execution provider that runs a model.
 
 `device` is "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:N:fp32" or "tensorrt:N", and
-`each_device` says which of them "cuda:all" means. A device asked for by name is used or refused
-(DeviceError). Only "auto" chooses, and `Device.reason` says what it chose and why. Without a
-number, the GPU is that of the local rank. The module `vcs_runtime.inference.tensorrt` chooses among
-the TensorRT engines of a bundle, and `vcs_runtime.inference.onnx_session` opens models.
+`each_device` returns the devices that "cuda:all" means. A named device is used or refused
+(DeviceError), and never replaced silently. Only "auto" chooses, and `Device.reason` gives the
+choice and its reason. Without a number, the GPU of the local rank is used. The module
+`vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle, and
+`vcs_runtime.inference.onnx_session` opens models.
 """
 
 from __future__ import annotations
@@ -33,34 +34,34 @@ CUDA = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
 Spec = TypeVar("Spec", EmbedderSpec, LearnedSegmenterSpec)
 _ALL = ("cuda:all", "cuda:all:fp32")
-ERRORS = 3  # ONNX Runtime's severity of errors: its warnings are of no use to users
+ERRORS = 3  # ONNX Runtime's severity of errors: its warnings do not help users
 
 
 class Engine(NamedTuple):
     """A TensorRT engine."""
 
     model: Path  # the graph that ONNX Runtime opens
-    rows: int  # of the largest batch that it takes
-    tokens: int
+    rows: int  # largest number of rows of a batch
+    tokens: int  # largest width of a batch
     sha256: str
 
 
 @dataclass(frozen=True)
 class Device:
-    """An execution provider that was chosen."""
+    """A chosen execution provider."""
 
     provider_name: str  # in the signature: "ort-cpu", "ort-cuda", "ort-tensorrt" or "openvino"
-    provider: str  # in ONNX Runtime; or "OpenVINO", which runs models without it
+    provider: str  # its name in ONNX Runtime, or "OpenVINO", which runs models without it
     reason: str  # why it was chosen, in words
     index: int = 0  # number of the GPU
     # Bytes that all sessions together may take on the GPU; None: no limit.
     memory: int | None = None
     engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
-    # "bf16" or "fp32" of OpenVINO, "fp32" of CUDA; "": that of the model's graph.
+    # "bf16" or "fp32" for OpenVINO, "fp32" for CUDA; "": the precision of the model's graph.
     precision: str = ""
-    # "amx" or "avx512", which round differently: what OpenVINO takes for bf16. "": unknown, or not
-    # bf16
+    # Instructions with which OpenVINO multiplies in bf16: "amx" or "avx512", which round
+    # differently. "": unknown, or not bf16.
     instructions: str = ""
 
     @property
@@ -78,35 +79,34 @@ class Device:
                 f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, and only models in"
                 f" fp32 can be run in fp32: use cuda:{self.index}"
             )
-        return (
-            spec
-            if self.provider == CUDA and not self.precision
-            else replace_fields(spec, cuda=None)
-        )
+        if self.provider == CUDA and not self.precision:
+            return spec
+        return replace_fields(spec, cuda=None)
 
     def precision_of(self, weights: str, cuda: CudaGraph | None = None) -> str:
         """Return the precision of a model, as the signature names it.
 
         `weights` is the precision of the weights, and `cuda` is the graph for CUDA.
 
-        OpenVINO's own is added to that of weights which are not in fp32, as in "int8+bf16".
+        If OpenVINO computes in another precision than the weights, both are named, as in
+        "int8+bf16". For weights in fp32 only OpenVINO's precision is named.
         """
         if self.engines:
             return "fp16"
         if cuda and cuda.precision:
             return cuda.precision
-        if not self.precision or weights == self.precision == "fp32":
+        if not self.precision:
             return weights
-        return (
-            self.precision if weights in ("fp32", self.precision) else f"{weights}+{self.precision}"
-        )
+        if weights in ("fp32", self.precision):
+            return self.precision
+        return f"{weights}+{self.precision}"
 
 
 def import_onnxruntime() -> Any:
     """Import ONNX Runtime; raises MissingExtraError.
 
-    In a process of the command line, ONNX Runtime's log is limited to errors. Elsewhere it is the
-    caller's.
+    In a process of the command line, ONNX Runtime's log is limited to errors. In other processes
+    the caller decides about the log.
     """
     refuse_telemetry()
     ort = require("onnxruntime", ("cpu", "gpu"), "running models")
@@ -123,30 +123,32 @@ def available_providers() -> list[str]:
 def split_device(device: str) -> tuple[str, int]:
     """Split the name of a device into its kind and its number; raises ValueError for another name.
 
-    "openvino:fp32" is a kind of its own; "cuda:0:fp32" is not.
+    "openvino:fp32" is a kind, but "cuda:0:fp32" has the kind "cuda".
     """
     if device in ("auto", "cpu", "openvino", "openvino:fp32"):
         return device, 0
-    plain = (
-        device.removesuffix(":fp32") if isinstance(device, str) and device[:4] == "cuda" else device
+    if isinstance(device, str):
+        name = device.removesuffix(":fp32") if device.startswith("cuda") else device
+        match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", name)
+        if match:
+            return match[1], int(match[2] or 0)
+    advice = ": the first GPU is 'cuda:0'" if device == "gpu" else ""
+    raise ValueError(
+        "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N', 'cuda:N:fp32' or "
+        f"'tensorrt:N', not {device!r}{advice}"
     )
-    match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", plain) if isinstance(plain, str) else None
-    if not match:
-        raise ValueError(
-            "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N', 'cuda:N:fp32' or "
-            f"'tensorrt:N', not {device!r}" + ": the first GPU is 'cuda:0'" * (device == "gpu")
-        )
-    return match[1], int(match[2] or 0)
 
 
 def each_device(device: str) -> list[str]:
     """Return the names of the devices that "cuda:all" means, or the one name alone.
 
-    Raises DeviceError, which says what is missing, if "cuda:all" means none.
+    Raises DeviceError, which names the missing part, if there is no GPU for "cuda:all".
     """
     if device not in _ALL:
         return [device]
-    if not (count := nvidia.gpu_count()):
+    count = nvidia.gpu_count()
+    if not count:
+        # Both raise the DeviceError of the first GPU.
         choose_device("cuda:0")
         nvidia.gpu(0)
     return [device.replace("all", str(index)) for index in range(count)]
@@ -170,35 +172,26 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     """
     kind, index = split_device(device)
     memory = _bytes(gpu_memory_gb)
-    if kind == "openvino":
-        precision, reason = openvino.best_precision()
-        instructions = openvino.bf16_instructions() if precision == "bf16" else ""
-        return Device(
-            "openvino",
-            "OpenVINO",
-            f"named: {reason}",
-            precision=precision,
-            instructions=instructions,
-        )
-    if kind == "openvino:fp32":
-        openvino.import_openvino()
-        return Device("openvino", "OpenVINO", "named", precision="fp32")
+    if kind.startswith("openvino"):
+        return _openvino_device(kind)
     available = available_providers()
     if kind == "cpu":
         return Device("ort-cpu", CPU, "named")
     if kind == "auto" and CUDA not in available:
         return Device("ort-cpu", CPU, f"auto: the installed ONNX Runtime has no {CUDA}")
-    own = _gpu_of_rank()
+    rank = _gpu_of_rank()
     if not re.search(r":\d", device):
-        index = own
-    elif own and not index:
+        index = rank
+    elif rank and not index:
         warnings.warn(
-            f"{device} is named on local rank {own}: ranks that name the same GPU share its memory;"
-            f" '{kind}' alone means the GPU of the rank",
+            f"{device} is named on local rank {rank}: ranks that name the same GPU share its"
+            f" memory; '{kind}' alone means the GPU of the rank",
             stacklevel=2,
         )
-    if kind == "auto" and (hindrance := _cuda_hindrance(index)):
-        return Device("ort-cpu", CPU, f"auto: CUDA cannot start: {hindrance}")
+    if kind == "auto":
+        hindrance = _cuda_hindrance(index)
+        if hindrance:
+            return Device("ort-cpu", CPU, f"auto: CUDA cannot start: {hindrance}")
     provider = TENSORRT if kind == "tensorrt" else CUDA
     if provider not in available:
         raise DeviceError(
@@ -216,7 +209,22 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     return Device(name, provider, reason, index, memory, precision=precision)
 
 
-#: How the description begins of a device that "auto" has chosen although there is a GPU.
+def _openvino_device(kind: str) -> Device:
+    if kind == "openvino:fp32":
+        openvino.import_openvino()
+        return Device("openvino", "OpenVINO", "named", precision="fp32")
+    precision, reason = openvino.best_precision()
+    instructions = openvino.bf16_instructions() if precision == "bf16" else ""
+    return Device(
+        "openvino",
+        "OpenVINO",
+        f"named: {reason}",
+        precision=precision,
+        instructions=instructions,
+    )
+
+
+#: Beginning of the description of a CPU that "auto" has chosen although there is a GPU.
 UNUSED_GPU: Final = "the GPU is not used: "
 
 
@@ -225,8 +233,10 @@ def describe(device: Device) -> str:
 
     The description also shows whether "auto" leaves a GPU of this machine unused.
     """
-    unused = device.reason.startswith("auto") and not device.is_gpu and nvidia.gpu_is_there()
-    return f"{UNUSED_GPU if unused else ''}{device.provider_name} ({device.reason})"
+    description = f"{device.provider_name} ({device.reason})"
+    if device.reason.startswith("auto") and not device.is_gpu and nvidia.gpu_is_there():
+        return UNUSED_GPU + description
+    return description
 
 
 def _gpu_of_rank() -> int:
@@ -235,7 +245,9 @@ def _gpu_of_rank() -> int:
     The rank is `LOCAL_RANK`, as torchrun sets it.
     """
     rank = os.environ.get("LOCAL_RANK", "")
-    return int(rank) if re.fullmatch("[1-9][0-9]?", rank) and int(rank) < nvidia.gpu_count() else 0
+    if re.fullmatch("[1-9][0-9]?", rank) and int(rank) < nvidia.gpu_count():
+        return int(rank)
+    return 0
 
 
 def _cuda_hindrance(index: int) -> str:
@@ -254,9 +266,8 @@ def _bytes(gpu_memory_gb: float | None) -> int | None:
     if gpu_memory_gb is None:
         return None
     allowed = "a number of GB above 0 and below 10^6"  # its bytes fit into 64 bits
-    return int(
-        checked_number("gpu_memory_gb", gpu_memory_gb, allowed, lambda size: 0 < size < 1e6) * 1e9
-    )
+    size = checked_number("gpu_memory_gb", gpu_memory_gb, allowed, lambda size: 0 < size < 1e6)
+    return int(size * 1e9)
 
 
 def cuda_of(device: Device) -> Device:
@@ -277,6 +288,6 @@ def _preload() -> None:
 
     ONNX Runtime's loader does not look for them there.
     """
-    # It prints; `missing_libraries` has a better message.
+    # `preload_dlls` prints what fails; `missing_libraries` has a better message.
     with contextlib.redirect_stdout(io.StringIO()):
         import_onnxruntime().preload_dlls()

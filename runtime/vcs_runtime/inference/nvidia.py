@@ -1,6 +1,6 @@
-"""NVIDIA's libraries: which are installed, in which version, and which packages bring the others.
+"""NVIDIA's libraries: their installed versions, and the packages that contain missing ones.
 
-When a GPU does not start, ONNX Runtime does not say what is missing. This module tries the
+When a GPU does not start, ONNX Runtime does not name the missing library. This module tries the
 libraries to which the providers of its wheels link. Nothing is loaded unless someone asks for a
 GPU.
 """
@@ -25,14 +25,16 @@ _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 _FORKED = 3
 _FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
-# With which a block of GPU code begins in a library.
+# First bytes of a block of GPU code in a library.
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
 _PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of such a block
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
 # The others link to the first.
-_TENSORRT = tuple(
-    f"{name}.so.{TENSORRT_MAJOR}" for name in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
+_TENSORRT = (
+    f"libnvinfer.so.{TENSORRT_MAJOR}",
+    f"libnvinfer_plugin.so.{TENSORRT_MAJOR}",
+    f"libnvonnxparser.so.{TENSORRT_MAJOR}",
 )
 
 
@@ -41,8 +43,8 @@ class Library:
     """A shared library that a provider needs."""
 
     name: str  # of its file
-    package: str  # of PyPI that brings it, or words
-    version: str | None  # "": it is installed and reports none; None: it cannot be loaded
+    package: str  # the PyPI package that contains it, or a description in words
+    version: str | None  # "": it is installed, but has no version; None: it cannot be loaded
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,9 @@ def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
         package = (
             f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
         )
-        needed += [
-            ("libcudnn.so.9", f"nvidia-cudnn-cu{major}"),
-            *((name, package) for name in _TENSORRT),
-        ]
+        needed.append(("libcudnn.so.9", f"nvidia-cudnn-cu{major}"))
+        for name in _TENSORRT:
+            needed.append((name, package))
     return [Library(name, package, _version(name)) for name, package in needed]
 
 
@@ -96,8 +97,12 @@ def missing(ort: Any, *, tensorrt: bool = False) -> str:
 def hindrance() -> str:
     """Return why NVIDIA's driver does not start in this process, or ""."""
     cuda = _load("libcuda.so.1")
-    if cuda is not None and (code := cuda.cuInit(0)) in (0, _FORKED):
-        return _FORK if code else ""
+    if cuda is not None:
+        code = cuda.cuInit(0)
+        if code == 0:
+            return ""
+        if code == _FORKED:
+            return _FORK
     return "NVIDIA's driver is not there or does not start (libcuda.so.1)"
 
 
@@ -151,15 +156,13 @@ def unfit(ort: Any, index: int) -> str:
     try:
         shown = gpu(index)
     except DeviceError:
-        return ""  # whoever opens a model there says so
+        return ""  # opening a model on this GPU raises the error
     major, name = cuda_major(ort), f"ONNX Runtime {ort.__version__}"
     newest = str(_version("libcuda.so.1"))  # "CUDA 12.4"
     if int(newest.split()[1].partition(".")[0]) < major:
-        driver = (
-            f"driver {_FIRST_DRIVER[major]} or later"
-            if major in _FIRST_DRIVER
-            else "a newer driver"
-        )
+        driver = "a newer driver"
+        if major in _FIRST_DRIVER:
+            driver = f"driver {_FIRST_DRIVER[major]} or later"
         return (
             f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install"
             f" {driver}, or NVIDIA's package cuda-compat on data centre GPUs"
@@ -187,12 +190,15 @@ class Code:
     ptx: bool
 
     def __str__(self) -> str:
-        return f"{'compute' if self.ptx else 'sm'}{self.architecture}{'a' * self.only}"
+        kind = "compute" if self.ptx else "sm"
+        suffix = "a" if self.only else ""
+        return f"{kind}{self.architecture}{suffix}"
 
     def runs_on(self, architecture: int) -> bool:
-        """Whether a GPU of an architecture runs it: machine code stays within its major version."""
+        """Whether a GPU of an architecture runs the code."""
         if self.only or architecture < self.architecture:
             return architecture == self.architecture
+        # Machine code runs only on architectures of its major version.
         return self.ptx or architecture // 10 == self.architecture // 10
 
 
@@ -200,10 +206,10 @@ class Code:
 def machine_code(package: Path) -> tuple[Code, ...]:
     """Return the GPU code in the CUDA provider of an ONNX Runtime; () if the file is missing.
 
-    The blocks are those that NVIDIA's compiler embeds ("fat binaries"). Only their headers are
-    read.
+    NVIDIA's compiler embeds the code as blocks ("fat binaries"). Only the headers of blocks and
+    entries are read.
     """
-    found = set()
+    codes = set()
     with (
         suppress(OSError),
         open(package / "capi/libonnxruntime_providers_cuda.so", "rb") as file,
@@ -217,20 +223,23 @@ def machine_code(package: Path) -> tuple[Code, ...]:
         while place >= 0:
             end = place + 16 + number(place + 8, 8)
             place += 16
-            while place < end and (header := number(place + 4, 4)):
+            while place < end:
+                header = number(place + 4, 4)
+                if not header:
+                    break
                 only = bool(number(place + 40, 8) & _ONE_ARCHITECTURE)
-                found.add(Code(number(place + 28, 4), only, number(place, 2) == _PTX))
+                codes.add(Code(number(place + 28, 4), only, number(place, 2) == _PTX))
                 place += header + number(place + 8, 8)
             place = library.find(_MACHINE_CODE, end)
-    return tuple(sorted(found))
+    return tuple(sorted(codes))
 
 
 def free_memory(index: int, major: int) -> int | None:
     """Return the free memory of a GPU in bytes; None if the CUDA runtime does not report it.
 
-    This makes a CUDA context on the GPU. Call it only when there is a session on it. CUDA is asked
-    in another thread, because its current GPU belongs to the caller.
+    This makes a CUDA context on the GPU, so call it only when there is a session on the GPU.
     """
+    # In another thread, because CUDA's current GPU belongs to a thread, and the caller's must stay.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_free_memory, index, major).result()
 
@@ -261,21 +270,27 @@ def _load(name: str) -> Any:
     NVIDIA's packages put their libraries where the loader does not look. A library that was loaded
     by its path is found by its name from then on, so that ONNX Runtime's provider finds it too.
     """
-    folders = _package_folders("tensorrt_libs" if name in _TENSORRT else "nvidia")
-    paths = (path for folder in folders for path in (folder / name, *folder.glob(f"*/lib/{name}")))
-    for place in (name, *map(os.fspath, paths)):
+    package = "tensorrt_libs" if name in _TENSORRT else "nvidia"
+    places = [name]  # where the loader looks
+    for folder in _package_folders(package):
+        places.append(os.fspath(folder / name))
+        places.extend(map(os.fspath, folder.glob(f"*/lib/{name}")))
+    for place in places:
         with suppress(OSError):
             return ctypes.CDLL(place)
     return None
 
 
 def _package_folders(package: str) -> list[Path]:
-    """Return the folders of an installed package, which is not imported."""
+    """Return the folders of an installed package without importing it."""
     spec = find_spec(package)
-    return [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
+    if spec is None:
+        return []
+    return list(map(Path, spec.submodule_search_locations or ()))
 
 
 def _version(name: str) -> str | None:
+    """Return the version of a library, as `Library.version`."""
     library = _load(name)
     if library is None:
         return None

@@ -1,6 +1,6 @@
-"""ONNX models on a device: opened, and run on one batch, by ONNX Runtime or by OpenVINO.
+"""Opening ONNX models with ONNX Runtime or OpenVINO, and running them on one batch.
 
-`vcs_runtime.inference.session` has what uses them: memory that is given back, and smaller batches
+`vcs_runtime.inference.session` uses these functions. It releases memory, and makes batches smaller
 where memory does not suffice.
 """
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
 
-# From which version of the standard operators a graph needs which release. 1.24 opens such graphs,
-# but computes attention over padded texts wrongly (tests/inference/test_releases.py).
+# From this version of the standard operators on, a graph needs this release. 1.24 opens such
+# graphs, but computes attention over padded texts wrongly (tests/inference/test_releases.py).
 _OPERATORS, _RELEASE = 24, (1, 25)
 
 
 def old_release(model: Path) -> str:
-    """Say that the installed ONNX Runtime is too old for a graph, and what to do; "" if it is not.
+    """Return an error message if the installed ONNX Runtime is too old for a graph, else "".
 
     Raises BundleError if the file is not an ONNX graph, and MissingExtraError without ONNX Runtime.
     """
@@ -59,17 +59,17 @@ def old_release(model: Path) -> str:
 
 
 # Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from
-# libraries that take workspace. It has one type of exception for all failures.
+# libraries that take workspace. ONNX Runtime has one type of exception for all failures.
 _NO_MEMORY = re.compile(
     r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of"
     r" memory|bad_alloc"
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.IGNORECASE,
 )
-# Setting of a session, without which `_refuse_cpu_work` is not told where the nodes are.
+# Setting of a session that records the provider of each node, for `_refuse_cpu_work`.
 _RECORD = ("session.record_ep_graph_assignment_info", "1")
-# ONNX Runtime itself keeps what computes shapes on the CPU. The CUDA provider has kernels of all
-# these operators, so that nothing else is left to the CPU under their names.
+# ONNX Runtime itself computes shapes on the CPU. The CUDA provider has kernels of all these
+# operators, so that under their names the CPU computes nothing but shapes.
 _SHAPE_OPERATORS = frozenset(
     """
     Shape Size Constant ConstantOfShape Range Cast Identity
@@ -113,43 +113,24 @@ def open_session(
 ) -> ModelSession:
     """Load an ONNX model on a device, with its weights beside it; raises DeviceError, BundleError.
 
-    `threads` are of the CPU, None for every core. `half`: the weights are large and in half
-    precision, and a CPU, which computes in single precision, must not keep them in both. `shown`
-    are inner values of the graph that become outputs too.
+    `threads` is the number of CPU threads, None for every core. With `half`, the weights are large
+    and in half precision, and a CPU, which computes in single precision, must not hold them in
+    both. `shown` are inner values of the graph that become outputs too.
     """
     if device.provider_name == "openvino":
         return OpenVINOSession(model, device.precision, threads, shown)
     ort = import_onnxruntime()
-    if old := old_release(model):
-        raise DeviceError(f"{device.provider_name}: {old}")
-    options = ort.SessionOptions()
-    options.log_severity_level = ERRORS
-    options.intra_op_num_threads = process.threads_or_cores(threads)
-    # Batches change shape all the time: a memory plan per shape would never be used again.
-    options.enable_mem_pattern = False
-    if device.is_gpu:
-        # Weights are allocated at their size, outside the arena, which would round them up and keep
-        # them.
-        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-        options.add_session_config_entry(*_RECORD)
-        # The kernel of what this makes of attention in SaT asks for cuDNN: 517 MB that nothing else
-        # needs.
-        options.add_session_config_entry(
-            "optimization.disable_specified_optimizers", "BiasSoftmaxFusion"
-        )
-    elif half:
-        # An optimised graph would hold its weights in single precision, twice the checkpoint.
-        # Without optimisation, each tensor is widened just before it is used, and its memory is
-        # freed after that.
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-        options.enable_cpu_mem_arena = False
+    hindrance = old_release(model)
+    if hindrance:
+        raise DeviceError(f"{device.provider_name}: {hindrance}")
+    options = _session_options(device, threads, half)
+    source: str | bytes = os.fspath(model)
     if shown:
+        source = shown_graph(model, shown)
         folder = os.fspath(model.parent)
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", folder
         )
-    source = shown_graph(model, shown) if shown else os.fspath(model)
     name = device.provider_name
     try:
         with OPENING:
@@ -161,7 +142,7 @@ def open_session(
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
             raise DeviceError(
-                f"{name}: memory does not suffice for {model}{_beside(device)}: {error}"
+                f"{name}: memory does not suffice for {model}{_pytorch_advice(device)}: {error}"
             ) from None
         if device.is_gpu:
             raise DeviceError(
@@ -178,38 +159,74 @@ def open_session(
     return session
 
 
+def _session_options(device: Device, threads: int | None, half: bool) -> ort.SessionOptions:
+    """Return the options of a session, as `open_session` describes them."""
+    ort = import_onnxruntime()
+    options = ort.SessionOptions()
+    options.log_severity_level = ERRORS
+    options.intra_op_num_threads = process.threads_or_cores(threads)
+    # Batches change shape all the time: a memory plan per shape would never be used again.
+    options.enable_mem_pattern = False
+    if device.is_gpu:
+        # Weights are allocated at their size, outside the arena. The arena would round their size
+        # up, and never free it.
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+        options.add_session_config_entry(*_RECORD)
+        # This optimisation would give attention in SaT a kernel that needs cuDNN: 517 MB that
+        # nothing else needs.
+        options.add_session_config_entry(
+            "optimization.disable_specified_optimizers", "BiasSoftmaxFusion"
+        )
+    elif half:
+        # An optimised graph would hold its weights in single precision, twice the checkpoint.
+        # Without optimisation, each tensor is widened just before it is used, and its memory is
+        # freed after that.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        options.enable_cpu_mem_arena = False
+    return options
+
+
 def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> None:
     """Check that a GPU runs all nodes of a session, except nodes that compute shapes.
 
     Raises DeviceError if the CPU would run other nodes.
 
-    ONNX Runtime gives each node for which a provider has no kernel to the CPU, and says so only in
-    its log. Scores would be right, at a fraction of the speed. Releases before 1.24 do not tell.
+    ONNX Runtime gives each node for which a provider has no kernel to the CPU, and reports this
+    only in its log. Scores would be right, at a fraction of the speed.
     """
-    told: list[Any] = getattr(session, "get_provider_graph_assignment_info", list)()
-    operators = Counter(
-        node.op_type for part in told if part.ep_name == CPU for node in part.get_nodes()
-    )
-    if work := {kind: count for kind, count in operators.items() if kind not in _SHAPE_OPERATORS}:
-        counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(work.items()))
+    if not hasattr(session, "get_provider_graph_assignment_info"):
+        return  # a release before 1.24
+    operators: Counter[str] = Counter()
+    for part in session.get_provider_graph_assignment_info():
+        if part.ep_name == CPU:
+            operators.update(node.op_type for node in part.get_nodes())
+    counts = [
+        f"{kind} ({count})"
+        for kind, count in sorted(operators.items())
+        if kind not in _SHAPE_OPERATORS
+    ]
+    if counts:
         raise DeviceError(
             f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would"
-            f" run them: {counts}; use `--device cpu`, or export the model in fp16"
+            f" run them: {', '.join(counts)}; use `--device cpu`, or export the model in fp16"
         )
 
 
-def _beside(device: Device) -> str:
-    """Say what gives memory of a GPU back that PyTorch keeps in this process, if it is loaded."""
-    return " (PyTorch keeps what it has freed: torch.cuda.empty_cache() first)" * (
-        device.is_gpu and "torch" in sys.modules
-    )
+def _pytorch_advice(device: Device) -> str:
+    """Return how to free the GPU memory that PyTorch holds in this process, or ""."""
+    if device.is_gpu and "torch" in sys.modules:
+        return " (PyTorch keeps what it has freed: torch.cuda.empty_cache() first)"
+    return ""
 
 
 def _lacking(device: Device) -> str:
+    """Return the end of an error with the missing libraries, or why the driver does not start."""
     lacking = nvidia.missing(import_onnxruntime(), tensorrt=device.provider == TENSORRT)
-    if not lacking:
-        return f"; {why}" if (why := nvidia.hindrance()) else ""
-    return f"; missing: {lacking}"
+    if lacking:
+        return f"; missing: {lacking}"
+    hindrance = nvidia.hindrance()
+    return f"; {hindrance}" if hindrance else ""
 
 
 def run_session(

@@ -1,13 +1,13 @@
-"""OpenVINO as a runner of ONNX models on the CPU, in bfloat16 where the processor multiplies in it.
+"""Running ONNX models on the CPU with OpenVINO, in bfloat16 where the processor multiplies in it.
 
-It reads the `model.onnx` of a bundle. Nothing that changes a result is left to its own choice: the
-precision is set and then read back, activations are never quantised, and no device but the CPU may
-run the model.
+OpenVINO reads the `model.onnx` of a bundle. This module decides everything that changes a result:
+the precision is set and then read back, activations are never quantised, and only the CPU may run
+the model.
 
-By itself it copies the weights of MatMulNBits while it reads a graph, and widens weights in half
-precision to float32: NV-Embed would take 40 GB. The conversions here give it the same products in a
-form of which it keeps one copy, the one that is arranged for the processor. The weights in the file
-stay there.
+By default OpenVINO copies the weights of MatMulNBits while it reads a graph, and widens weights in
+half precision to float32: NV-Embed would take 40 GB. The conversions here describe the same
+products in another form, for which OpenVINO holds a single copy, arranged for the processor. It
+reads the weights from the file where they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STORED = "decompression_0"
 def conversions() -> list[Any]:
     """Return extensions for OpenVINO's reader of ONNX; raises MissingExtraError.
 
-    The reader fails on a graph that has other forms of these operators than vcs-runtime writes.
+    With them, the reader fails on forms of these operators that vcs-runtime does not write.
     """
     require("openvino", "openvino", "the device openvino")
     extension = import_module("openvino.frontend.onnx").ConversionExtension
@@ -55,19 +55,28 @@ def _operators() -> Any:
 def _quantised_product(node: Any) -> Any:
     """Convert `x W^T` with 8 bits a weight and a scale for each block of a row."""
     op = _operators()
-    bits, block, rows, columns = (
-        node.get_attribute(name) for name in ("bits", "block_size", "N", "K")
-    )
+
+    def constant(*numbers: int) -> Any:
+        return op.constant(np.array(numbers))
+
+    bits = node.get_attribute("bits")
+    block = node.get_attribute("block_size")
+    rows = node.get_attribute("N")
+    columns = node.get_attribute("K")
     if node.get_input_size() != 3 or bits != 8:
         raise ValueError("MatMulNBits has another form than vcs-runtime writes")
-    x, levels, scales = (node.get_input(i) for i in range(3))
-    numbers = op.subtract(op.convert(levels, "f32"), op.constant(np.float32(1 << (bits - 1))))
-    scales = op.reshape(scales, op.constant(np.array([rows, -1, 1])), False)
-    weight = op.reshape(op.multiply(numbers, scales), op.constant(np.array([rows, -1])), False)
-    if columns % block:  # the last block of a row is filled up
-        start, stop, step, axis = (op.constant(np.array([number])) for number in (0, columns, 1, 1))
-        weight = op.slice(weight, start, stop, step, axis)
+    x, levels, scales = _inputs(node)
+    zero = op.constant(np.float32(1 << (bits - 1)))
+    numbers = op.subtract(op.convert(levels, "f32"), zero)
+    scales = op.reshape(scales, constant(rows, -1, 1), False)
+    weight = op.reshape(op.multiply(numbers, scales), constant(rows, -1), False)
+    if columns % block:  # the last block of a row goes beyond the row's end
+        weight = op.slice(weight, constant(0), constant(columns), constant(1), constant(1))
     return op.matmul(x, weight, False, True).outputs()
+
+
+def _inputs(node: Any) -> list[Any]:
+    return [node.get_input(i) for i in range(node.get_input_size())]
 
 
 def _product(node: Any) -> Any:
@@ -76,16 +85,20 @@ def _product(node: Any) -> Any:
     form = {name: node.get_attribute(name, default) for name, default in _GEMM.items()}
     if form != _GEMM | {"transB": 1}:
         raise ValueError("Gemm has another form than vcs-runtime writes")
-    x, weight, *bias = (node.get_input(i) for i in range(node.get_input_size()))
-    if (kind := _half(weight)) is None:
+    x, weight, *bias = _inputs(node)
+    kind = _half(weight)
+    if kind is None:
         product = op.matmul(x, weight, False, True)
-        return (op.add(product, *bias) if bias else product).outputs()
+        if bias:
+            product = op.add(product, bias[0])
+        return product.outputs()
     product = op.matmul(op.convert(x, "f32"), _stored(weight), False, True)
     if bias:
         product = op.add(product, op.convert(bias[0], "f32"))
     return op.convert(product, kind).outputs()
 
 
+# Attributes of Gemm and their defaults.
 _GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}
 
 
@@ -94,7 +107,8 @@ def _rows(node: Any) -> Any:
     op = _operators()
     table, indices = node.get_input(0), node.get_input(1)
     axis = op.constant(np.int64(node.get_attribute("axis", 0)))
-    if (kind := _half(table)) is None:
+    kind = _half(table)
+    if kind is None:
         return op.gather(table, indices, axis).outputs()
     return op.convert(op.gather(_stored(table), indices, axis), kind).outputs()
 
@@ -102,22 +116,24 @@ def _rows(node: Any) -> Any:
 def _half(value: Any) -> str | None:
     """Return the type of weights in half precision; None for other values."""
     kind: str = value.get_element_type().to_string()
-    return kind if kind in _HALVES and value.get_node().get_type_name() == "Constant" else None
+    if kind in _HALVES and value.get_node().get_type_name() == "Constant":
+        return kind
+    return None
 
 
 def _stored(weight: Any) -> Any:
-    """Return weights in half precision as float32 without storing them in it."""
+    """Return weights as float32 that remain stored in half precision."""
     op = _operators()
     widened = op.convert(weight, "f32")
     widened.get_rt_info()[_STORED] = ""
     return widened
 
 
-_SINCE = 2026
+_SINCE = 2026  # first supported year of OpenVINO's releases
 # OpenVINO's names of precisions, and ONNX Runtime's names of the types of inputs and outputs.
 _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
-# Operators whose output holds the numbers of their input.
+# Operators that do not change numbers.
 _SAME_NUMBERS = {"Convert", "Reshape", "Squeeze", "Unsqueeze"}
 # Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most
 # failures.
@@ -129,7 +145,7 @@ class Tensor(NamedTuple):
 
     name: str
     type: str  # "tensor(int64)"
-    shape: list[int | None]  # None: batches choose
+    shape: list[int | None]  # None: it depends on the batch
 
 
 def import_openvino() -> Any:
@@ -148,11 +164,11 @@ def import_openvino() -> Any:
 
 @cache
 def _core(package: Any) -> Any:
-    """OpenVINO's entry, one for the life of the process.
+    """Return OpenVINO's entry object, which is the same during the whole process.
 
-    With AMX, loading the CPU plugin gives the thread at hand a larger stack for signals. The last
-    entry and model to go unmap that stack. If they go in another thread, the first one is left
-    without, and its next signal, such as Ctrl-C, is a segmentation fault.
+    With AMX, loading the CPU plugin gives the current thread a larger stack for signals. This stack
+    is unmapped when the last entry object and model are deleted. If another thread deletes them,
+    the next signal in the first thread, such as Ctrl-C, is a segmentation fault.
     """
     return package.Core()
 
@@ -169,8 +185,7 @@ def _first_process() -> int:
 def _refuse_forked() -> None:
     """Raise DeviceError in a process whose parent had opened a model.
 
-    The threads that OpenVINO keeps for the next model are not copied, and a child would wait for
-    them.
+    A fork does not copy the threads of OpenVINO, and the child would wait for them.
     """
     if _first_process() != os.getpid():
         raise DeviceError(
@@ -198,7 +213,11 @@ def bf16_instructions() -> str:
     The result is "amx" or "avx512", or "" if the instructions are unknown.
     """
     words = _processor()
-    return "amx" if "amx_bf16" in words else "avx512" if "avx512_bf16" in words else ""
+    if "amx_bf16" in words:
+        return "amx"
+    if "avx512_bf16" in words:
+        return "avx512"
+    return ""
 
 
 def is_slow_in_bf16() -> bool:
@@ -207,7 +226,7 @@ def is_slow_in_bf16() -> bool:
 
 
 def _processor() -> set[str]:
-    """Return the maker and the flags of this processor, among other words."""
+    """Return words about this processor, its vendor and flags among them."""
     try:
         return set(Path("/proc/cpuinfo").read_text("utf-8").split())
     except OSError:  # not Linux
@@ -219,9 +238,9 @@ class OpenVINOSession:
 
     Several threads may use it.
 
-    `precision` is "bf16" or "fp32", `threads` None for every core; `shown` are inner values of the
-    graph that become outputs too. Raises BundleError if the file is not a model, DeviceError if
-    OpenVINO does not run it so.
+    `precision` is "bf16" or "fp32", and `threads` None means every core. `shown` are inner values
+    of the graph that become outputs too. Raises BundleError if the file is not a model, and
+    DeviceError if OpenVINO cannot run it in this way.
     """
 
     def __init__(
@@ -236,31 +255,31 @@ class OpenVINOSession:
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "INFERENCE_NUM_THREADS": process.threads_or_cores(threads),
-            # One run at a time takes all threads, and none of them is bound to a core, which others
+            # One run at a time takes all threads. They are not bound to cores, which other programs
             # may need.
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
-            # Otherwise it quantises what goes into matrices with quantised weights.
+            # Otherwise OpenVINO quantises the other factor of products with quantised weights.
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         }
         try:
             compiled = core.compile_model(graph, "CPU", settings)
             _check(compiled, precision)
-            compiled.create_infer_request()  # what fails in the first request belongs here too
+            compiled.create_infer_request()  # the first request may fail for the same reasons
         except (RuntimeError, MemoryError) as error:
             if _is_no_memory(error):
                 # Not a DeviceMemoryError: smaller batches would not help.
                 raise DeviceError(
-                    f"openvino: memory does not suffice for {model}: {_said(error)}"
+                    f"openvino: memory does not suffice for {model}: {_message(error)}"
                 ) from None
             advice = ". The device openvino:fp32 does without bf16." if precision == "bf16" else ""
             raise DeviceError(
-                f"openvino: OpenVINO cannot run {model} in {precision}: {_said(error)}{advice}"
+                f"openvino: OpenVINO cannot run {model} in {precision}: {_message(error)}{advice}"
             ) from None
         self._compiled = compiled
-        self._inputs = [_tensor(port) for port in compiled.inputs]
-        self._outputs = [_tensor(port) for port in compiled.outputs]
+        self._inputs = list(map(_tensor, compiled.inputs))
+        self._outputs = list(map(_tensor, compiled.outputs))
         self._limits = dict(_table_sizes(graph))
         self._lock = threading.Lock()
 
@@ -279,19 +298,20 @@ class OpenVINOSession:
         """
         _refuse_forked()
         for name, size in self._limits.items():
-            # OpenVINO reads what lies beside the table.
-            if (largest := int(np.max(inputs[name], initial=0))) >= size:
+            # OpenVINO does not check indices, and would read memory after the table.
+            largest = int(np.max(inputs[name], initial=0))
+            if largest >= size:
                 raise DeviceError(f"{name} holds {largest}, and the model's table has {size} rows")
         try:
-            # One run at a time, each by a request of its own. A request that was used before may
-            # silently keep its last output if there is no memory for the new one.
+            # One run at a time, each with a new request. A used request may silently keep its last
+            # output if there is no memory for the new one.
             with self._lock:
                 results = self._compiled.create_infer_request().infer(inputs)
                 # Copies, which the next run does not change.
                 arrays = [results[name] for name in outputs]
         except (RuntimeError, MemoryError) as error:
             kind = DeviceMemoryError if _is_no_memory(error) else DeviceError
-            raise kind(_said(error)) from None
+            raise kind(_message(error)) from None
         rows = len(next(iter(inputs.values())))
         if rows and any(array.size == 0 for array in arrays):
             raise DeviceMemoryError("there is no output, as where memory does not suffice")
@@ -301,45 +321,43 @@ class OpenVINOSession:
 def _read(model: Path) -> Any:
     try:
         return _converted(model, conversions())
-    except DeviceError:  # not written by vcs-runtime
+    except DeviceError:  # the graph was not written by vcs-runtime
         return _converted(model, [])
 
 
 def _converted(model: Path, extensions: Iterable[Any]) -> Any:
-    """Read a graph with OpenVINO's reader of ONNX alone; it has others, and would try them all."""
+    """Read a graph with OpenVINO's reader of ONNX, and none of its readers of other formats."""
     reader = import_openvino().frontend.FrontEndManager().load_by_framework("onnx")
     for extension in extensions:
         reader.add_extension(extension)
     try:
         graph = reader.load(str(model))
-    except Exception as error:  # its failures share no base class but Exception
-        raise BundleError(f"{model}: OpenVINO cannot load it: {_said(error)}") from None
+    except Exception as error:  # OpenVINO's exceptions share no base class but Exception
+        raise BundleError(f"{model}: OpenVINO cannot load it: {_message(error)}") from None
     try:
         return reader.convert(graph)
     except Exception as error:
-        raise DeviceError(f"openvino: OpenVINO cannot run {model}: {_said(error)}") from None
+        raise DeviceError(f"openvino: OpenVINO cannot run {model}: {_message(error)}") from None
 
 
 def _count_in_integers(graph: Any) -> None:
     """Sum integers as integers where a graph converts them to floats for the sum.
 
-    As floats, sums would be rounded from 257 on in bf16.
+    As floats in bf16, sums above 256 would be rounded.
 
-    Graphs of XLM-RoBERTa number their tokens so, since TensorRT cannot sum integers.
+    Graphs of XLM-RoBERTa number their tokens with such sums, since TensorRT cannot sum integers.
     """
     operators = import_openvino().opset13
     for node in graph.get_ops():
         if node.get_type_name() != "CumSum":
             continue
         source = node.input_value(0).get_node()
-        if (
-            source.get_type_name() != "Convert"
-            or not source.input_value(0).get_element_type().is_integral()
-        ):
+        if source.get_type_name() != "Convert":
             continue
-        counted = operators.cum_sum(
-            source.input_value(0), node.input_value(1), **node.get_attributes()
-        )
+        integers = source.input_value(0)
+        if not integers.get_element_type().is_integral():
+            continue
+        counted = operators.cum_sum(integers, node.input_value(1), **node.get_attributes())
         for target in node.output(0).get_target_inputs():
             reader = target.get_node()
             if reader.get_type_name() == "Convert" and reader.get_element_type().is_integral():
@@ -365,26 +383,27 @@ def _tensor(port: Any) -> Tensor:
 
 
 def _table_sizes(graph: Any) -> Iterable[tuple[str, int]]:
-    """Name the inputs that are indices into a table of weights, with the number of its rows."""
+    """Yield the inputs that are indices into a table of weights, with its number of rows."""
     for node in graph.get_ops():
-        if node.get_type_name() == "Gather":
-            table, indices = node.input_value(0), node.input_value(1).get_node()
-            while indices.get_type_name() in _SAME_NUMBERS:
-                indices = indices.input_value(0).get_node()
-            rows = table.partial_shape[0]
-            if indices.get_type_name() == "Parameter" and rows.is_static:
-                yield indices.friendly_name, rows.get_length()
+        if node.get_type_name() != "Gather":
+            continue
+        indices = node.input_value(1).get_node()
+        while indices.get_type_name() in _SAME_NUMBERS:
+            indices = indices.input_value(0).get_node()
+        rows = node.input_value(0).partial_shape[0]
+        if indices.get_type_name() == "Parameter" and rows.is_static:
+            yield indices.friendly_name, rows.get_length()
 
 
 def _is_no_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
-def _said(error: Exception) -> str:
-    """Return the message of an OpenVINO exception on one line.
-
-    Places in OpenVINO's source code are left out.
-    """
-    lines = (line.strip() for line in str(error).splitlines())
-    kept = [line for line in lines if line and not line.startswith("Exception from src")]
-    return " ".join(kept) or type(error).__name__
+def _message(error: Exception) -> str:
+    """Return the message of an OpenVINO exception on one line, without places in its source."""
+    lines = []
+    for line in str(error).splitlines():
+        text = line.strip()
+        if text and not text.startswith("Exception from src"):
+            lines.append(text)
+    return " ".join(lines) or type(error).__name__

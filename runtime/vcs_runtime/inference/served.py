@@ -1,6 +1,6 @@
-"""Embedders behind the `/v1/embeddings` of a server, as vLLM, TEI, SGLang and llama.cpp offer it.
+"""Embedders on a server with `/v1/embeddings`, such as vLLM, TEI, SGLang or llama.cpp.
 
-This is the one part of scoring that opens a socket, and only to the server that the caller names.
+No other part of scoring opens a socket. It is opened only to the server that the caller names.
 """
 
 from __future__ import annotations
@@ -9,35 +9,37 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.util.json_http import Client, get_at
 
-_BATCH: Final = 32  # texts of a request: TEI refuses more unless it is told otherwise
-_REQUESTS: Final = 8  # at a time, so that the server can fill its batches
+_BATCH: Final = 32  # texts in a request: by default TEI refuses more
+_REQUESTS: Final = 8  # requests at a time, so that the server can fill its batches
 _TIMEOUT_S: Final = 600.0
-_PAUSES: Final = (1.0, 4.0, 15.0)  # seconds before a server that is not available is asked again
+_PAUSES: Final = (1.0, 4.0, 15.0)  # seconds before each new attempt to reach the server
 
 
 @dataclass(frozen=True)
 class ServedEmbedder:
-    """An embedder for `Scorer.open(embedder=...)` that a server of the site runs.
+    """An embedder for `Scorer.open(embedder=...)` that runs on a server.
 
-    The server's weights cannot be verified, which the signature says: `emb:served:NAME`. A key is
-    sent from the environment variable VCS_RUNTIME_API_KEY.
+    The server's weights cannot be verified, which the signature shows: `emb:served:NAME`. The
+    environment variable VCS_RUNTIME_API_KEY is sent as the key.
 
     Parameters
     ----------
     url
-        Address before `/embeddings`, such as "http://127.0.0.1:8000/v1". No other host is asked.
+        Address before `/embeddings`, such as "http://127.0.0.1:8000/v1". No request goes to another
+        host.
     model
         Name of the model on the server.
 
     Raises
     ------
     ValueError
-        The address is none, or holds a password; or the name cannot stand in a signature.
+        The address is not valid, or contains a password; or the name cannot be part of a signature.
     """
 
     url: str
@@ -60,23 +62,26 @@ class ServedEmbedder:
 
         Raises TextError for a text that the server refuses.
 
-        Raises ModelError if the server does not answer in OpenAI's form, or cannot be reached for a
-        while.
+        Raises ModelError if the answer does not have OpenAI's form, or if all attempts to reach the
+        server fail.
         """
         client = Client(self.url, _TIMEOUT_S, pauses=_PAUSES)
         batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+        vectors: list[list[float]] = []
         with ThreadPoolExecutor(min(_REQUESTS, len(batches))) as pool:
-            answers = pool.map(lambda batch: self._vectors(client, batch), batches)
-            return [vector for vectors in answers for vector in vectors]
+            for batch_vectors in pool.map(partial(self._vectors, client), batches):
+                vectors += batch_vectors
+        return vectors
 
     def _vectors(self, client: Client, texts: Sequence[str]) -> list[Any]:
+        """Return the vectors of the texts in one request."""
         try:
             body = {"model": self.model, "input": list(texts), "encoding_format": "float"}
             answer = client.post("/embeddings", body)
         except TextError:
             if len(texts) == 1:
                 raise
-            # One text is refused, or so many at once: the halves say which.
+            # The server refuses one of the texts, or their number: try each half.
             half = len(texts) // 2
             return self._vectors(client, texts[:half]) + self._vectors(client, texts[half:])
         vectors: list[Any] = [None] * len(texts)

@@ -1,8 +1,8 @@
-"""A model on a device, as the embedder and the learned segmenter use it: batches in, arrays out.
+"""Running a model on a device: the embedder and the learned segmenter pass batches, and get arrays.
 
-A `Session` can be released, which frees its memory; its next run opens it again. Programs that
-train on a GPU and score now and then need the memory in between. If memory does not suffice for a
-batch, `FittingBatches` cuts the remaining sequences into batches of half the tokens.
+A `Session` can be released, which frees its memory; its next run opens it again. A program that
+trains on a GPU and scores from time to time needs the memory in between. If memory does not suffice
+for a batch, `FittingBatches` cuts the remaining sequences into batches of half the tokens.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _REQUESTED = re.compile(r"requested buffer of size (\d+)")
-# The arena keeps what the largest batch needed. Every so many runs it frees what the last run did
-# not use; to free it after each run would make the GPU wait.
+# The arena holds as much memory as the largest batch needed. After this number of runs it frees the
+# memory that the last run did not use; doing so after each run would make the GPU wait.
 _SHRINK_EVERY = 32
-# Bytes of the arena that a token needs in a model, for each number of its vector. They were
-# measured on the real CUDA provider without a GPU, as the smallest limit under which batches of
-# 16,384 tokens run. In the layout varlen NV-Embed needs 39 and MiniLM 45; packed 48, and 98 where
-# half of the places are padding. MiniLM in fp32 needs 96 at 256 tokens, SaT 70 in padded fp16 and
-# 118 in fp32 at 512 tokens.
+# Bytes of the arena for each token and each component of the model's vectors. They were measured on
+# the real CUDA provider without a GPU, as the smallest limit under which batches of 16,384 tokens
+# run. In the layout varlen NV-Embed needs 39 and MiniLM 45; packed 48, and 98 where half of the
+# places are padding. MiniLM in fp32 needs 96 at 256 tokens, SaT 70 in padded fp16 and 118 in fp32
+# at 512 tokens.
 _BYTES_PER_WIDTH = 120
 _VARLEN_BYTES_PER_WIDTH = 48
-_SPARE = 0.8  # of the memory that is free: others on the GPU allocate too
+_SPARE = 0.8  # usable share of the free memory: other programs on the GPU allocate too
 _FEWEST_TOKENS = 512
-# Runs without a failure after which a budget that was halved is doubled again.
+# Number of runs without a failure after which a halved budget is doubled again.
 _RUNS_TO_RECOVER = 64
 
 
@@ -66,11 +66,11 @@ class Session:
         self._runs = 0
         self._crowded = False
         self._shown: list[str] = []
-        # ONNX Runtime changes CUDA's current GPU, which belongs to a thread, and the caller's must
-        # stay.
-        self._thread = (
-            ThreadPoolExecutor(1, f"{what} on GPU {device.index}") if device.is_gpu else None
-        )
+        # ONNX Runtime changes CUDA's current GPU. Each thread has a current GPU, and the one of the
+        # caller's thread must not change.
+        self._thread: ThreadPoolExecutor | None = None
+        if device.is_gpu:
+            self._thread = ThreadPoolExecutor(1, f"{what} on GPU {device.index}")
         self._process = os.getpid()
         self._session: ModelSession | None = None
         self.inputs: dict[str, str]
@@ -105,7 +105,7 @@ class Session:
                 raise RuntimeError(f"{self._what} is closed")
             if value in self._shown:
                 return
-            self._session = None  # its memory first
+            self._session = None  # free its memory before the model is opened again
             self._shown.append(value)
             try:
                 session = self._open()
@@ -118,7 +118,7 @@ class Session:
     def run(
         self, inputs: dict[str, npt.NDArray[Any]], shown: Sequence[str] = ()
     ) -> list[npt.NDArray[Any]]:
-        """Return the first output of one batch, then values that are shown; raises DeviceError."""
+        """Return the first output of one batch, then the `shown` values; raises DeviceError."""
         return self._do(self._run, inputs, shown)
 
     def _run(
@@ -136,7 +136,7 @@ class Session:
             outputs = run_session(session, [*self._outputs, *shown], inputs, shrink=shrink)
         except DeviceError as error:
             if isinstance(error, DeviceMemoryError):
-                self._crowded = True  # the next run that fits frees what others left in the arena
+                self._crowded = True  # the next run that fits frees unused memory of the arena
             raise type(error)(f"{self._arguments[0]}: {error}") from None
         self._crowded = self._crowded and not shrink
         return outputs
@@ -204,10 +204,10 @@ class Budget:
     """Largest number of tokens of one run on a device.
 
     It is halved when memory does not suffice. After some runs without a failure it is doubled
-    again, up to what it was at the beginning, since others on the GPU may have given memory back.
-    If that fails, twice as many runs go by before the next attempt. `width` is the length of the
-    model's vectors, `weights` bytes on a GPU. Of several GPUs the one with the least memory
-    decides.
+    again, up to its initial value, since other programs on the GPU may have freed memory. If that
+    fails, the next attempt comes after twice as many runs. `width` is the length of the model's
+    vectors, and `weights` is the size of its weights on a GPU in bytes. With several GPUs, the one
+    with the least memory decides.
     """
 
     def __init__(
@@ -249,9 +249,11 @@ class Budget:
 
     def shorten(self, tokens: int) -> None:
         """Allow no more than half of `tokens` for the next runs."""
-        if self._recovered:  # in vain: the next attempt comes later
+        if self._recovered:  # doubling failed: the next attempt comes later
             self._runs_to_recover *= 2
-        self._tokens, self._runs, self._recovered = min(self.tokens, max(1, tokens // 2)), 0, False
+        self._tokens = min(self.tokens, max(1, tokens // 2))
+        self._runs = 0
+        self._recovered = False
 
     def succeed(self) -> None:
         """Count a run without a failure."""
@@ -259,7 +261,9 @@ class Budget:
             return
         self._runs += 1
         if self._runs >= self._runs_to_recover:
-            self._tokens, self._runs, self._recovered = min(self._full, 2 * self._tokens), 0, True
+            self._tokens = min(self._full, 2 * self._tokens)
+            self._runs = 0
+            self._recovered = True
 
     def forget(self) -> None:
         """Read the free memory again before the next run.
@@ -273,13 +277,12 @@ class Budget:
         # A TensorRT engine holds its memory from the start.
         if self._device.provider_name != "ort-cuda":
             return self._most
-        rooms = [
-            room for gpu in (self._device, *self._others) if (room := self._room(gpu)) is not None
-        ]
-        return max(
-            _FEWEST_TOKENS,
-            min([self._most, *(int(room * _SPARE) // self._bytes for room in rooms)]),
-        )
+        tokens = self._most
+        for gpu in (self._device, *self._others):
+            room = self._room(gpu)
+            if room is not None:
+                tokens = min(tokens, int(room * _SPARE) // self._bytes)
+        return max(_FEWEST_TOKENS, tokens)
 
     def _room(self, gpu: Device) -> int | None:
         """Return the bytes available after the weights are loaded; None if unknown."""
@@ -293,7 +296,7 @@ class Budget:
 
 
 def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemoryError:
-    """Return an error that says how much memory one text wants, and what can be done."""
+    """Return an error with the memory that one text needs, and advice."""
     wanted = _REQUESTED.search(str(error))
     if on_gpu or not wanted:
         return error
@@ -309,7 +312,7 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
 class FittingBatches(Generic[T]):
     """Batches of all sequences, made smaller where memory does not suffice for one.
 
-    `cut(rows, tokens)` cuts sequences into batches of at most so many tokens. Iterating ends early
+    `cut(rows, tokens)` cuts sequences into batches of at most `tokens` tokens. Iterating ends early
     if nobody waits for the results any more (`util.stages.check_stopped`).
     """
 
@@ -337,7 +340,7 @@ class FittingBatches(Generic[T]):
                 remaining.difference_update(rows)
 
     def failed(self, rows: list[int], error: DeviceMemoryError) -> None:
-        """Cut all that is left, the failed batch included, into batches of half its tokens.
+        """Cut the remaining sequences into batches of half the tokens of the failed batch.
 
         Raises DeviceMemoryError if the batch is a single sequence, or has a fixed shape.
         """

@@ -1,4 +1,4 @@
-"""How fast devices of this machine are: the same texts on each, in turns."""
+"""Comparing the speed of this machine's devices: the same texts on each, in turns."""
 
 from __future__ import annotations
 
@@ -28,41 +28,38 @@ def demo_texts() -> list[str]:
 
 
 def job_texts(documents: int = 27, chunks: int = 630) -> list[str]:
-    """Return texts as long as those of a job: documents of 450 words, and chunks of 20.
-
-    No two are equal.
-    """
+    """Return distinct texts with lengths as in a job: documents of 450 words, and chunks of 20."""
     words = " ".join(demo_texts()).split()
-
-    def text(number: int, length: int) -> str:
-        start = 7 * number  # a number ends each text: the demo's texts repeat each other
-        return " ".join(
-            [*(words[(start + i) % len(words)] for i in range(length - 1)), str(number)]
-        )
-
     lengths = [_DOCUMENT_WORDS] * documents + [_CHUNK_WORDS] * chunks
-    return [text(number, length) for number, length in enumerate(lengths)]
+    texts = []
+    for number, length in enumerate(lengths):
+        start = 7 * number
+        text = [words[(start + i) % len(words)] for i in range(length - 1)]
+        text.append(str(number))  # makes texts distinct: the demo's texts repeat each other
+        texts.append(" ".join(text))
+    return texts
 
 
 def in_turns(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the median seconds of each run. All have run before."""
-    seconds: list[list[float]] = [[] for _ in runs]
-    for _ in range(_ROUNDS):
-        for side, run in zip(seconds, runs, strict=True):
+    """Return the median seconds of each run. The caller has called every run once before."""
+    seconds = np.empty((_ROUNDS, len(runs)))
+    for turn in range(_ROUNDS):
+        for column, run in enumerate(runs):
             started = time.perf_counter()
             run()
-            side.append(time.perf_counter() - started)
-    return [float(np.median(side)) for side in seconds]
+            seconds[turn, column] = time.perf_counter() - started
+    medians: list[float] = np.median(seconds, axis=0).tolist()
+    return medians
 
 
 def seconds_of(bundle: Bundle, devices: Sequence[str]) -> dict[str, float]:
     """Return the seconds that each device takes to embed two descriptions and their sentences."""
     texts = job_texts(2, 46)
     with ExitStack() as stack:
-        runs = [
-            partial(stack.enter_context(Embedder.open(bundle, device)).embed, texts)
-            for device in devices
-        ]
+        runs = []
+        for device in devices:
+            embedder = stack.enter_context(Embedder.open(bundle, device))
+            runs.append(partial(embedder.embed, texts))
         for run in runs:
             run()
         return dict(zip(devices, in_turns(runs), strict=True))

@@ -2,8 +2,8 @@
 
 A vector depends on its text, on the weights and on how they are run, but never on a batch. A cached
 vector is therefore as good as a new one, and a cache folder can serve several processes and many
-runs. Whoever can write to the folder decides about scores, so one that other users can write to is
-refused.
+runs. Whoever can write to the folder can change scores. A folder that other users can write to is
+therefore refused.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _FILE = "vectors-3.sqlite"
 _DIGEST = 8  # bytes of a digest after each vector
 _LOOKUP = 500  # keys of one SELECT: below SQLite's oldest limit on parameters
 _WAIT_S, _LOOK_S = 60.0, 0.01  # for another process to finish writing
-# Bytes of a text's tokens that are cached at most: 1,300 tokens of the embedded default's width.
+# Texts with more bytes of token vectors are not cached: 1,300 tokens of the default model's width.
 _TOKEN_BYTES = 1 << 20
-# A file is looked at after so many bytes, and shrunk to this share of its limit.
+# The size of a file is checked each time this number of bytes has been written. A file beyond its
+# limit is shrunk to this share of the limit.
 _LOOK_BYTES, _SHRUNK = 64 << 20, 0.75
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS vectors "
@@ -47,7 +48,7 @@ class VectorCache:
 
     All methods raise CacheError, with the name of the file, if SQLite or the disk fails. `identity`
     separates vectors that must not be mixed. A `dimension` of None allows vectors of any length.
-    With a `limit` in bytes, vectors that were not used for the longest time give way to new ones.
+    With a `limit` in bytes, the least recently used vectors are deleted.
     """
 
     def __init__(
@@ -75,14 +76,11 @@ class VectorCache:
             self._shrink()
 
     def load(self, texts: Iterable[str]) -> dict[str, Vector]:
-        """Return the cached vectors by text.
-
-        Damaged vectors, whose digest does not match, are left out.
-        """
+        """Return the cached vectors by text, without vectors whose digest does not match."""
         vectors: dict[str, Vector] = {}
         for text, data in self._load({self._key(text): text for text in texts}):
-            vector = np.frombuffer(data, "<f4") if len(data) % 4 == 0 else np.empty(0, "<f4")
-            if len(vector) == (self._dimension or len(vector)):
+            vector = np.empty(0, "<f4") if len(data) % 4 else np.frombuffer(data, "<f4")
+            if self._dimension in (None, len(vector)):
                 vectors[text] = vector
         return vectors
 
@@ -93,25 +91,26 @@ class VectorCache:
         )
 
     def load_tokens(self, request: TokenRequest) -> dict[str, TokenVectors]:
-        """Return the cached vectors of tokens by text, as `load` does those of texts."""
+        """Return the cached token vectors by text, without those whose digest does not match."""
         keys = {self._key(text, request.layer): text for text in request.texts}
-        found = ((text, TokenVectors.from_bytes(data)) for text, data in self._load(keys))
-        return {text: tokens for text, tokens in found if tokens is not None}
+        vectors: dict[str, TokenVectors] = {}
+        for text, data in self._load(keys):
+            tokens = TokenVectors.from_bytes(data)
+            if tokens is not None:
+                vectors[text] = tokens
+        return vectors
 
     def store_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
-        """Store token vectors by text in one transaction.
-
-        Texts with too many token vectors are left out.
-        """
+        """Store token vectors by text in one transaction, but not for texts with too many."""
         self._store(
-            (self._key(text, layer), own.to_bytes())
-            for text, own in tokens.items()
-            if own.nbytes <= _TOKEN_BYTES
+            (self._key(text, layer), vectors.to_bytes())
+            for text, vectors in tokens.items()
+            if vectors.nbytes <= _TOKEN_BYTES
         )
 
     def _load(self, keys: Mapping[bytes, str]) -> list[tuple[str, bytes]]:
-        """Return what stands under the keys, by text, if its digest fits."""
-        found: list[tuple[str, bytes]] = []
+        """Return texts with the bytes stored under their keys, if the digest matches."""
+        entries: list[tuple[str, bytes]] = []
         with self._errors(), self._lock:
             db = self._connection()
             all_keys = list(keys)
@@ -120,14 +119,18 @@ class VectorCache:
                 marks = ",".join("?" * len(part))
                 rows = db.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 for key, blob in rows:
-                    # A damaged file may hold values of other types.
-                    if isinstance(blob, bytes) and blob[-_DIGEST:] == _digest(key, blob[:-_DIGEST]):
-                        found.append((keys[key], blob[:-_DIGEST]))
-                        if self._limit:
-                            self._used.add(key)
-        return found
+                    if not isinstance(blob, bytes):  # a damaged file may hold other types
+                        continue
+                    data, digest = blob[:-_DIGEST], blob[-_DIGEST:]
+                    if digest != _digest(key, data):
+                        continue
+                    entries.append((keys[key], data))
+                    if self._limit:
+                        self._used.add(key)
+        return entries
 
     def _store(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Store bytes by key, with their digest."""
         rows = [(key, data + _digest(key, data), self._now) for key, data in entries]
         with self._errors(), self._lock:
             with self._connection() as db:
@@ -138,25 +141,22 @@ class VectorCache:
                 self._shrink()
 
     def _shrink(self) -> None:
-        """Delete what was not used for the longest time, if the file has grown beyond its limit."""
+        """Delete the least recently used vectors, if the file has grown beyond its limit."""
         db = self._connection()
         self._note_used(db)
-
-        def size() -> int:
-            pages, free, page = (
-                db.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
-            return int((pages - free) * page)
-
-        while self._limit and (now := size()) > self._limit:
+        if not self._limit:
+            return
+        size = _size(db)
+        while size > self._limit:
             with db:
                 rows = db.execute("SELECT COUNT(*) FROM vectors").fetchone()[0]
+                excess = max(1, int(rows * (1 - _SHRUNK * self._limit / size)))
                 db.execute(
                     "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used"
                     " LIMIT ?)",
-                    (max(1, int(rows * (1 - _SHRUNK * self._limit / now))),),
+                    (excess,),
                 )
+            size = _size(db)
 
     def _note_used(self, db: sqlite3.Connection) -> None:
         with db:
@@ -165,7 +165,7 @@ class VectorCache:
         self._used.clear()
 
     def close(self) -> None:
-        """Note what was used, and close the file. A later call opens it again."""
+        """Record which vectors were used, and close the file. A later call opens it again."""
         with self._lock:
             if self._used:
                 with self._errors():
@@ -173,32 +173,32 @@ class VectorCache:
             self._disconnect()
 
     def __del__(self) -> None:
-        self._disconnect()  # nobody else has it any more
+        self._disconnect()  # no other thread can use it any more
 
     def _connection(self) -> sqlite3.Connection:
-        """Return the connection, which is opened if need be. The caller has the lock."""
-        if self._db is None:
-            # Closing one that is there would end this process's locks of it.
-            with suppress(FileExistsError):
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
-            try:
-                db.execute("PRAGMA trusted_schema=OFF")
-                _keep_a_log(db)
-                db.execute("PRAGMA synchronous=NORMAL")
-                with db:
-                    db.execute(_TABLE)
-                # A view of this name could compute for ever, and a trigger could change what is
-                # stored.
-                if db.execute("SELECT type, name FROM sqlite_master").fetchall() != [
-                    ("table", "vectors")
-                ]:
-                    raise sqlite3.DatabaseError("it holds something else than vectors")
-            except BaseException:
-                db.close()
-                raise
-            self._db = db
-        return self._db
+        """Return the connection, and open it if necessary. The caller holds the lock."""
+        if self._db is not None:
+            return self._db
+        # Create the file only if it is missing: to close an existing one would end this process's
+        # locks of it.
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        db = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
+        try:
+            db.execute("PRAGMA trusted_schema=OFF")
+            _write_ahead(db)
+            db.execute("PRAGMA synchronous=NORMAL")
+            with db:
+                db.execute(_TABLE)
+            # A view of this name could compute for ever, and a trigger could change stored values.
+            contents = db.execute("SELECT type, name FROM sqlite_master").fetchall()
+            if contents != [("table", "vectors")]:
+                raise sqlite3.DatabaseError("it holds something else than vectors")
+        except BaseException:
+            db.close()
+            raise
+        self._db = db
+        return db
 
     def _disconnect(self) -> None:
         if self._db is not None:
@@ -220,8 +220,8 @@ class VectorCache:
 class _Forks:
     """Caches whose connections are closed before a fork, and opened again at their next use.
 
-    SQLite keeps its locks of a file in the process. A forked child would inherit those that another
-    thread held, and wait for ever, and it would take the parent's locks for its own.
+    SQLite records the locks of a file in the process. A forked child would inherit the locks of
+    another thread and wait for ever, and would treat the parent's locks as its own.
     """
 
     def __init__(self) -> None:
@@ -257,20 +257,35 @@ def _need_locks(folder: Path) -> None:
         fcntl.lockf(file, fcntl.LOCK_EX)
 
 
-def _keep_a_log(db: sqlite3.Connection) -> None:
+def _write_ahead(db: sqlite3.Connection) -> None:
     """Switch to a write-ahead log, so that readers continue while one process writes.
 
-    SQLite does not wait for other processes that make this switch at the same time.
+    SQLite does not wait for other processes that make this switch at the same time, so this
+    function tries again until `_WAIT_S` have passed.
     """
     end = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
+    while not _switched(db, end):
         time.sleep(_LOOK_S)
+
+
+def _switched(db: sqlite3.Connection, end: float) -> bool:
+    """Switch to a write-ahead log; return False if another process is busy before `end`."""
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            raise
+        return False
+    return True
+
+
+def _size(db: sqlite3.Connection) -> int:
+    """Return the bytes of a file's used pages."""
+
+    def value(name: str) -> int:
+        return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    return (value("page_count") - value("freelist_count")) * value("page_size")
 
 
 def _digest(key: bytes, vector: bytes) -> bytes:

@@ -30,23 +30,23 @@ class VectorRequest:
         self.tokens: dict[str, TokenVectors] = {}
         self.known: dict[str, Vector] = {}
         self.awaited: dict[str, VectorRequest] = {}  # texts that an earlier request computes
-        self.missing: set[str] = set()  # texts that this one computes
-        self.parts: list[tuple[list[str], PreparedTexts]] = []  # those, prepared for the embedder
+        self.missing: set[str] = set()  # texts that this request computes
+        self.parts: list[tuple[list[str], PreparedTexts]] = []  # the same texts, prepared
         self.errors: dict[str, TextError] = {}  # texts that the embedder refuses
         self.finished = False
 
     def computes(self, text: str, tokens: TokenRequest | None) -> bool:
         """Return whether this request computes a text's vector and any wanted token vectors."""
-        if text not in self.missing or not tokens:
-            return text in self.missing
-        return (
-            self.wanted is not None
-            and self.wanted.layer == tokens.layer
-            and text in self.wanted.texts
-        )
+        if text not in self.missing:
+            return False
+        if tokens is None:
+            return True
+        if self.wanted is None or self.wanted.layer != tokens.layer:
+            return False
+        return text in self.wanted.texts
 
     def run(self) -> None:
-        """Let the embedder compute. It raises what the device or the model does."""
+        """Let the embedder compute; raises the errors of the device and of the model."""
         for _, part in self.parts:
             part.run()
 
@@ -55,34 +55,43 @@ class VectorRequest:
 
         Raises ModelError if vectors of several lengths meet, and CacheError.
         """
-        vectors = self.known | {text: other.known[text] for text, other in self.awaited.items()}
+        self._take_awaited()
+        computed: dict[str, Vector] = {}
+        tokens: dict[str, TokenVectors] = {}
+        for texts, part in self.parts:
+            for text, vector in zip(texts, part.vectors(), strict=True):
+                # A known text was embedded again only for its tokens.
+                if text not in self.known:
+                    computed[text] = vector
+            if self.wanted:
+                tokens |= part.tokens()
+        self.parts.clear()
         if self.wanted:
-            wanted = self.awaited.keys() & frozenset(self.wanted.texts) - self.tokens.keys()
-            self.tokens |= {text: self.awaited[text].tokens[text] for text in wanted}
-        self.awaited.clear()  # or each request would keep all earlier ones
-        fresh = {
-            text: row
-            for texts, part in self.parts
-            for text, row in zip(texts, part.vectors(), strict=True)
-            if text not in vectors  # known, and embedded again for its tokens
-        }
-        if self.wanted:
-            tokens = {text: own for _, part in self.parts for text, own in part.tokens().items()}
             self._store.keep_tokens(tokens, self.wanted.layer)
             self.tokens |= tokens
-        self.parts.clear()
-        if fresh:
-            self._store.keep(fresh)
-        self.known = vectors | fresh
+        if computed:
+            self._store.keep(computed)
+        self.known = self.known | computed
         self.finished = True
         return self.known
+
+    def _take_awaited(self) -> None:
+        """Take the vectors that earlier requests have computed."""
+        token_texts = frozenset(self.wanted.texts if self.wanted else ())
+        known = dict(self.known)
+        for text, other in self.awaited.items():
+            known[text] = other.known[text]
+            if text in token_texts and text not in self.tokens:
+                self.tokens[text] = other.tokens[text]
+        self.known = known
+        self.awaited.clear()  # otherwise each request would hold all earlier requests
 
 
 class VectorStore:
     """Vectors from memory, from a cache folder, or from the embedder, in this order.
 
-    Texts that many pairs share are embedded once. With `may_fail` a cache that fails is left, and
-    `failure` says why.
+    Texts that many pairs share are embedded once. With `may_fail`, a cache that fails is no longer
+    used, and `failure` is its error.
     """
 
     def __init__(
@@ -106,31 +115,34 @@ class VectorStore:
     def open(
         cls, embedder: ScoringEmbedder, folder: str | os.PathLike[str] | None, memory_bytes: int
     ) -> VectorStore:
-        """Return a store with the cache of a folder, or without; raises CacheError.
+        """Return a store with the cache of a folder, or without a cache; raises CacheError.
 
-        The cache of the folder that commands use unasked (`vector_store`) has a limit, and may
+        The cache of the folder that commands use by default (`vector_store`) has a limit, and may
         fail.
         """
         if folder is None:
             return cls(embedder, None, memory_bytes)
-        unasked = Path(folder) == vector_store()
-        limit = STORE_BYTES if unasked else None
+        is_default = Path(folder) == vector_store()
+        limit = STORE_BYTES if is_default else None
         try:
             cache = VectorCache(Path(folder), embedder.cache_identity, embedder.dimension, limit)
         except CacheError as error:
-            if not unasked:
+            if not is_default:
                 raise
             return cls(embedder, None, memory_bytes, failure=str(error))
-        return cls(embedder, cache, memory_bytes, may_fail=unasked)
+        return cls(embedder, cache, memory_bytes, may_fail=is_default)
 
     def _with_cache(self, use: Callable[[VectorCache], Any]) -> Any:
-        """Return what a call of the cache returns, or an empty dict without a cache."""
+        """Return the result of `use(cache)`, or an empty dict without a cache."""
+        if self._cache is None:
+            return {}
         try:
-            return use(self._cache) if self._cache else {}
+            return use(self._cache)
         except CacheError as error:
             if not self._may_fail:
                 raise
-            self._cache, self.failure = None, str(error)
+            self._cache = None
+            self.failure = str(error)
             return {}
 
     def request(
@@ -139,26 +151,16 @@ class VectorStore:
         earlier: Iterable[VectorRequest] = (),
         tokens: TokenRequest | None = None,
     ) -> VectorRequest:
-        """Look texts up, and prepare the missing ones for the embedder, each of them once.
+        """Look texts up, and prepare each missing text for the embedder once.
 
-        What `earlier` requests compute, which are finished before this one, is not computed again.
+        The `earlier` requests finish before this one, and texts that they compute are not computed
+        again.
         """
         request = VectorRequest(self, tokens)
-        missing: list[str] = []
-        earlier = [other for other in earlier if other.missing]
         texts = list(dict.fromkeys(texts))
-        lacking = self._recall_tokens(request, texts)
+        lacking = self._recall_tokens(request, texts)  # texts whose tokens are missing
         request.known = self._memory.get_all(texts)
-        for text in texts:
-            wants_tokens = text in lacking
-            if text in request.known and not wants_tokens:
-                continue
-            for other in earlier:
-                if other.computes(text, tokens if wants_tokens else None):
-                    request.awaited[text] = other
-                    break
-            else:
-                missing.append(text)
+        missing = self._not_awaited(request, texts, earlier, lacking)
         unknown = [text for text in missing if text not in request.known]
         if unknown and self._cache:
             cached = self._with_cache(lambda cache: cache.load(unknown))
@@ -167,23 +169,48 @@ class VectorStore:
             request.known |= cached
             missing = [text for text in missing if text not in cached or text in lacking]
         if missing:
-            self._prepare(missing, request, TokenRequest(tokens.layer, lacking) if tokens else None)
+            wanted = TokenRequest(tokens.layer, lacking) if tokens else None
+            self._prepare(missing, request, wanted)
         return request
 
+    def _not_awaited(
+        self,
+        request: VectorRequest,
+        texts: Sequence[str],
+        earlier: Iterable[VectorRequest],
+        lacking: frozenset[str],
+    ) -> list[str]:
+        """Let a request await what earlier ones compute; return the other texts it still needs."""
+        missing: list[str] = []
+        others = [other for other in earlier if other.missing]
+        for text in texts:
+            tokens = request.wanted if text in lacking else None
+            if text in request.known and tokens is None:
+                continue
+            for other in others:
+                if other.computes(text, tokens):
+                    request.awaited[text] = other
+                    break
+            else:
+                missing.append(text)
+        return missing
+
     def _recall_tokens(self, request: VectorRequest, texts: Sequence[str]) -> frozenset[str]:
-        """Look up the tokens that a request wants; returns the texts whose tokens are missing."""
-        if not (wanted := request.wanted):
+        """Look up the tokens that a request wants; return the texts whose tokens are missing."""
+        wanted = request.wanted
+        if wanted is None:
             return frozenset()
-        names = frozenset(wanted.texts)
-        for text in (text for text in texts if text in names):
-            if (tokens := self._tokens.get(_token_key(text, wanted.layer))) is not None:
+        layer, token_texts = wanted.layer, frozenset(wanted.texts)
+        for text in texts:
+            if text not in token_texts:
+                continue
+            tokens = self._tokens.get(_token_key(text, layer))
+            if tokens is not None:
                 request.tokens[text] = tokens
-        lacking = names - request.tokens.keys()
+        lacking = token_texts - request.tokens.keys()
         if lacking and self._cache:
-            cached = self._with_cache(
-                lambda cache: cache.load_tokens(TokenRequest(wanted.layer, lacking))
-            )
-            self._remember_tokens(cached, wanted.layer)
+            cached = self._with_cache(lambda cache: cache.load_tokens(TokenRequest(layer, lacking)))
+            self._remember_tokens(cached, layer)
             request.tokens |= cached
         return lacking - request.tokens.keys()
 
@@ -195,9 +222,10 @@ class VectorStore:
         The other texts are still prepared.
         """
         try:
-            prepare = self._embedder.prepare
-            request.parts.append((texts, prepare(texts, tokens) if tokens else prepare(texts)))
-            request.missing.update(texts)
+            if tokens:
+                prepared = self._embedder.prepare(texts, tokens)
+            else:
+                prepared = self._embedder.prepare(texts)
         except TextError as error:
             if len(texts) == 1:
                 request.errors[texts[0]] = error
@@ -205,6 +233,9 @@ class VectorStore:
             middle = len(texts) // 2
             self._prepare(texts[:middle], request, tokens)
             self._prepare(texts[middle:], request, tokens)
+            return
+        request.parts.append((texts, prepared))
+        request.missing.update(texts)
 
     def keep_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
         """Put new vectors of tokens into the cache and into memory."""
@@ -213,7 +244,7 @@ class VectorStore:
         self._remember_tokens(tokens, layer)
 
     def _remember_tokens(self, tokens: Mapping[str, TokenVectors], layer: TokenLayer) -> None:
-        self._tokens.put_all((_token_key(text, layer), own) for text, own in tokens.items())
+        self._tokens.put_all((_token_key(text, layer), vectors) for text, vectors in tokens.items())
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
         """Put new vectors into the cache and into memory.
@@ -227,7 +258,8 @@ class VectorStore:
 
     def _check_lengths(self, vectors: Mapping[str, Vector]) -> None:
         for length in {len(vector) for vector in vectors.values()}:
-            self._dimension = self._dimension or length
+            if self._dimension is None:
+                self._dimension = length
             if length != self._dimension:
                 raise ModelError(
                     f"embedder {self._embedder.name}: a vector of {length} components after vectors"

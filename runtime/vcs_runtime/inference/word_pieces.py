@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,12 @@ SpecialTokens = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids of the special tokens before and after a text."""
 Encodings = list[tuple[IntArray, IntArray] | None]
 
-# Characters that the kernel may know: Latin, accents, punctuation, currencies, letter-like symbols,
-# arrows.
+# Characters that the kernel may know: Latin letters, accents, punctuation, currencies, letter-like
+# symbols and arrows.
 _CHARACTERS = (*range(0x370), *range(0x1E00, 0x1F00), *range(0x2000, 0x2200))
-# A letter beyond them, without capitals and marks, that separates characters while they are looked
-# at.
+# A letter that is not among them, and has no capital and no accents: it separates characters.
 _SEPARATOR = "\u2d30"
-_LONGEST = 10_000  # characters of a word, however it is read
+_LONGEST = 10_000  # largest number of characters of a word
 _PROBE = 'A na\u00efve "Caf\u00e9" isn\u2019t [1] undeniable\u2026 \tqzxqzx ' + "x" * 300
 
 
@@ -34,18 +32,11 @@ class WordPieces:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Make the tables; raises ValueError for a tokenizer that is not BERT's."""
-        model, added = tokenizer.model, tokenizer.get_added_tokens_decoder().values()
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
-        if (
-            not isinstance(model, WordPiece)
-            or not isinstance(tokenizer.normalizer, BertNormalizer)
-            or not isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
-            or model.unk_token not in vocabulary
-            or model.max_input_chars_per_word > _LONGEST
-            or len(set(vocabulary.values())) < len(vocabulary)
-            or any(token.normalized for token in added)
-        ):
+        if not _is_bert(tokenizer, vocabulary):
             raise ValueError("another kind of tokenizer")
+        model = tokenizer.model
+        added = tokenizer.get_added_tokens_decoder().values()
         self._added = [token.content for token in added]
         self._unknown = vocabulary[model.unk_token]
         self._longest = model.max_input_chars_per_word
@@ -58,13 +49,17 @@ class WordPieces:
             raise ValueError("a tokenizer with a vocabulary that is too large")
         self._edges = np.zeros(1 << len(characters).bit_length() + 1, np.int64)
         self._inside = GROW.call(characters, ends, ids, self._edges)
+        self._check(tokenizer)
+
+    def _check(self, tokenizer: Tokenizer) -> None:
+        """Raise ValueError if the kernel and the tokenizer encode a text differently."""
         expected = tokenizer.encode(_PROBE, add_special_tokens=False)
-        [own] = self.encode([_PROBE])
-        if not own or [part.tolist() for part in own] != [
-            expected.ids,
-            [*map(list, expected.offsets)],
-        ]:
-            raise ValueError("a tokenizer with further rules")
+        [encoding] = self.encode([_PROBE])
+        if encoding:
+            ids, spans = encoding
+            if ids.tolist() == expected.ids and spans.tolist() == list(map(list, expected.offsets)):
+                return
+        raise ValueError("a tokenizer with further rules")
 
     def encode(
         self, texts: Sequence[str], special: SpecialTokens = ((), ()), spans: bool = True
@@ -92,34 +87,63 @@ class WordPieces:
             places,
             stops,
         )
-        starts = accumulate([0, *stops.tolist()], max)
-        found: Encodings = [
-            None if stop < 0 else (ids[start:stop], places[start:stop] if spans else places)
-            for start, stop in zip(starts, stops.tolist(), strict=False)
-        ]
+        encodings: Encodings = []
+        start = 0
+        for stop in stops.tolist():
+            if stop < 0:
+                encodings.append(None)
+                continue
+            encodings.append((ids[start:stop], places[start:stop] if spans else places))
+            start = stop
+        # The kernel does not know tokens that were added to the vocabulary.
         joined = "".join(texts)
-        for token in (token for token in self._added if token[:1] in joined and token in joined):
-            found = [None if token in text else own for text, own in zip(texts, found, strict=True)]
-        return found
+        for token in self._added:
+            if token in joined:
+                for row, text in enumerate(texts):
+                    if token in text:
+                        encodings[row] = None
+        return encodings
+
+
+def _is_bert(tokenizer: Tokenizer, vocabulary: dict[str, int]) -> bool:
+    """Whether a tokenizer has the parts of BERT's, and a vocabulary that the kernel can read."""
+    model = tokenizer.model
+    added = tokenizer.get_added_tokens_decoder().values()
+    return (
+        isinstance(model, WordPiece)
+        and isinstance(tokenizer.normalizer, BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
+        and model.unk_token in vocabulary
+        and model.max_input_chars_per_word <= _LONGEST
+        and len(set(vocabulary.values())) == len(vocabulary)
+        and not any(token.normalized for token in added)
+    )
 
 
 def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], IntArray]:
-    """Return the characters of texts one after the other, and where each text ends."""
+    """Return the concatenated characters of texts, and where each text ends."""
     data = "".join(texts).encode("utf-32-le", "surrogatepass")
     return np.frombuffer(data, np.int32), np.cumsum([len(text) for text in texts], dtype=np.int64)
 
 
 def _table(tokenizer: Tokenizer) -> IntArray:
-    """Return what each character becomes by the tokenizer itself, whose rules see no neighbours."""
-    normalizer, splitter = tokenizer.normalizer, tokenizer.pre_tokenizer
-    become = normalizer.normalize_str(_SEPARATOR.join(map(chr, _CHARACTERS))).split(_SEPARATOR)
-    pieces = [piece for piece, _ in splitter.pre_tokenize_str(_SEPARATOR.join(become))]
+    """Return the kernel's code of each character.
+
+    The tokenizer itself reads every character: its rules do not depend on neighbours.
+    """
+    separated = _SEPARATOR.join(map(chr, _CHARACTERS))
+    normalized = tokenizer.normalizer.normalize_str(separated)
+    pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
     alone = {piece for piece in pieces if len(piece) == 1 and piece != _SEPARATOR}
-    seen = set().union(*pieces)
+    seen = set().union(*pieces)  # all characters but white space
     table = np.full(max(_CHARACTERS) + 1, UNKNOWN, np.int64)
-    for code, character in zip(_CHARACTERS, become, strict=True):
+    for code, character in zip(_CHARACTERS, normalized.split(_SEPARATOR), strict=True):
         if not character:
             table[code] = DROPPED
         elif len(character) == 1 and character != "\0":
-            table[code] = 2 * ord(character) + (character in alone) if character in seen else SPACE
+            if character not in seen:
+                table[code] = SPACE
+            else:
+                splits_words = int(character in alone)
+                table[code] = 2 * ord(character) + splits_words
     return table
