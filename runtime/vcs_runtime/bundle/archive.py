@@ -1,9 +1,9 @@
-"""Bundles as one file, and copies of them.
+"""Packing bundles into one file, unpacking them, and copying them.
 
 A packed bundle is a plain tar file: `bundle.json`, then the files in its order. Owners, times and
 modes are fixed, and nothing is compressed, since weights hardly shrink. Equal bundles are therefore
-equal files, and any `tar` can read them. `unpack` does not trust the headers in the file: it
-compares each header with the one that `pack` writes, and each content with the hash in the
+equal files, and any `tar` can read them. `unpack` does not trust the headers in the file. It
+compares each header with the header that `pack` writes, and each content with the hash in the
 manifest.
 """
 
@@ -29,12 +29,12 @@ _END = bytes(2 * _BLOCK)
 def pack(
     bundle: str | os.PathLike[str], output: Path, *, force: bool = False, advance: Advance
 ) -> None:
-    """Write a complete bundle into one file, or no file, and check every byte.
+    """Write a bundle into one file, and check every byte; after an error there is no file.
 
     Raises BundleError or InputError.
 
-    With `force` a packed bundle or an empty file is replaced. `advance` takes the bytes since its
-    last call.
+    With `force` a packed bundle or an empty file is replaced. `advance` is called with the number
+    of bytes since its last call.
     """
     root = bundle_folder(bundle)
     refuse_input_as_output(output, root)
@@ -79,32 +79,32 @@ def _check_replaceable(output: Path, force: bool) -> None:
 
 
 def _is_packed(path: Path) -> bool:
-    """Return whether a file begins as packed bundles do, whole or damaged."""
+    """Return whether a file begins like a packed bundle; the bundle may be damaged."""
     name = f"{MANIFEST}\0".encode()
     with path.open("rb") as file:
         return file.read(len(name)) == name
 
 
 def unpack(source: Path, target: Path, *, advance: Advance) -> None:
-    """Unpack a packed bundle into a new folder, which is there whole, or not at all.
+    """Unpack a packed bundle into a new folder; after an error there is no folder.
 
-    Only files that the manifest lists are written, and the folder stays only if all of them are
-    right. Raises BundleError for what `pack` would not write; InputError if `target` exists or the
-    disk is too small.
+    Only files that the manifest lists are written. Raises BundleError if `pack` would have written
+    other bytes, and InputError if `target` exists or the disk is too small.
     """
     name = os.fspath(source)
     refuse_input_as_output(target, source)
     with source.open("rb") as file, new_folder(target) as folder:
         try:
             _unpack(file, folder, name, advance)
-        except BundleError as error:  # the message may name the folder, which will be gone
+        except BundleError as error:  # the message may name the folder, which is removed
             raise type(error)(str(error).replace(os.fspath(folder), name)) from None
 
 
 def _unpack(file: BinaryIO, folder: Path, name: str, advance: Advance) -> None:
     manifest = _unpack_manifest(file, folder / MANIFEST, name)
     total = sum(entry.size for entry in manifest.files)
-    if total > (free := shutil.disk_usage(folder).free):
+    free = shutil.disk_usage(folder).free
+    if total > free:
         raise InputError(f"{name}: {total / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free")
     for entry in manifest.files:
         _expect_header(file, entry.path, entry.size, name)
@@ -149,13 +149,11 @@ def _described(header: bytes) -> str:
         info = tarfile.TarInfo.frombuf(header[:_BLOCK], "utf-8", "replace")
     except (tarfile.HeaderError, ValueError):
         return "the end" if not header.strip(b"\0") else "something else"
-    kind = (
-        "file"
-        if info.type == tarfile.REGTYPE
-        else "link"
-        if info.issym() or info.islnk()
-        else f"type {info.type!r}"
-    )
+    kind = f"type {info.type!r}"
+    if info.type == tarfile.REGTYPE:
+        kind = "file"
+    elif info.issym() or info.islnk():
+        kind = "link"
     return f"{info.name!r} ({kind}, {info.size} bytes)"
 
 
@@ -173,4 +171,5 @@ def tar_header(path: str, size: int) -> bytes:
 
 
 def _padding(size: int) -> bytes:
+    """Return the zeros after a content of `size` bytes, up to the next block."""
     return bytes(-size % _BLOCK)

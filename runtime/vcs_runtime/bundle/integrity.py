@@ -1,20 +1,20 @@
-"""Checks that a bundle's files are those that `bundle.json` lists, byte for byte.
+"""Checks that a bundle has exactly the files in `bundle.json`, byte for byte.
 
 Every file is hashed whenever a bundle is opened, except for large ones: hashing 16 GB takes longer
-than loading them. A large file is hashed when this machine meets it for the first time. Later
+than loading them. A large file is hashed when this machine opens it for the first time. Later
 openings check its size, its first and last MiB, and that the file system reports it unchanged:
 device, inode, size, and times of change of content and inode.
 
-This notices every change made through the file system, copies and restores included. A change of
-owner, of permissions, or of the number of hard links by other programs counts as one, and the file
-is hashed again. Not noticed are bits that decay on the disk, and someone who writes to the raw
-device, sets back the clock, or writes into the folder with the records. `vcs-runtime bundle verify`
-hashes everything.
+These checks notice every change made through the file system, copies and restores included. If
+other programs change the owner, the permissions or the number of hard links, the file is hashed
+again. They do not notice bits that decay on the disk, nor someone who writes to the raw device,
+sets back the clock, or writes into the folder with the records. `vcs-runtime bundle verify` hashes
+everything.
 
-A record is an empty marker file, so that writing is atomic. Its name holds a hash of these facts
-and the sha256 of the file. A new hard link changes the time of the inode, too. `link` and `unlink`
-therefore look at the file directly before and after it. If nothing else differs, the records hold
-on.
+A record is an empty marker file, so that writing it is atomic. Its name holds a hash of these facts
+and the sha256 of the file. A new hard link also changes the time of the inode. `link` and `unlink`
+therefore compare the file directly before and after the change. If nothing else differs, they
+renew the records.
 """
 
 from __future__ import annotations
@@ -48,31 +48,32 @@ def record_folder() -> Path | None:
 
 
 def record_name(path: Path, sha256: str) -> str:
-    """Return the name of the record that the bytes of a file, as it is now, have a sha256."""
+    """Return the name of the record that a file in its present state has this sha256."""
     return _name(path.stat(), sha256)
 
 
 def record(folder: Path, name: str) -> None:
-    """Write a record. A folder that cannot be written costs only time."""
+    """Write a record, if possible: without it a later opening only takes longer."""
     with suppress(OSError):
         make_folder(folder, 0o700)
         (folder / name).touch()
 
 
 def link(source: Path, target: Path) -> None:
-    """Make a hard link, as `os.link`; what was recorded about the file holds on."""
+    """Make a hard link, as `os.link`, and renew the records of the file."""
     with _keep_records(source):
         os.link(source, target)
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, as `os.unlink`; what was recorded about its other links holds on."""
+    """Remove a file, as `os.unlink`, and renew the records of its other links."""
     with _keep_records(path):
         os.unlink(path)
 
 
 @contextmanager
 def _keep_records(path: Path) -> Iterator[None]:
+    """Renew the records of a file if the body changes only its links."""
     folder = record_folder()
     if folder is None or path.stat().st_size < LARGE:
         yield
@@ -88,18 +89,17 @@ def _keep_records(path: Path) -> Iterator[None]:
 
 
 def _recorded(folder: Path, facts: os.stat_result) -> list[str]:
+    """Return the hashes that are recorded for a file with these facts."""
+    prefix = _name(facts, "")
     with suppress(OSError):
-        return [
-            name.partition("-")[2]
-            for name in os.listdir(folder)
-            if name.startswith(_name(facts, ""))
-        ]
+        names = os.listdir(folder)
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     return []
 
 
 def _name(facts: os.stat_result, sha256: str) -> str:
-    known = (*_content_facts(facts), facts.st_ctime_ns)
-    return f"{hashlib.sha256(repr(known).encode()).hexdigest()}-{sha256}"
+    state = (*_content_facts(facts), facts.st_ctime_ns)
+    return f"{hashlib.sha256(repr(state).encode()).hexdigest()}-{sha256}"
 
 
 def _content_facts(facts: os.stat_result) -> tuple[int, int, int, int]:
@@ -124,7 +124,8 @@ def ends_of(path: Path) -> str | None:
 
     The result is None for a file of less than 1 GiB.
     """
-    if (size := path.stat().st_size) < LARGE:
+    size = path.stat().st_size
+    if size < LARGE:
         return None
     with path.open("rb") as file:
         digest = hashlib.sha256(file.read(_MIB))
@@ -143,8 +144,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     def is_whole(entry: FileEntry) -> bool:
         return _is_whole(root / entry.path, entry, memory if entry.size >= LARGE else None)
 
-    # Hashing releases the interpreter's lock, so that the two models of a bundle are read side by
-    # side.
+    # Hashing releases the interpreter's lock, so two files can be hashed at the same time.
     with ThreadPoolExecutor(max_workers=2) as pool:
         for entry, whole in zip(manifest.files, pool.map(is_whole, manifest.files), strict=True):
             if not whole:
@@ -162,10 +162,9 @@ def check_listing(root: Path, manifest: Manifest) -> None:
     """
     listed = {entry.path for entry in manifest.files}
     for folder, folders, names in os.walk(root):
-        for name in [
-            *names,
-            *(name for name in folders if os.path.islink(os.path.join(folder, name))),
-        ]:
+        # A link to a folder counts as a file: `os.walk` does not enter it.
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in names + links:
             relative = Path(folder, name).relative_to(root).as_posix()
             if relative != MANIFEST and relative not in listed:
                 raise BundleError(f"bundle {root}: {relative} is not listed in {MANIFEST}")
@@ -173,13 +172,15 @@ def check_listing(root: Path, manifest: Manifest) -> None:
         path = root / entry.path
         if path.is_symlink() or not is_regular_file(path):
             raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
-        if (size := path.stat().st_size) != entry.size:
+        size = path.stat().st_size
+        if size != entry.size:
             raise BundleError(
                 f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}"
             )
 
 
 def _is_whole(path: Path, entry: FileEntry, memory: Path | None) -> bool:
+    """Whether a file has the listed sha256, by its record in `memory` or by its bytes."""
     if entry.ends is not None and entry.size >= LARGE and ends_of(path) != entry.ends:
         return False
     name = record_name(path, entry.sha256)
@@ -200,13 +201,14 @@ def copy_checked(
     Raises BundleError with a message that begins with `name`.
     """
     digest = hashlib.sha256()
-    left = entry.size
-    while left:
-        if not (part := source.read(min(left, _COPIED_AT_ONCE))):
+    remaining = entry.size
+    while remaining:
+        part = source.read(min(remaining, _COPIED_AT_ONCE))
+        if not part:
             raise BundleError(f"{name}: it ends within {entry.path}")
         digest.update(part)
         target.write(part)
-        left -= len(part)
+        remaining -= len(part)
         advance(len(part))
     if digest.hexdigest() != entry.sha256:
         raise BundleError(

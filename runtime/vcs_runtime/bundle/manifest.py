@@ -1,7 +1,7 @@
 """`bundle.json`: typed settings, read and validated before anything that they list is opened.
 
-The types are the rules. For programs in other languages `data/bundle.schema.json` says the same; it
-is made from the types by `vcs_runtime.bundle.schema`.
+The types are the rules. `vcs_runtime.bundle.schema` makes `data/bundle.schema.json` from them, for
+programs in other languages.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ CudaLayout = Literal["varlen", "packed"]
 LongTextPolicy = Literal["window_mean", "truncate_text", "truncate", "error"]
 Part = Literal["embedder", "segmenter"]
 LONG_TEXT_POLICIES: tuple[LongTextPolicy, ...] = get_args(LongTextPolicy)
-# What a model may be exported with. Only the code of NV-Embed-v2 loses closing special tokens
-# (truncate).
+# Policies for new exports. Only the code of NV-Embed-v2 loses closing special tokens (truncate).
 EXPORTED_POLICIES = tuple(policy for policy in LONG_TEXT_POLICIES if policy != "truncate")
 PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -36,8 +35,8 @@ _END = r"(?![\s\S])"  # in some dialects, Python's for one, $ also matches befor
 _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._+-]*"
 _PATH = rf"^(?!bundle\.json{_END}){_SEGMENT}(/{_SEGMENT})*{_END}"
 _SHA256 = f"^[0-9a-f]{{64}}{_END}"
-_NAME = f"^[A-Za-z0-9._-]+{_END}"  # it stands in the signature, between its separators
-# Earlier versions exported decoders in these two.
+_NAME = f"^[A-Za-z0-9._-]+{_END}"  # a signature contains it, between separators
+# Earlier versions exported decoders in fp8 and int4.
 _PRECISION = rf"^(?!(fp8|int4){_END})[A-Za-z0-9._-]+{_END}"
 _PATTERNS = {
     _PATH: "a plain relative path",
@@ -190,8 +189,8 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     quantization_error: QuantizationErrorStats | None = field(name="loss", default=None)
 
     def __post_init__(self) -> None:
-        # A padded graph has no input that says what to leave out. Only the first window has the
-        # instruction.
+        # A padded graph has no input for the number of tokens to leave out. Of several windows,
+        # only the first has the instruction.
         if self.mask_instruction and (self.layout == "padded" or self.long_text == "window_mean"):
             raise ValueError("mask_instruction goes with neither a padded layout nor window_mean")
 
@@ -322,7 +321,7 @@ def read_manifest(path: Path) -> Manifest:
             raise BundleError(
                 f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest"
             )
-        # Not msgspec's own parser, which takes the last of several equal keys.
+        # msgspec's parser would accept equal keys, and take the last one.
         data = json.loads(
             path.read_bytes(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant
         )
@@ -344,31 +343,31 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _check_paths(manifest: Manifest) -> None:
+    """Raise ValueError if the files or the models' paths contradict each other."""
     listed = {entry.path for entry in manifest.files}
-    # Not even by their case: on many machines such files are one.
+    # Paths that differ only by case are one file on many machines.
     if len({path.casefold() for path in listed}) != len(manifest.files):
         raise ValueError("files: a path is listed twice")
-    learned = manifest.segmenter and manifest.segmenter.model
-    models = [
-        (place, spec)
-        for place, spec in (("embedder", manifest.embedder), ("segmenter.model", learned))
-        if spec
-    ]
-    used = [
-        (place, path)
-        for place, spec in models
-        for path in (spec.model, spec.tokenizer, *spec.weights)
-    ]
-    used += [(f"{place}.cuda", spec.cuda.model) for place, spec in models if spec.cuda]
-    for place, path in used:
-        if path not in listed:
-            raise ValueError(f"{place}: {path} is not in files")
-    for place, spec in models:
-        # A graph names files in its own folder only: elsewhere it would have other weights.
-        if spec.cuda and spec.cuda.model.rpartition("/")[0] != spec.model.rpartition("/")[0]:
-            raise ValueError(
-                f"{place}.cuda: {spec.cuda.model} is not in the folder of {spec.model}"
-            )
+    models: dict[str, EmbedderSpec | LearnedSegmenterSpec] = {}
+    if manifest.embedder:
+        models["embedder"] = manifest.embedder
+    if manifest.segmenter and manifest.segmenter.model:
+        models["segmenter.model"] = manifest.segmenter.model
+    for place, spec in models.items():
+        for path in (spec.model, spec.tokenizer, *spec.weights):
+            if path not in listed:
+                raise ValueError(f"{place}: {path} is not in files")
+    for place, spec in models.items():
+        if spec.cuda:
+            _check_cuda_path(f"{place}.cuda", spec.cuda.model, spec.model, listed)
+
+
+def _check_cuda_path(place: str, path: str, model: str, listed: set[str]) -> None:
+    if path not in listed:
+        raise ValueError(f"{place}: {path} is not in files")
+    # A graph names only files in its folder: in another folder it would have other weights.
+    if path.rpartition("/")[0] != model.rpartition("/")[0]:
+        raise ValueError(f"{place}: {path} is not in the folder of {model}")
 
 
 def _explain(error: ValueError) -> str:
@@ -377,12 +376,13 @@ def _explain(error: ValueError) -> str:
     msgspec puts the place last, as in "Expected `int` - at `$.files[0].size`".
     """
     message, _, place = str(error).partition(" - at `$")
-    named = {f"`str` matching regex {pattern!r}": words for pattern, words in _PATTERNS.items()}
-    for said, words in named.items():
-        message = message.replace(said, words)
-    text = f"{place.strip('.`')}: {message}" if place else message
+    for pattern, words in _PATTERNS.items():
+        message = message.replace(f"`str` matching regex {pattern!r}", words)
+    if place:
+        place = place.strip(".`")
+        message = f"{place}: {message}"
     # The file may come from an attacker: its line breaks and control characters stay out of logs.
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
 
 
 def _refuse_constant(name: str) -> float:
@@ -392,4 +392,6 @@ def _refuse_constant(name: str) -> float:
 def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_without_null(item) for item in value]
+    return value

@@ -1,4 +1,4 @@
-"""Two bundles as one: the embedder of one with the segmenter of the other."""
+"""Merging two bundles: the embedder of one and the segmenter of the other."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def merge(
 ) -> None:
     """Build a bundle from the embedder of one bundle and the segmenter of another.
 
-    Files are hard links where the file system allows, otherwise copies. Files that belong to
-    neither model of their bundle, such as licences, are taken as well.
+    Files are hard links where the file system allows, otherwise copies. Files that belong to no
+    model, such as licences, are included from both bundles.
     """
     refuse_input_as_output(target, bundle_folder(embedder), bundle_folder(segmenter))
     first, second = open_bundle(embedder), open_bundle(segmenter)
@@ -57,11 +57,10 @@ def merge(
         segmenter_spec = replace(segmenter_spec, model=model)
     merged.others(first, "embedder")
     merged.others(second, "segmenter")
-    both = first.manifest, second.manifest
     manifest = Manifest(
-        name=name or "+".join(dict.fromkeys(m.name for m in both)),
-        licence=" AND ".join(dict.fromkeys(m.licence for m in both)),
-        source="; ".join(dict.fromkeys(m.source for m in both)),
+        name=name or _joined("+", first.manifest.name, second.manifest.name),
+        licence=_joined(" AND ", first.manifest.licence, second.manifest.licence),
+        source=_joined("; ", first.manifest.source, second.manifest.source),
         files=tuple(merged.files[path].entry for path in sorted(merged.files)),
         embedder=embedder_spec,
         segmenter=segmenter_spec,
@@ -75,8 +74,15 @@ def merge(
         read_manifest(folder / MANIFEST)
 
 
+def _joined(separator: str, first: str, second: str) -> str:
+    """Return both texts, or one if they are equal."""
+    return first if first == second else first + separator + second
+
+
 @dataclass(frozen=True)
 class _Item:
+    """A file of a merged bundle: its source on disk, and its entry in the new manifest."""
+
     source: Path
     entry: FileEntry
 
@@ -107,32 +113,31 @@ class _Merged:
 
         A conflicting file has the name of a segmenter's file, but other content.
 
-        Such a segmenter is put into that folder, so that the file is there once: graphs refer only
-        to files in their own folder.
+        Such a segmenter is put into the embedder's folder, because graphs refer only to files in
+        their folder. The shared weights are then stored once.
         """
-        there = {
-            path: self.files.get(f"embedder/{PurePosixPath(path).name}")
-            for path in _files_of(bundle, spec)
-        }
-        same = {
-            path
-            for path, item in there.items()
-            if item and [item.entry.sha256] == bundle.digests([path])
-        }
-        return all(path in same for path, item in there.items() if item) and bool(
-            same & set(spec.weights)
-        )
+        has_weights = False
+        for path in _files_of(bundle, spec):
+            item = self.files.get(f"embedder/{PurePosixPath(path).name}")
+            if item is None:
+                continue
+            if [item.entry.sha256] != bundle.digests([path]):
+                return False
+            if path in spec.weights:
+                has_weights = True
+        return has_weights
 
     def others(self, bundle: Bundle, role: str) -> None:
-        """Add the files that belong to no model, under another name where theirs is taken."""
-        manifest = bundle.manifest
-        models = (manifest.embedder, manifest.segmenter and manifest.segmenter.model)
-        taken = {path for spec in models if spec for path in _files_of(bundle, spec)}
-        for entry in manifest.files:
-            if entry.path not in taken and not self._add(bundle, entry.path, entry.path):
-                self._add(
-                    bundle, entry.path, f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}"
-                )
+        """Add the files that belong to no model, under another name if theirs is taken."""
+        of_models: set[str] = set()
+        for spec in (bundle.part("embedder"), bundle.part("segmenter")):
+            if spec:
+                of_models.update(_files_of(bundle, spec))
+        for entry in bundle.manifest.files:
+            if entry.path in of_models or self._add(bundle, entry.path, entry.path):
+                continue
+            other_path = f"{_LICENCES}/{role}/{PurePosixPath(entry.path).name}"
+            self._add(bundle, entry.path, other_path)
 
     def _add(self, bundle: Bundle, old: str, new: str) -> bool:
         """Add a file and return True, unless another file has its new path."""
@@ -143,12 +148,13 @@ class _Merged:
 
 
 def _files_of(bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec) -> list[str]:
-    """Return the paths of a model's files: those in the settings, and those its graphs refer to."""
+    """Return the paths of a model's files, in its settings and in the graphs' external data."""
     files = {spec.tokenizer, *spec.weights}
     for model in models_of(spec):
+        files.add(model)
         folder = PurePosixPath(model).parent
-        external = check_onnx(bundle.path(model), bundle.sizes_beside(model))
-        files |= {model, *(str(folder / name) for name in external)}
+        for name in check_onnx(bundle.path(model), bundle.sizes_beside(model)):
+            files.add(str(folder / name))
     return sorted(files)
 
 

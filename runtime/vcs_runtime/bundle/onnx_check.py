@@ -1,9 +1,9 @@
-"""Checks of what an ONNX file refers to, before ONNX Runtime opens it.
+"""Checks of the references in an ONNX file, before ONNX Runtime opens it.
 
 A graph may name further files (external data) in its initializers, in the attributes of any node,
-in sub-graphs, functions and sparse tensors. This module reads the protobuf wire format itself, as
-far as these places (https://protobuf.dev/programming-guides/encoding/), and refuses everything
-ambiguous in them, because it can check only what it understands.
+in sub-graphs, functions and sparse tensors. This module reads the protobuf wire format of these
+places itself (https://protobuf.dev/programming-guides/encoding/). It refuses everything ambiguous
+in them, because it can check only what it understands.
 
 Field numbers are those of `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
@@ -21,17 +21,17 @@ from vcs_runtime.errors import BundleError
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """The wire types of fields."""
 
-_MAX_FIELDS = 1_000_000  # some ten times what the largest graphs have
+_MAX_FIELDS = 1_000_000  # about ten times the number of the largest graphs
 
 
 class Refusal(Exception):
-    """Why a file is refused."""
+    """A file is refused; the message is the reason."""
 
 
 class Reader:
     """Reader of protobuf fields in a file.
 
-    Places are byte offsets, so that the weights in the file are never copied.
+    It returns byte offsets, so that the weights in the file are never copied.
     """
 
     def __init__(self, data: mmap.mmap | bytes) -> None:
@@ -102,14 +102,14 @@ DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 Others need a library of machine code.
 """
 
-# Operators that run something else than a graph: a vendor's engine, a Python function, a PyTorch
+# Operators that run something other than a graph: a vendor's engine, a Python function, a PyTorch
 # operator.
 _FOREIGN = frozenset({"EPContext", "PythonOp", "PythonOpGrad", "ATen"})
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
-_MAX_BYTES = (1 << 31) - 1  # protobuf's own limit
+_MAX_BYTES = (1 << 31) - 1  # protobuf's limit
 _MAX_STRING = 4096
-_MAX_DEPTH = 40  # messages in messages; a sub-graph is three
+_MAX_DEPTH = 40  # nested messages; a sub-graph takes three levels
 
 # The messages that lead to tensors and nodes: which field holds which message.
 _CHILDREN: dict[str, dict[int, str]] = {
@@ -132,8 +132,8 @@ _CHILDREN: dict[str, dict[int, str]] = {
 # Other fields that are read: strings, and numbers.
 _STRINGS = {"node": {4, 7}, "function": {10}, "external data": {1, 2}}
 _NUMBERS = {"tensor": {14}}
-# Readers merge a message that stands twice in place of one, so that two harmless halves can make
-# one attack.
+# Fields that may occur only once in a message. Readers merge two messages of the same field, so
+# that two harmless halves can make one attack.
 _ONCE = {
     "model": {7},
     "attribute": {5, 6, 22},
@@ -145,7 +145,7 @@ _ONCE = {
 }
 _REFUSED = {"model": {20: "training information"}}
 _EXTERNAL = 1  # TensorProto.data_location
-_STANDARD = (b"", b"ai.onnx")  # two names of the domain of ONNX's own operators
+_STANDARD = (b"", b"ai.onnx")  # two names of the domain of ONNX's standard operators
 _KEYS = {b"location", b"offset", b"length", b"checksum"}
 
 _Strings = dict[int, bytes]
@@ -156,10 +156,10 @@ def check_onnx(path: Path, sizes: Mapping[str, int]) -> dict[str, int]:
 
     Every external tensor must name one of the files in `sizes`, without a folder, and lie inside
     it. Every operator must be from a known domain, or a function of the file itself. Returns the
-    bytes of its tensors in each file; raises BundleError.
+    number of bytes of external tensors in each file; raises BundleError.
     """
     with _naming(path):
-        if path.suffix != ".onnx":  # ONNX Runtime takes the suffix `.ort` for a format of its own
+        if path.suffix != ".onnx":  # ONNX Runtime reads the suffix `.ort` as another format
             raise Refusal("its name does not end in .onnx")
         if not 0 < path.stat().st_size <= _MAX_BYTES:
             raise Refusal("an ONNX graph is between 1 byte and 2 GB")
@@ -175,7 +175,7 @@ def opset_of(path: Path) -> int:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise BundleError, which names the file, for what its check or reading raises."""
+    """Raise BundleError with the name of the file for errors of its check and of reading it."""
     try:
         yield
     except Refusal as error:
@@ -197,34 +197,42 @@ class _Check(Reader):
         super().__init__(data)
         self._sizes = sizes
         self._graphs = 0
-        self._used: set[str] = set()
-        self._own: set[str] = set()
-        self._named: dict[str, int] = {}
+        self._node_domains: set[str] = set()
+        self._function_domains: set[str] = set()
+        self._external: dict[str, int] = {}  # bytes of external tensors by file
 
     def model(self) -> dict[str, int]:
+        """Check the whole model; return the bytes of its external tensors by file."""
         self._message("model", 0, len(self.data), 0)
         if not self._graphs:
             raise Refusal("there is no graph in it")
-        if foreign := self._used - self._own - DOMAINS:
+        foreign = self._node_domains - self._function_domains - DOMAINS
+        if foreign:
             raise Refusal(f"operators of the domain {min(foreign)!r} are not known")
-        return self._named
+        return self._external
 
     def opset(self) -> int:
         """Return the highest version of the standard operators."""
-        operators = 0
+        highest = 0
         for field, wire, start, stop in self.fields(0, len(self.data)):
             if field == 8 and wire == BYTES:
-                domain, version = b"", 0
-                for key, kind, begin, end in self.fields(start, stop):
-                    if key == 1 and kind == BYTES:
-                        domain = self.data[begin:end]
-                    elif key == 2 and kind == VARINT:
-                        version = self.varint(begin, end)[0]
-                operators = max(operators, version if domain in _STANDARD else 0)
-        return operators
+                domain, version = self._opset_import(start, stop)
+                if domain in _STANDARD:
+                    highest = max(highest, version)
+        return highest
+
+    def _opset_import(self, start: int, stop: int) -> tuple[bytes, int]:
+        """Return a domain of operators and its version."""
+        domain, version = b"", 0
+        for field, wire, begin, end in self.fields(start, stop):
+            if field == 1 and wire == BYTES:
+                domain = self.data[begin:end]
+            elif field == 2 and wire == VARINT:
+                version = self.varint(begin, end)[0]
+        return domain, version
 
     def _message(self, kind: str, start: int, stop: int, depth: int) -> _Strings:
-        """Walk through a message and all that it leads to; returns its own strings, by field."""
+        """Check a message and all messages in it; return its strings by field."""
         if depth > _MAX_DEPTH:
             raise Refusal(f"messages are nested more than {_MAX_DEPTH} deep")
         strings: _Strings = {}
@@ -238,67 +246,73 @@ class _Check(Reader):
                 if field in seen:
                     raise Refusal(f"field {field} of a {kind} stands twice")
                 seen.add(field)
-            child = _CHILDREN[kind].get(field)
-            is_string = field in _STRINGS.get(kind, ())
-            is_number = field in _NUMBERS.get(kind, ())
-            expected = BYTES if child or is_string else VARINT if is_number else wire
-            if wire != expected:
+            if _wire_type(kind, field) not in (None, wire):
                 raise Refusal(f"field {field} of a {kind} has the wrong type")
+            child = _CHILDREN[kind].get(field)
             if child:
                 child_strings = self._message(child, begin, end, depth + 1)
                 if child == "external data":
                     entries.append(child_strings)
-            elif is_string:
+            elif field in _STRINGS.get(kind, ()):
                 if end - begin > _MAX_STRING:
                     raise Refusal(f"field {field} of a {kind} is too long")
                 strings[field] = self.data[begin:end]
-            elif is_number:
+            elif field in _NUMBERS.get(kind, ()):
                 number = self.varint(begin, end)[0]
         self._finish(kind, strings, entries, number)
         return strings
 
     def _finish(self, kind: str, strings: _Strings, entries: list[_Strings], number: int) -> None:
+        """Check a message after its fields; `entries` and `number` are those of a tensor."""
         if kind == "graph":
             self._graphs += 1
         elif kind == "node":
-            self._used.add(_text(strings.get(7, b"")))
-            if (operator := _text(strings.get(4, b""))) in _FOREIGN:
+            self._node_domains.add(_text(strings.get(7, b"")))
+            operator = _text(strings.get(4, b""))
+            if operator in _FOREIGN:
                 raise Refusal(f"the operator {operator!r} is not allowed")
         elif kind == "function":
-            self._own.add(_text(strings.get(10, b"")))
+            self._function_domains.add(_text(strings.get(10, b"")))
         elif kind == "tensor":
             self._tensor(entries, number)
 
     def _tensor(self, entries: list[_Strings], location: int) -> None:
+        """Check the location and the external data of a tensor."""
         if location not in (0, _EXTERNAL):
             raise Refusal(f"a tensor has the data location {location}")
         if not entries:
             if location == _EXTERNAL:
                 raise Refusal("an external tensor does not say where its data are")
             return
-        # Checked even where the tensor says that its data are not external: nobody has to rely on
-        # that.
+        # These checks do not rely on the location: they also apply if it is not external.
         keys = [entry.get(1, b"") for entry in entries]
         values = {key: entry.get(2, b"") for key, entry in zip(keys, entries, strict=True)}
         if len(values) != len(keys) or not {b"location"} <= set(values) <= _KEYS:
             raise Refusal(f"external data have the keys {', '.join(sorted(map(_text, keys)))!r}")
-        name = values[b"location"]
-        if not _NAME.fullmatch(name):
-            raise Refusal(
-                f"external data in {_text(name)!r}, which is not the plain name of a file"
-            )
-        if _text(name) not in self._sizes:
-            raise Refusal(
-                f"external data in {_text(name)!r}, which the bundle does not list beside it"
-            )
+        name = _text(values[b"location"])
+        if not _NAME.fullmatch(values[b"location"]):
+            raise Refusal(f"external data in {name!r}, which is not the plain name of a file")
+        if name not in self._sizes:
+            raise Refusal(f"external data in {name!r}, which the bundle does not list beside it")
         numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
         if not all(map(_NUMBER.fullmatch, numbers)):
-            raise Refusal(f"external data in {_text(name)!r}: offset or length is not a number")
+            raise Refusal(f"external data in {name!r}: offset or length is not a number")
         offset, length = map(int, numbers)
-        size = self._sizes[_text(name)]
+        size = self._sizes[name]
         if offset + length > size:
-            raise Refusal(f"external data reach beyond the end of {_text(name)!r}")
-        self._named[_text(name)] = self._named.get(_text(name), 0) + (length or size - offset)
+            raise Refusal(f"external data reach beyond the end of {name!r}")
+        if length == 0:  # the tensor takes the rest of the file
+            length = size - offset
+        self._external[name] = self._external.get(name, 0) + length
+
+
+def _wire_type(kind: str, field: int) -> int | None:
+    """Return the wire type of a field that is read, or None for other fields."""
+    if field in _CHILDREN[kind] or field in _STRINGS.get(kind, ()):
+        return BYTES
+    if field in _NUMBERS.get(kind, ()):
+        return VARINT
+    return None
 
 
 def _text(value: bytes) -> str:

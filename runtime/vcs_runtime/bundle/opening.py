@@ -1,6 +1,6 @@
-"""Opening a bundle: a folder of models that its `bundle.json` describes and hashes.
+"""Opening a bundle: a folder of models with a `bundle.json` that describes and hashes them.
 
-`bundle.json` is the only entry point. A file that it does not list is never opened. A listed file
+`bundle.json` is the only entry point. Files that it does not list are never opened. A listed file
 whose size or sha256 differs is refused before anything reads it.
 """
 
@@ -50,22 +50,26 @@ class Bundle:
     def sizes_beside(self, relative: str) -> dict[str, int]:
         """Return the size in bytes of each listed file in the folder of `relative`, by name."""
         folder = PurePosixPath(relative).parent
-        files = ((PurePosixPath(entry.path), entry.size) for entry in self.manifest.files)
-        return {path.name: size for path, size in files if path.parent == folder}
+        sizes: dict[str, int] = {}
+        for entry in self.manifest.files:
+            path = PurePosixPath(entry.path)
+            if path.parent == folder:
+                sizes[path.name] = entry.size
+        return sizes
 
     def model_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return the sha256 over a model's settings, graph, tokenizer and weights.
 
-        Names, paths and notes leave it as it is, because files count by their bytes. So does what
-        only one device runs, for which there is `device_hash`: the model has one hash on all
-        devices.
+        The hash does not depend on names, paths and notes: files count by their bytes. It is the
+        same on all devices. `device_hash` covers the files that only one device runs.
         """
-        settings = {
-            field.encode_name: getattr(spec, field.name)
-            for field in msgspec.structs.fields(spec)
-            # A setting at its default is left out: a new one changes no hash of what exists.
-            if field.name not in _NOTES and getattr(spec, field.name) != field.default
-        }
+        settings = {}
+        for field in msgspec.structs.fields(spec):
+            value = getattr(spec, field.name)
+            # Settings at their default are left out, so that a new setting changes no hash of an
+            # existing bundle.
+            if field.name not in _NOTES and value != field.default:
+                settings[field.encode_name] = value
         identity = [settings, self.digests((spec.model, spec.tokenizer, *spec.weights))]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
@@ -74,13 +78,15 @@ class Bundle:
     ) -> str | None:
         """Return the hash of the files that only this execution provider runs.
 
-        These files are the graph for CUDA, and engines with the given sha256s. The result is None
-        if only the model's main graph runs.
+        These files are the graph for CUDA, and the TensorRT engines, whose sha256 are `engines`.
+        The result is None if only the model's main graph runs.
         """
-        own = list(engines)
+        digests = list(engines)
         if provider_name == "ort-cuda" and spec.cuda:
-            own += self.digests([spec.cuda.model])
-        return hashlib.sha256("".join(own).encode()).hexdigest() if own else None
+            digests += self.digests([spec.cuda.model])
+        if not digests:
+            return None
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def identity(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return a model's name and the first digits of its hash, as in the signature."""
@@ -92,38 +98,43 @@ class Bundle:
         If models share a file, only the bytes that this model reads count.
         """
         sizes = self.sizes_beside(spec.model)
-        own = sizes[PurePosixPath(spec.model).name] if spec.model in spec.weights else 0
-        return own + sum(check_onnx(self.path(spec.model), sizes).values())
+        external = sum(check_onnx(self.path(spec.model), sizes).values())
+        if spec.model in spec.weights:  # the graph contains weights
+            return external + sizes[PurePosixPath(spec.model).name]
+        return external
 
     def graph_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-        """Return the sha256 of what a TensorRT engine is built from: graph and weights."""
-        return hashlib.sha256(
-            "".join(self.digests((spec.model, *spec.weights))).encode()
-        ).hexdigest()
+        """Return the sha256 of graph and weights, from which a TensorRT engine is built."""
+        digests = self.digests((spec.model, *spec.weights))
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def digests(self, paths: Iterable[str]) -> list[str]:
         """Return the sha256 of listed files, in the order of `paths`."""
-        known = {entry.path: entry.sha256 for entry in self.manifest.files}
-        return [known[path] for path in paths]
+        sha256_of = {entry.path: entry.sha256 for entry in self.manifest.files}
+        return [sha256_of[path] for path in paths]
 
     def part(self, part: str) -> EmbedderSpec | LearnedSegmenterSpec | None:
         """Return the settings of the "embedder" or the "segmenter"; None if the bundle lacks it."""
         if part == "embedder":
             return self.manifest.embedder
-        return self.manifest.segmenter.model if self.manifest.segmenter else None
+        if self.manifest.segmenter:
+            return self.manifest.segmenter.model
+        return None
 
 
 def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
-    """Return the paths of a model's graphs: its own, and the one for CUDA if there is one."""
-    return (spec.model, spec.cuda.model) if spec.cuda else (spec.model,)
+    """Return the paths of a model's graphs: the main graph, then a graph for CUDA if it exists."""
+    if spec.cuda:
+        return spec.model, spec.cuda.model
+    return (spec.model,)
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:
     """Read and verify a bundle; nothing is downloaded.
 
     Every listed file is checked by size and sha256, which takes about 0.1 s for 90 MB. Files of 1
-    GiB or more are hashed once per machine (`bundle.integrity`), with `full` each time. Graphs are
-    checked for what they refer to (`bundle.onnx_check`). Raises BundleError.
+    GiB or more are hashed once per machine (`bundle.integrity`), and each time with `full`. Graphs
+    may refer only to listed files (`bundle.onnx_check`). Raises BundleError.
     """
     root = bundle_folder(bundle)
     manifest = read_manifest(root / MANIFEST)
@@ -134,15 +145,20 @@ def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle
 
 
 def check_graphs(bundle: Bundle) -> None:
-    """Check that graphs refer only to listed weights in their own folder; raises BundleError."""
+    """Check that graphs refer only to listed weights in their folder; raises BundleError."""
     for spec in (bundle.part("embedder"), bundle.part("segmenter")):
         if spec:
             for model in models_of(spec):
-                folder = PurePosixPath(model).parent
-                named = check_onnx(bundle.path(model), bundle.sizes_beside(model))
-                # The hash of a model covers these files: no other may hold numbers.
-                if other := {f"{folder / name}" for name in named} - set(spec.weights):
-                    raise BundleError(
-                        f"{bundle.path(model)}: external data in {min(other)!r}, which {MANIFEST}"
-                        " does not list as weights"
-                    )
+                _check_graph(bundle, model, spec.weights)
+
+
+def _check_graph(bundle: Bundle, model: str, weights: Iterable[str]) -> None:
+    folder = PurePosixPath(model).parent
+    external = check_onnx(bundle.path(model), bundle.sizes_beside(model))
+    # The hash of a model covers the listed weights: no other file may hold numbers.
+    unlisted = {f"{folder / name}" for name in external} - set(weights)
+    if unlisted:
+        raise BundleError(
+            f"{bundle.path(model)}: external data in {min(unlisted)!r}, which {MANIFEST}"
+            " does not list as weights"
+        )

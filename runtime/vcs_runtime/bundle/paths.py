@@ -28,22 +28,23 @@ def home() -> Path:
     Raises BundleError for a user without a home folder, as in some containers.
     """
     try:
-        if override := os.environ.get("VCS_RUNTIME_HOME"):
+        override = os.environ.get("VCS_RUNTIME_HOME")
+        if override:
             return Path(override).expanduser()
-        found = platformdirs.user_cache_path("vcs-runtime", appauthor=False, opinion=False)
+        folder = platformdirs.user_cache_path("vcs-runtime", appauthor=False, opinion=False)
     except RuntimeError:
-        found = Path("~")
-    if str(found).startswith("~"):  # as platformdirs leaves it
+        folder = Path("~")
+    if str(folder).startswith("~"):  # platformdirs returns this without a home folder
         raise BundleError(
             "this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime"
         )
-    return found
+    return folder
 
 
 def own_folder(*names: str) -> Path:
-    """Return a folder of the home that this user alone can write to; it need not exist.
+    """Return a folder below `home()` to which only this user can write; it need not exist.
 
-    Raises BundleError without a home, and PermissionError where others can write to it.
+    Raises BundleError without a home folder, and PermissionError if other users can write to it.
     """
     folder = home().joinpath(*names)
     if not (is_own(home()) and is_own(folder)):
@@ -56,22 +57,24 @@ def own_folder(*names: str) -> Path:
 def vector_store() -> Path | None:
     """Return the folder in which commands store vectors.
 
-    The folder is `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`.
-
-    None without a home, or if the variable says `none`.
+    The folder is `$VCS_RUNTIME_CACHE`, or `vectors` in `home()`. The result is None without a home
+    folder, or if the variable is `none` or empty.
     """
-    if (override := os.environ.get("VCS_RUNTIME_CACHE")) is not None:
-        return None if override in ("", "none") else Path(override).expanduser().absolute()
+    override = os.environ.get("VCS_RUNTIME_CACHE")
+    if override in ("", "none"):
+        return None
+    if override is not None:
+        return Path(override).expanduser().absolute()
     with suppress(BundleError):
         return home().absolute() / "vectors"
     return None
 
 
 def default_bundle_path() -> Path:
-    """Return the folder of the embedded default, into which `vcs-runtime fetch default` puts it.
+    """Return the folder of the bundle "default", which `vcs-runtime fetch default` fills.
 
-    It is below `$VCS_RUNTIME_HOME` if that is set. Else it is in the Python environment if a kit
-    put it there (`share/vcs-runtime`), and otherwise in `home()`.
+    The folder is below `$VCS_RUNTIME_HOME` if this variable is set. Otherwise it is in the Python
+    environment if a kit has installed it there (`share/vcs-runtime`), and else in `home()`.
     """
     place = Path("bundles", "default")
     installed = Path(sys.prefix, "share", "vcs-runtime", place)
@@ -89,16 +92,19 @@ def fast_bundle_path() -> Path:
 
 
 def how_to_download(name: str, command: str | None = None) -> str:
-    """Return how to get a model whose published name was passed as a folder, or "".
+    """Return how to get a model if `name` is its published name instead of a folder, else "".
 
     The advice names the `export` subcommand `command`.
     """
-    name = "nvidia/NV-Embed-v2" if name.lower() == "nv-embed-v2" else name
+    if name.lower() == "nv-embed-v2":
+        name = "nvidia/NV-Embed-v2"
     publisher, slash, model = name.rpartition("/")
     if not slash or not re.fullmatch(r"[A-Za-z0-9][\w-]*", publisher) or Path(publisher).exists():
         return ""
-    known = re.match(r"nv-embed-v2$|sat(?=-)", model.lower())
-    kind = command or (known[0] if known else "encoder` or `decoder")
+    kind = command or "encoder` or `decoder"
+    family = re.match(r"nv-embed-v2$|sat(?=-)", model.lower())
+    if family and not command:
+        kind = family[0]
     return (
         f". Models are not downloaded: `hf download {publisher}/{model} --local-dir {model}`, "
         f"then `vcs-runtime export {kind} --from {model} -o BUNDLE`"
@@ -111,9 +117,11 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     Raises BundleError if the folder has no `bundle.json`.
     """
     name = os.fspath(bundle)
-    root = {"default": default_bundle_path, FAST: fast_bundle_path}.get(
-        name, lambda: Path(bundle)
-    )()
+    root = Path(bundle)
+    if name == "default":
+        root = default_bundle_path()
+    elif name == FAST:
+        root = fast_bundle_path()
     try:
         whole = is_regular_file(root / MANIFEST)
         if name == "default" and not whole:
