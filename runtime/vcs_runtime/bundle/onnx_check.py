@@ -97,9 +97,9 @@ def _varint(number: int) -> bytes:
 
 
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""Domains of allowed operators: ONNX's own and ONNX Runtime's.
+"""Domains of allowed operators: two names for ONNX, and ONNX Runtime.
 
-Others need a library of machine code.
+Operators of other domains need a library of machine code.
 """
 
 # Operators that run something other than a graph: a vendor's engine, a Python function, a PyTorch
@@ -263,7 +263,7 @@ class _Check(Reader):
         return strings
 
     def _finish(self, kind: str, strings: _Strings, entries: list[_Strings], number: int) -> None:
-        """Check a message after its fields; `entries` and `number` are those of a tensor."""
+        """Check a message after its fields; `entries` and `number` belong to a tensor."""
         if kind == "graph":
             self._graphs += 1
         elif kind == "node":

@@ -30,7 +30,7 @@ from vcs_runtime.errors import BundleError
 
 #: Number of hexadecimal digits of a hash in a signature.
 DIGITS: Final = 4
-# Settings that name a model, place its files or record how well it does: none changes a number.
+# Settings that name a model, place its files or record its quality. They change no vector.
 _NOTES = frozenset(
     {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"}
 )

@@ -347,9 +347,8 @@ def _fillers(layout: str, length: int, count: int) -> Sequence[int]:
     """
     if layout != "packed" or count % 2 == 0:
         return ()
-    # A text of more than half the largest batch is alone in every batch, so its rows never vary.
-    # A filler would double the memory and the time of its attention, which pads all texts to one
-    # length.
+    # A text of more than half the largest batch is alone in every batch, so its rows never vary. A
+    # filler would double the memory and the time of its attention, which pads texts to one length.
     if 2 * length > TOKEN_BUDGET["ort-cpu"]:
         return ()
     return (2 - length % 2,)
@@ -412,7 +411,7 @@ def _packed(sequences: list[TokenIds], width: int, skip: IntArray) -> Inputs:
 
 
 def unpadded(sequences: Sequence[TokenIds], width: int) -> Inputs:
-    """Return the concatenated tokens of all texts, and where each text lies.
+    """Return the concatenated tokens of all texts, and the places of each text's tokens.
 
     The inputs are those in `bundle.layouts.UNPADDED`.
     """
@@ -428,7 +427,7 @@ def unpadded(sequences: Sequence[TokenIds], width: int) -> Inputs:
 
 
 def _varlen(sequences: list[TokenIds], width: int, skip: IntArray, fixed: bool) -> Inputs:
-    """Return the concatenated tokens, and where texts and the groups of their pooled tokens lie.
+    """Return the concatenated tokens, and the places of texts and of groups of pooled tokens.
 
     In a batch of a fixed shape, every text has as many groups as the longest possible text. Some
     groups are then empty, but a sum over all groups treats all texts alike.

@@ -168,7 +168,7 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     The name "auto" selects CUDA if CUDA can start, and otherwise the CPU.
 
     `gpu_memory_gb` limits the GPU's memory, in GB of 10^9 bytes. Raises ValueError for another name
-    or number, DeviceError for what ONNX Runtime or the provider lacks, and MissingExtraError.
+    or number, DeviceError if ONNX Runtime or the provider lacks something, and MissingExtraError.
     """
     kind, index = split_device(device)
     memory = _bytes(gpu_memory_gb)
@@ -288,6 +288,6 @@ def _preload() -> None:
 
     ONNX Runtime's loader does not look for them there.
     """
-    # `preload_dlls` prints what fails; `missing_libraries` has a better message.
+    # `preload_dlls` prints its failures; `missing_libraries` has a better message.
     with contextlib.redirect_stdout(io.StringIO()):
         import_onnxruntime().preload_dlls()

@@ -92,8 +92,8 @@ class Embedder:
         self._bundle = f"bundle {bundle.root}"
         self._model = bundle.path(graph.model)
 
-        def opened(where: Device) -> Any:
-            return open_part(bundle, "embedder", where, threads, spec=spec, what="the embedder")
+        def opened(target: Device) -> Any:
+            return open_part(bundle, "embedder", target, threads, spec=spec, what="the embedder")
 
         self.parallel = 1 + len(others)
         self._session: _Session
@@ -536,7 +536,7 @@ def _by_sequence(states: FloatArray, batch: Batch) -> Iterable[FloatArray]:
 
 
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:
-    """Return a bundle's embedder; BundleError if there is none."""
+    """Return the settings of a bundle's embedder; raises BundleError if it has no embedder."""
     if bundle.manifest.embedder is None:
         raise BundleError(f"bundle {bundle.root}: it holds no embedder")
     return bundle.manifest.embedder

@@ -1,8 +1,7 @@
 """NVIDIA's libraries: their installed versions, and the packages that contain missing ones.
 
 When a GPU does not start, ONNX Runtime does not name the missing library. This module tries the
-libraries to which the providers of its wheels link. Nothing is loaded unless someone asks for a
-GPU.
+libraries to which the providers of its wheels link. It loads nothing unless a GPU is requested.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _FORK = "this process was forked from one that had used CUDA: start processes wi
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
 # First bytes of a block of GPU code in a library.
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
-_PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of such a block
+_PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of this block
 TENSORRT_MAJOR = 10
 """Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
 # The others link to the first.
@@ -111,8 +110,8 @@ def gpu(index: int) -> Gpu:
 
     Raises DeviceError if the driver does not show the GPU.
     """
-    if why := hindrance():
-        raise DeviceError(f"cuda:{index}: {why}")
+    if obstacle := hindrance():
+        raise DeviceError(f"cuda:{index}: {obstacle}")
     cuda = _load("libcuda.so.1")
     device = ctypes.c_int()
     if cuda.cuDeviceGet(ctypes.byref(device), index):
@@ -149,7 +148,7 @@ def gpu_is_there() -> bool:
 
 
 def unfit(ort: Any, index: int) -> str:
-    """Return why an ONNX Runtime cannot run on a GPU, and what helps.
+    """Return why an ONNX Runtime cannot run on a GPU, and advice.
 
     The result is "" if there is no obstacle, or if the driver does not show the GPU.
     """

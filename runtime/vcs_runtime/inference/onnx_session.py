@@ -91,8 +91,8 @@ def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
     """
     if device.provider == CPU:
         return [(CPU, {})]
-    # GPU 0 is the default. If it is named, ONNX Runtime from 1.26 on first looks for a provider
-    # that was registered as a plugin, and warns on standard error that there is none.
+    # GPU 0 is the default, and is not named. Otherwise ONNX Runtime from 1.26 on would look for a
+    # provider that was registered as a plugin, and warn on standard error that it does not exist.
     number = {"device_id": str(device.index)} if device.index else {}
     cuda = {**number, "arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0"}
     if device.memory is not None:
@@ -138,7 +138,7 @@ def open_session(
                 source, options, providers=provider_options(device), enable_fallback=False
             )
     except Exception as error:
-        # ONNX Runtime's own exception types share no base class but Exception.
+        # The exception types of ONNX Runtime share no base class but Exception.
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
             raise DeviceError(

@@ -135,8 +135,7 @@ _HINTS = {"bf16": "bf16", "fp32": "f32"}
 _TYPES = {"i64": "int64", "i32": "int32", "f16": "float16", "f32": "float", "bf16": "bfloat16"}
 # Operators that do not change numbers.
 _SAME_NUMBERS = {"Convert", "Reshape", "Squeeze", "Unsqueeze"}
-# Messages of OpenVINO when memory does not suffice. Its Python package raises RuntimeError for most
-# failures.
+# Messages of OpenVINO when memory does not suffice. Most of its failures are RuntimeErrors.
 _NO_MEMORY = re.compile(r"Failed to allocate|out of memory|out_of_memory|bad_alloc", re.IGNORECASE)
 
 
@@ -326,7 +325,7 @@ def _read(model: Path) -> Any:
 
 
 def _converted(model: Path, extensions: Iterable[Any]) -> Any:
-    """Read a graph with OpenVINO's reader of ONNX, and none of its readers of other formats."""
+    """Read a graph with OpenVINO's reader of ONNX, without trying its readers of other formats."""
     reader = import_openvino().frontend.FrontEndManager().load_by_framework("onnx")
     for extension in extensions:
         reader.add_extension(extension)

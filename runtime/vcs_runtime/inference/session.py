@@ -47,7 +47,7 @@ _RUNS_TO_RECOVER = 64
 
 
 class Session:
-    """An ONNX model on a device, which errors call `what`; several threads may use it."""
+    """An ONNX model on a device. Several threads may use it. Errors name the model `what`."""
 
     def __init__(
         self,

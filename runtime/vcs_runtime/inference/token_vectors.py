@@ -90,7 +90,7 @@ class TokenVectors(NamedTuple):
 
 
 def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
-    """Find the states of a layer in the graph of an encoder; BundleError if there are none.
+    """Find the states of a layer in the graph of an encoder; raises BundleError without them.
 
     Layer 0 is the embeddings. None: the output of the last normalisation, which the pooling takes.
     """

@@ -164,10 +164,7 @@ class TextTokenizer:
         owners: list[int] = []
         places: list[IntArray] = []
         for i, (text_ids, text_spans) in enumerate(encodings):
-            windows = [text_ids]
-            if len(text_ids) > max_tokens:
-                windows = self._cut(text_ids, max_tokens, texts[i])
-            for window in windows:
+            for window in self._cut(text_ids, max_tokens, texts[i]):
                 if len(window) <= skip:
                     raise TextError(
                         f"texts: of {len(window)} tokens the first {skip} are the instruction's, so"
