@@ -1,8 +1,7 @@
 """`Segmenter`: splits texts with sentence punctuation by rules, others with the learned segmenter.
 
-Rules are those of the package `sentencex` (MIT). They must see a text *before* punctuation is
-deleted. A text without sentence punctuation would be one segment, whose score says nothing about
-order or local content. `doubt` detects such texts.
+A text without sentence punctuation would be one segment, whose score says nothing about order or
+local content. `doubt` detects such texts.
 """
 
 from __future__ import annotations
@@ -11,122 +10,19 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import msgspec
 import numpy as np
 
-from vcs_runtime.bundle.manifest import RulesSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.tensorrt import choose_for, engine_name
 from vcs_runtime.segmentation.boundary_model import BoundaryModel, FloatArray, cut
+from vcs_runtime.segmentation.rules import Rules, doubt
 from vcs_runtime.text.cleaning import check_texts
 from vcs_runtime.util.numbers import digits
-
-# Characters that end a sentence in the scripts that sentencex knows.
-TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
-# sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"). So it sees blanks and
-# newlines instead, and the original text is split where it splits that one.
-_PLAIN_SPACES = {
-    chr(code): "\n" if code in (0x85, 0x2028, 0x2029) else " "
-    for code in range(0x80, 0x3001)
-    if chr(code).isspace()
-}
-# The time of sentencex 1.0.32 grows with the square of the number of these: of a million for some
-# minutes.
-_SLOW = frozenset("'`«»‹›‘’‚‛“”„‟「」『』") | (TERMINATORS - frozenset(".!?"))
-MAX_MARKS = 50_000
-# The longest plausible sentence: a longer one has lost its punctuation.
-MAX_WORDS = 100
-
-
-class Rules:
-    """Splits texts into sentences by rules, without a model or a device."""
-
-    def __init__(self, spec: RulesSpec) -> None:
-        """Load the rules; raises BundleError if the package that `spec` names is not installed."""
-        try:
-            from sentencex import segment
-        except ImportError:
-            raise BundleError(
-                "the default segmenter needs `sentencex`: install `vcs-runtime[default]`"
-            ) from None
-        self._segment = segment
-        self.spec = spec
-        self.identity = f"{spec.name}@{version('sentencex')}"
-
-    def split(self, text: str) -> list[str]:
-        """Split a text into sentences with their white space; joined they are the text again.
-
-        Raises TextError if they are not, as with versions of `sentencex` before 1.0.29, and for a
-        text that is `crowded`.
-        """
-        if reason := crowded(text):
-            raise TextError(reason)
-        plain = text
-        for space in () if text.isascii() else filter(text.__contains__, _PLAIN_SPACES):
-            plain = plain.replace(space, _PLAIN_SPACES[space])
-        found: list[str] = self._segment(self.spec.language, plain)
-        if "".join(found) == text and not any(map(str.isspace, found)):
-            return found
-        pieces: list[str] = []
-        end = 0
-        for piece in found:
-            # sentencex 1.0.32 reads 10,000 characters at a time, and leaves out white space between
-            # them.
-            start = plain.find(piece, end)
-            stop = start + len(piece)
-            if start < 0 or plain[end:start].strip():
-                pieces = []
-                break
-            # White space between paragraphs comes as separate pieces: append it to the piece
-            # before.
-            if pieces and piece.isspace():
-                pieces[-1] += text[end:stop]
-            else:
-                if pieces:
-                    pieces[-1] += text[end:start]
-                pieces.append(text[start if pieces else end : stop])
-            end = stop
-        if text[end:].strip() or (text and not pieces):
-            raise TextError(
-                f"the sentences that {self.identity} found do not join to their text again: install"
-                " sentencex 1.0.29 or later"
-            )
-        if pieces:
-            pieces[-1] += text[end:]
-        return pieces
-
-
-def crowded(text: str) -> str | None:
-    """Return why rules cannot split a text in reasonable time; None if they can."""
-    if len(text) > MAX_MARKS and (count := sum(map(text.count, _SLOW))) > MAX_MARKS:
-        return (
-            f"the text has {count:,} quotation marks and ends of sentences, more than"
-            f" {MAX_MARKS:,}: the rule-based segmenter cannot cut it"
-        )
-    return None
-
-
-def doubt(text: str, sentences: Sequence[str]) -> str | None:
-    """Return why the `sentences` that rules found in `text` are implausible, otherwise None."""
-    if TERMINATORS.isdisjoint(text):
-        return (
-            "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
-            "(for captions of a few words use short texts: `score_short`, `--short`)"
-        )
-    # Others have fewer words.
-    long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)
-    longest = max((len(sentence.split()) for sentence in long), default=0)
-    if longest > MAX_WORDS:
-        return (
-            f"{longest} words without sentence punctuation between them: "
-            "the rule-based segmenter cannot cut the text"
-        )
-    return None
-
 
 # Which of a bundle's segmenters is used: for each text the one that suits its punctuation, or one
 # for all.
@@ -321,7 +217,7 @@ class Segmenter:
 
     def _by_rules(self, text: str) -> list[str] | None:
         """Split a text by rules; None if the learned segmenter must split it."""
-        if self._rules is None or (self.spec.model is not None and crowded(text)):
+        if self._rules is None:
             return None
         pieces = self._rules.split(text)
         return None if self.spec.model is not None and doubt(text, pieces) else pieces
