@@ -119,7 +119,7 @@ def model_type(folder: Path) -> str:
 def open_encoder(folder: Path) -> EncoderCheckpoint:
     """Open a checkpoint of one of `FAMILIES`.
 
-    Tensors are found by BERT's names. Raises CheckpointError.
+    Its tensors are looked up by BERT's names. Raises CheckpointError.
     """
     config = encoder_config(folder)
     family = FAMILIES[model_type(folder)]

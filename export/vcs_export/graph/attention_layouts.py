@@ -2,7 +2,7 @@
 
 Linear layers see tokens as rows, `(tokens, width)`, in every layout. Rotation by position,
 attention and pooling bring tokens together, so they depend on the layout. So do norms, gates and
-sums, for which each runtime has operators of its own.
+sums, for which runtimes have different operators.
 
 In "packed" only the attention sees padding. It gets no mask, except in layers with a window,
 because a mask rules out the fastest kernels. In a causal model padding comes after all tokens, so
@@ -164,7 +164,7 @@ class Packed(Layout):
         if config.local is not None:
             self._near = self._window_bias(places, config.local.reach)
         self._positions = graph.op("Expand", places, graph.op("Shape", self._gather))
-        # Tokens are pooled from `skip` on; what follows them is padding.
+        # A text's tokens are pooled from `skip` to its last one. Padding comes after them.
         ends = graph.op("Unsqueeze", self._lengths, graph.ints(1))
         before_end = graph.op("Less", places, ends)
         starts = graph.op("Unsqueeze", skip, graph.ints(1))
@@ -213,7 +213,7 @@ class Packed(Layout):
         heads = config.num_attention_heads
         inputs = [query, key, value, self._near if local else None]
         if not config.causal:
-            # The operator takes past keys and values before the lengths; there are none.
+            # The two empty inputs before the lengths are past keys and values.
             inputs += [None, None, self._lengths]
         # The bias of a window hides later tokens already. The kernel for a CPU would copy it in
         # each layer to make it causal.
@@ -241,8 +241,7 @@ class Packed(Layout):
         return graph.op("Squeeze", total, graph.ints(1))
 
     def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
-        # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are
-        # positions.
+        # Padding is rotated too, because ONNX Runtime refuses rows with more tokens than positions.
         return self.graph.op(
             "RotaryEmbedding",
             x,

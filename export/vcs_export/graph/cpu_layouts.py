@@ -102,7 +102,7 @@ class CpuPacked(Packed):
             ends = graph.op("Min", self._lengths, stop)
             # A row of padding may see nothing, and must not become NaN before it is dropped.
             count = graph.op("Max", graph.op("Sub", ends, start), graph.ints(1))
-            # The operator takes past keys and values before the lengths; there are none.
+            # The two empty inputs before the lengths are past keys and values.
             lengths = [None, None, count]
         queries = self._by_head(graph.op("Gather", query, block, axis=1), heads)
         seen = graph.op("Attention", queries, keys, values, bias, *lengths, **self._scale())

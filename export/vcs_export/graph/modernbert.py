@@ -1,7 +1,7 @@
 """ModernBERT as an ONNX graph: token ids in, one unit vector a text out.
 
 In most layers a token sees only near tokens. These layers cut a long text into blocks. Each block
-attends to its own tokens and to the tokens within reach on both sides, so that the number of
+attends to its tokens and to all tokens within reach on both sides, so that the number of
 scores grows with the length of the text, and not with its square.
 
 Only standard operators of opset 17 are used, as in `graph.transformer`. Rotation is spelt out:
@@ -104,8 +104,7 @@ def _near(
     # out. Both may lie outside the text.
     queries = graph.op("Add", starts, graph.op("Range", zero, size, one))
     end = graph.op("Add", size, margin)
-    # Sub in place of Neg, which `inference.onnx_session` does not count among the operators of
-    # shapes.
+    # Not Neg, which `inference.onnx_session` does not count among the operators of shapes.
     offsets = graph.op("Range", graph.op("Sub", zero, margin), end, one)
     keys = graph.op("Add", starts, offsets)
     last = graph.op("Sub", length, one)

@@ -30,9 +30,7 @@ COMPUTE = {
     "bf16": ir.DataType.BFLOAT16,
     PRECISION: FLOAT,
 }
-"""The type in which a precision multiplies matrices; sums of layers, norms and pooling are always
-float32.
-"""
+"""The type in which a precision multiplies matrices. All else is float32."""
 
 CUDA_COMPUTE = COMPUTE | {PRECISION: ir.DataType.FLOAT16}
 """Matrix types on CUDA, where MatMulNBits is about ten times slower with float32 than with fp16.
@@ -148,7 +146,7 @@ class StreamedGraph(Graph):
     def table(self, tensor: StoredTensor, rows: ir.Value) -> ir.Value:
         """Look up rows of a tensor, float32.
 
-        It is stored in the smaller of its type and that of matrices.
+        It is stored in the smaller of two types, the checkpoint's and the type of matrices.
         """
         kind = min(tensor.type, self.compute, key=lambda item: item.bitwidth)
         return self.cast(self.op("Gather", self.stored(tensor, kind), rows), FLOAT, kind)

@@ -53,8 +53,7 @@ def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) 
     counted = graph.op("Cast", other, to=int(ir.DataType.INT64))
     if mask is not None:
         counted = graph.op("Mul", counted, mask)
-    # Positions are counted in float32, whatever the graph's precision: TensorRT cannot sum
-    # integers.
+    # Positions are summed in float32 in every precision, because TensorRT cannot sum integers.
     floats = graph.op("Cast", counted, to=int(ir.DataType.FLOAT))
     places = graph.op("CumSum", floats, graph.int_scalar(1))
     count = graph.op("Mul", graph.op("Cast", places, to=int(ir.DataType.INT64)), counted)

@@ -30,8 +30,8 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     no_windows(path, data)
     if gte and attention is None:
         raise CheckpointError(
-            f"{path}: auto_map runs the model's own code {_GTE}, and is_causal does not tell what"
-            " it does: name the model (--recipe) or the attention (--attention)"
+            f"{path}: auto_map runs the model's own code {_GTE}, which does not read is_causal:"
+            " name the model (--recipe) or the attention (--attention)"
         )
     sees = attention if gte and attention is not None else causal(path, data)
     config = decoder_config(path, data, rotation(path, data), causal=sees, qkv_bias=True)
