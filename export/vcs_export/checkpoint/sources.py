@@ -73,12 +73,16 @@ def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a fold
 def _search(
     entries: list[_Entry], where: str, origin: str, recipe: EncoderRecipe, work: Path, nesting: int
 ) -> Staged | None:
-    """Find the checkpoint among the entries, or in an archive among them."""
+    """Find the checkpoint among the entries, or in an archive among them.
+
+    `where` names the entries in errors, and `origin` names their source in the bundle.
+    """
     candidates = [entry for entry in entries if entry.name.name == WEIGHTS]
     if candidates:
         return _stage(_best_candidate(candidates, recipe), entries, where, origin, recipe, work)
     if nesting > _MAX_NESTING:
         return None
+    # An archive may hold more than the checkpoint, but not without bounds.
     limit = 2 * sum(file.size for file in recipe.files.values()) + 64 * _SMALL
     for entry in entries:
         if not _may_hold_weights(entry.name.name, recipe, nesting):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcs_export.checkpoint.decoders.opening import FAMILIES as DECODERS
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
@@ -39,11 +39,17 @@ from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 
-Open = Callable[[Path], Checkpoint[Any]]
-Write = Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
-GRAPHS: dict[str, tuple[Open, Write]] = {
-    **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
-    KIND: (open_modernbert, write_modernbert),
+
+class Native(NamedTuple):
+    """How an encoder is exported without PyTorch."""
+
+    open: Callable[[Path], Checkpoint[Any]]
+    write: Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
+
+
+GRAPHS: dict[str, Native] = {
+    **dict.fromkeys(FAMILIES, Native(open_encoder, write_encoder)),
+    KIND: Native(open_modernbert, write_modernbert),
 }
 """The reader and writer of each model that needs no PyTorch, by `model_type` in `config.json`."""
 
@@ -70,10 +76,11 @@ def build_sentence_bundle(
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(path)
     native = GRAPHS.get(kind) if optimum_python is None else None
-    opened = native[0](folder) if native else None
+    opened = native.open(folder) if native else None
     if recipe:
-        recipe.check_config(path, opened and opened.config)
-        options, build = options.with_instruction(recipe.instruction), build.of_recipe(recipe)
+        recipe.check_config(path, opened.config if opened else None)
+        options = options.with_instruction(recipe.instruction)
+        build = build.of_recipe(recipe)
     if (folder / MODULES).exists() and options.pooling is None:
         sentence = read_sentence_folder(folder, options.prompt, options.instruction)
     else:
@@ -92,11 +99,13 @@ def build_sentence_bundle(
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-        segmenter = cuda = None
+        cuda = None
+        segmenter = None
         if native and opened:
             check_width(folder, sentence, opened.config.hidden_size)
             max_tokens = options.window(folder, sentence, opened.config.capacity)
-            stored = native[1](opened, sentence, model, weights)
+            stored = native.write(opened, sentence, model, weights)
+            # ModernBERT has no graph for CUDA.
             if kind in FAMILIES and write_cuda_encoder(opened, sentence, model, stored):
                 cuda = cuda_graph(MODEL_FILE)
             if learned:
