@@ -162,7 +162,7 @@ class _Merged(Checkpoint[EncoderConfig]):
         rank = len(self._updates[f"{stem}.down"])
         up = self.update(f"{stem}.up", (base.shape[0], rank))
         down = self.update(f"{stem}.down", (rank, base.shape[1]))
-        # The last bits of `up @ down` would depend on the processor, and with them the hash of the
+        # The last bits of `up @ down` would depend on the processor, and so would the hash of the
         # weights in signatures.
         merged = base.astype(np.float64)
         for column, row in zip(up.T.astype(np.float64), down.astype(np.float64), strict=True):

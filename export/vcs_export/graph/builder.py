@@ -56,7 +56,7 @@ class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
     With "fp16" all arithmetic is in half precision. With "int8" tables are stored as int8, and all
-    else is float32. A tensor that is in one of `shared`, name and bytes, is not stored again.
+    else is float32. A tensor that `shared` has, with the same name and bytes, is not stored again.
     """
 
     def __init__(self, opset: int, precision: str = "fp32", *shared: StoredWeights) -> None:
