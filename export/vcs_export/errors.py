@@ -13,11 +13,11 @@ class ExportError(BundleError):
 
 
 class CheckpointError(ExportError):
-    """A checkpoint that is incomplete, damaged, or uses an option that no graph here implements."""
+    """An incomplete or damaged checkpoint, or one with an option that no graph here implements."""
 
 
 class FetchError(ExportError):
-    """Weights that could not be downloaded, or that are not the ones that the recipe names."""
+    """Weights that could not be downloaded, or that differ from the recipe's."""
 
 
 class KitError(VcsError, RuntimeError):

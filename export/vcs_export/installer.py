@@ -1,4 +1,4 @@
-"""pip, run as a process of its own, with the configuration of its user."""
+"""Running pip in a separate process, with its user's configuration."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ _MAX_REASON = 400
 
 
 def run_pip(command: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command of pip and return what it printed, whatever its exit code.
+    """Run a command of pip, and return its output whatever its exit code.
 
-    Indexes, mirrors, proxies, certificates and folders of wheels that are configured for pip hold
-    here too.
+    pip uses its configured indexes, mirrors, proxies, certificates and folders of wheels.
     """
     quiet = ["--disable-pip-version-check", "--no-input"]
     # -P: a pip.py in the current folder is not run in place of pip.
@@ -30,14 +29,17 @@ def run_pip(command: str, arguments: Sequence[str]) -> subprocess.CompletedProce
 def installer_reason(output: str) -> str:
     """Return the reason for an installer's failure in one line.
 
-    The reason consists of the errors and causes in the output, or else of the last line.
+    The reason is made of the errors and causes in the output, or else of the last line.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:"))]
-    # pip names an unreachable index only in its retries, and then reports that there is no such
-    # package.
+    # pip names an unreachable index only in its retries. Its error is a missing package.
     retries = [line for line in lines if line.startswith("WARNING: Retrying")]
     reasons = [line.rpartition("broken by ")[2] for line in retries[-1:]]
     reasons += [line.partition(":")[2].strip() for line in causes]
-    text = "; ".join(dict.fromkeys(reasons)) or " ".join(lines[-1:]) or "no reason was given"
-    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "..."
+    text = "no reason was given"
+    if lines:
+        text = "; ".join(dict.fromkeys(reasons)) or lines[-1]
+    if len(text) > _MAX_REASON:
+        return text[:_MAX_REASON] + "..."
+    return text

@@ -1,8 +1,8 @@
-"""Writing a bundle so that it is either there, whole and hashed, or not there at all.
+"""Writing a bundle completely, with the hashes of all files, or not at all.
 
 All files go into a folder beside the target, which is renamed into place at the end. Two processes
-that write the same bundle use two such folders: the first to rename wins, or the last one when
-replacing.
+that write the same bundle use two such folders. The first to rename wins, or if both replace, the
+last.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class BundleExistsError(ExportError):
 
 @dataclass(frozen=True)
 class BundleInfo:
-    """What a bundle says about itself, and what else it holds."""
+    """Name, licence and source of a bundle, and its further files."""
 
     name: str  # as signatures print it
     licence: str  # SPDX identifier
-    source: str  # where the weights come from
+    source: str  # origin of the weights
     extra_files: Mapping[str, bytes] = field(default_factory=dict)  # contents by relative path
     replace: bool = False  # whether an existing bundle is replaced
 
@@ -72,9 +72,8 @@ def licence_file(licence: str, text: bytes | None) -> dict[str, bytes]:
 
 
 def named_after(folder: Path, replace: bool = False) -> BundleInfo:
-    """Return what a bundle says about a model of which only the name of its folder is known."""
-    # The folder may be given as "." or by a link. `Path.resolve` raises RuntimeError for a link to
-    # itself.
+    """Return the description of a bundle for a model of which only the folder's name is known."""
+    # The folder may be "." or a link. `Path.resolve` raises RuntimeError for a link to itself.
     name = os.path.basename(os.path.realpath(folder))
     return BundleInfo(re.sub(r"[^A-Za-z0-9._-]+", "-", name), "NOASSERTION", name, replace=replace)
 
@@ -82,8 +81,8 @@ def named_after(folder: Path, replace: bool = False) -> BundleInfo:
 def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
     """Check that a bundle may be written to a path, before the work begins.
 
-    Raises InputError if it contains a source, and ExportError or BundleExistsError for what is
-    there.
+    Raises InputError if it contains a source, BundleExistsError if it exists and is not to be
+    replaced, and ExportError if it is no bundle.
     """
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
@@ -99,7 +98,7 @@ def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
 
 
 def _other_than_bundle(target: Path) -> str | None:
-    """Describe what is in the place of a bundle; None for a bundle, or an empty folder."""
+    """Describe anything else at a bundle's path; None for a bundle, or an empty folder."""
     manifest = target / MANIFEST
     try:
         names = os.listdir(target)
@@ -113,14 +112,15 @@ def _other_than_bundle(target: Path) -> str | None:
         return "no folder"
     except FileNotFoundError:  # unless it is a link, another process has moved it
         return "a broken link" if target.is_symlink() else None
-    # A damaged bundle, or one of another version, is what people replace: its fields are enough.
+    # Damaged bundles, and bundles of other versions, may be replaced: field names are enough.
     if not all(f'"{name}"'.encode() in content for name in ("files", "licence", "schema")):
         return f"a folder whose {MANIFEST} is no bundle's"
     for path in target.rglob("*"):
         name = path.relative_to(target).as_posix()
-        # Also where the manifest is damaged.
-        listed = f'"path": {json.dumps(name)}'.encode() in content
-        if not (listed or name == MANIFEST or (path.is_dir() and not path.is_symlink())):
+        if name == MANIFEST or (path.is_dir() and not path.is_symlink()):
+            continue
+        # A search in the bytes works even if the manifest is damaged.
+        if f'"path": {json.dumps(name)}'.encode() not in content:
             return f"a bundle with a file that is not its own, {name}"
     return None
 
@@ -128,11 +128,9 @@ def _other_than_bundle(target: Path) -> str | None:
 class BundleWriter:
     """A bundle that is being written.
 
-    Use it in `with`, write below `folder`, and end with `commit`.
-
-    Leaving the context without `commit`, by whatever exception, removes all files that were
-    written, and leaves an earlier bundle as it was. An OSError becomes an ExportError that names
-    the path.
+    Use it in `with`, write below `folder`, and end with `commit`. Without `commit`, all written
+    files are removed at the end, and an earlier bundle stays unchanged. An OSError becomes an
+    ExportError that names the path.
     """
 
     def __init__(self, target: Path, info: BundleInfo) -> None:
@@ -196,13 +194,13 @@ class BundleWriter:
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in paths}
-        digests = {name: digest for name, digest in (known or {}).items() if name in sizes}
-        unknown = {name: self.folder / name for name in sizes if name not in digests}
-        digests |= hash_files(unknown, progress)
+        by_name = {path.relative_to(self.folder).as_posix(): path for path in paths}
+        known = known or {}
+        unknown = {name: path for name, path in by_name.items() if name not in known}
+        digests = {**known, **hash_files(unknown, progress)}
         files = tuple(
-            FileEntry(name, size, digests[name], ends_of(self.folder / name))
-            for name, size in sizes.items()
+            FileEntry(name, path.stat().st_size, digests[name], ends_of(path))
+            for name, path in by_name.items()
         )
         info = self.info
         manifest = Manifest(
@@ -215,10 +213,12 @@ class BundleWriter:
             schema=SCHEMA,
         )
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
-        for path in [*paths, self.folder / MANIFEST]:
+        # The disk must have all files, and the folders that name them, before the rename.
+        for path in [*paths, self.folder / MANIFEST, self.folder]:
             _sync(path)
-        for folder in [self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())]:
-            _sync(folder)
+        for path in self.folder.rglob("*"):
+            if path.is_dir():
+                _sync(path)
         self._rename()
         self._committed = True
         _sync(self.target.parent)
@@ -262,7 +262,9 @@ class BundleWriter:
 
 def hash_files(files: Mapping[str, Path], progress: Progress = silent) -> dict[str, str]:
     """Return the sha256 of each file, 64 hex digits, under the keys of `files`. Raises OSError."""
-    total, done, digests = sum(path.stat().st_size for path in files.values()), 0, {}
+    total = sum(path.stat().st_size for path in files.values())
+    done = 0
+    digests = {}
     buffer = memoryview(bytearray(_HASHED_AT_ONCE))
     for name, path in files.items():
         digest = hashlib.sha256()
@@ -280,7 +282,7 @@ def _remove(path: Path) -> None:
         for file in path.rglob("*"):
             with suppress(OSError):
                 if file.is_file() and file.stat().st_nlink > 1:
-                    unlink(file)  # other bundles keep it
+                    unlink(file)  # other bundles still have it
         shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):
@@ -288,11 +290,10 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk, so that a rename never outlives what it names."""
+    """Flush a file or folder to the disk, so that no rename is on it before its content."""
     if path.is_dir() and os.name == "nt":
         return  # Windows cannot open folders, and flushes the rename with the parent
-    # Linked weights may be read-only, so they are opened for reading where the system flushes that
-    # too.
+    # Linked weights may be read-only. Except on Windows, a file opened for reading can be flushed.
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)

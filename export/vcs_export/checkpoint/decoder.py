@@ -12,7 +12,7 @@ from vcs_export.errors import CheckpointError
 
 Activation = Literal["silu", "gelu_tanh"]
 
-# The setting that names an activation, and its name there.
+# The setting that names an activation, and the name in it.
 _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "silu": ("hidden_act", "silu"),
     "gelu_tanh": ("hidden_activation", "gelu_pytorch_tanh"),
@@ -23,8 +23,8 @@ _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
 class Llama3Scaling:
     """Llama 3.1's change of the frequencies of rotation, with the names that `rope_scaling` uses.
 
-    Frequencies with more than `high_freq_factor` turns in the original window stay, those with
-    fewer than `low_freq_factor` are divided by `factor`, and between them is a straight line.
+    Frequencies with more than `high_freq_factor` turns in the original window stay. Frequencies
+    with fewer than `low_freq_factor` are divided by `factor`. Between them is a straight line.
     """
 
     factor: float
@@ -45,8 +45,8 @@ class Rotation:
 class LocalAttention:
     """The layers in which a token sees only near tokens."""
 
-    layers: tuple[bool, ...]  # for each layer, whether it is one of them
-    # The largest distance of a token that is seen: on both sides, or before it if causal.
+    layers: tuple[bool, ...]  # for each layer, whether it has a window
+    # The largest distance at which a token sees another: on both sides, or before it if causal.
     reach: int
     rotation: Rotation
 
@@ -96,11 +96,10 @@ def decoder_config(
         only(path, data, setting, supported, supported)
     counts: dict[str, Any] = positives(path, data, *SIZES, "num_key_value_heads")
     heads = counts["num_attention_heads"]
-    size = (
-        head_size(path, counts)
-        if data.get("head_dim") is None
-        else positive(path, data, "head_dim")
-    )
+    if data.get("head_dim") is None:
+        size = head_size(path, counts)
+    else:
+        size = positive(path, data, "head_dim")
     if heads % counts["num_key_value_heads"]:
         raise CheckpointError(
             f"{path}: num_attention_heads {heads} is not a multiple of "
@@ -136,15 +135,16 @@ def decoder_shapes(config: DecoderConfig, prefix: str) -> dict[str, tuple[int, .
         "mlp.down_proj.weight": (hidden, inner),
     }
     if config.qkv_bias:
-        layer |= {
-            f"self_attn.{name}_proj.bias": layer[f"self_attn.{name}_proj.weight"][:1]
-            for name in "qkv"
-        }
+        layer["self_attn.q_proj.bias"] = (queries,)
+        layer["self_attn.k_proj.bias"] = (keys,)
+        layer["self_attn.v_proj.bias"] = (keys,)
     if config.qk_norm:
-        layer |= {f"self_attn.{name}_norm.weight": (head,) for name in "qk"}
+        layer["self_attn.q_norm.weight"] = (head,)
+        layer["self_attn.k_norm.weight"] = (head,)
     if config.sandwich:
-        # Then `post_attention_layernorm` is the one behind attention, before the sum.
-        layer |= {f"{name}_feedforward_layernorm.weight": (hidden,) for name in ("pre", "post")}
+        # In such models `post_attention_layernorm` normalises the output of attention.
+        layer["pre_feedforward_layernorm.weight"] = (hidden,)
+        layer["post_feedforward_layernorm.weight"] = (hidden,)
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (config.vocab_size, hidden)}
     for number in range(config.num_hidden_layers):
         shapes |= {f"layers.{number}.{name}": shape for name, shape in layer.items()}

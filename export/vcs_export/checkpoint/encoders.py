@@ -1,8 +1,7 @@
 """Families of encoders that are built without PyTorch: BERT, RoBERTa, MPNet, DistilBERT.
 
-They are one post-norm transformer under four sets of names. Beyond names they differ in how
-positions are counted, in whether there are token types, and in MPNet's bias for the distance
-between two tokens.
+They are one post-norm transformer under four sets of names. They also differ in how positions are
+counted, in whether there are token types, and in MPNet's bias for the distance between two tokens.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ RELATIVE = "encoder.relative_attention_bias.weight"
 """MPNet's table, `(BUCKETS, heads)`: the bias of a score for the distance of its two tokens."""
 
 BUCKETS = 32
-"""Rows of that table. The published model always uses this number, whatever its settings say."""
+"""Rows of `RELATIVE`. The published model always has this number, whatever its settings say."""
 
 
 @dataclass(frozen=True)
 class EncoderConfig(TransformerConfig):
     """The settings that determine the graph of an encoder."""
 
-    from_pad: bool  # positions are counted from that of the pad, as in RoBERTa, instead of from 0
+    from_pad: bool  # positions are counted from the pad's, as in RoBERTa, instead of from 0
     relative: bool  # there is a table `RELATIVE`
 
     @property
     def capacity(self) -> int:
-        """As in `TransformerConfig`. Positions up to that of the pad are no token's."""
+        """As in `TransformerConfig`. Positions up to the pad's belong to no token."""
         return self.max_position_embeddings - (PAD + 1 if self.from_pad else 0)
 
 
@@ -50,9 +49,9 @@ EncoderCheckpoint = Checkpoint[EncoderConfig]
 class Family:
     """How a family differs from BERT."""
 
-    prefix: str  # of the encoder's own names in checkpoints that had a task head
-    settings: Mapping[str, str]  # its names of BERT's settings
-    # Its names of parts of BERT's tensor names, replaced one after the other.
+    prefix: str  # of the encoder's tensor names in checkpoints with a task head
+    settings: Mapping[str, str]  # its names for BERT's settings
+    # Its names for parts of BERT's tensor names, replaced one after the other.
     tensors: Mapping[str, str]
     implied: Mapping[str, Any]  # settings that its `config.json` does not have
     from_pad: bool = False
@@ -120,14 +119,14 @@ def model_type(folder: Path) -> str:
 def open_encoder(folder: Path) -> EncoderCheckpoint:
     """Open a checkpoint of one of `FAMILIES`.
 
-    Tensors are found by BERT's names. Raises CheckpointError.
+    Its tensors are looked up by BERT's names. Raises CheckpointError.
     """
     config = encoder_config(folder)
     family = FAMILIES[model_type(folder)]
 
     def stored(name: str) -> str:
-        for ours, theirs in family.tensors.items():
-            name = name.replace(ours, theirs)
+        for berts, stored_part in family.tensors.items():
+            name = name.replace(berts, stored_part)
         return name
 
     further = {RELATIVE: (BUCKETS, config.num_attention_heads)} if family.relative else {}
@@ -140,10 +139,11 @@ def encoder_config(folder: Path) -> EncoderConfig:
     data, family = read_json(path), FAMILIES.get(kind)
     if family is None:
         raise CheckpointError(f"{path}: model_type {kind!r} is not one of {', '.join(FAMILIES)}")
-    for theirs in family.settings.values():
-        if theirs not in data:  # the check below would name BERT's setting
-            raise CheckpointError(f"{path}: {theirs} is missing")
-    renamed = {ours: data[theirs] for ours, theirs in family.settings.items()}
+    renamed = {}
+    for berts, key in family.settings.items():
+        if key not in data:  # the check below would name BERT's setting
+            raise CheckpointError(f"{path}: {key} is missing")
+        renamed[berts] = data[key]
     settings = transformer_settings(path, {**family.implied, **data, **renamed}, [kind])
     config = EncoderConfig(**settings, from_pad=family.from_pad, relative=family.relative)
     if family.from_pad:

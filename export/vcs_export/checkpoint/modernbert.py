@@ -1,7 +1,7 @@
 """Reading a ModernBERT checkpoint, every assumption checked.
 
-Most of its layers see only near tokens. Tokens are rotated by position, with one base of the
-frequencies in these layers and another one in those that see the whole text.
+In most of its layers a token sees only near tokens. Tokens are rotated by position. These layers
+have another base of the frequencies than the layers in which a token sees the whole text.
 """
 
 from __future__ import annotations
@@ -113,33 +113,24 @@ def _local_layers(path: Path, data: Any, layers: int) -> tuple[bool, ...]:
                 f"{path}: layer_types contradicts global_attn_every_n_layers {every}"
             )
         kinds = expected
-    if (
-        not isinstance(kinds, list)
-        or len(kinds) != layers
-        or not set(map(str, kinds)) <= {_GLOBAL, _LOCAL}
-    ):
+    known = isinstance(kinds, list) and set(map(str, kinds)) <= {_GLOBAL, _LOCAL}
+    if not known or len(kinds) != layers:
         raise CheckpointError(f"{path}: layer_types must be {layers} times {_GLOBAL} or {_LOCAL}")
     return tuple(kind == _LOCAL for kind in kinds)
 
 
 def _rope_theta(path: Path, data: Any, layers: str, theta: str) -> float:
     """Return the base for one kind of layers, which releases of transformers spell in two ways."""
-    every = data.get("rope_parameters")
-    if every is None:
+    parameters = data.get("rope_parameters")
+    if parameters is None:
         return above_zero(path, data, theta)
-    settings = every.get(layers) if isinstance(every, dict) else None
+    settings = parameters.get(layers) if isinstance(parameters, dict) else None
     if not isinstance(settings, dict):
         raise CheckpointError(f"{path}: rope_parameters has no object {layers}")
+    # Under full names, which errors show.
     place = f"rope_parameters.{layers}"
-    only(
-        path,
-        {f"{place}.rope_type": settings.get("rope_type")},
-        f"{place}.rope_type",
-        "default",
-        None,
-    )
+    named = {f"{place}.{key}": value for key, value in settings.items()}
+    only(path, named, f"{place}.rope_type", "default", None)
     if unknown := set(settings) - {"rope_type", "rope_theta"}:
         raise CheckpointError(f"{path}: {place}: {', '.join(sorted(unknown))} is not supported")
-    return above_zero(
-        path, {f"{place}.rope_theta": settings.get("rope_theta")}, f"{place}.rope_theta"
-    )
+    return above_zero(path, named, f"{place}.rope_theta")

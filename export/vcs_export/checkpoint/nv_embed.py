@@ -23,7 +23,7 @@ GATED_WIDTH = 4
 NV-Embed's code has no setting for it.
 """
 
-# Settings of the latent part where config.json has none, as the published one.
+# Settings of the latent part that the published config.json leaves out.
 _LATENT_DEFAULTS = {
     "num_latents_value": 512,
     "num_cross_heads": 8,
@@ -93,8 +93,7 @@ def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
         only(path, data, key, expected, expected)
     text = data.get("text_config")
     only(path, text, "model_type", "bidir_mistral", None)
-    # `sliding_window` is ignored: tokens that see each other in both directions have no window
-    # here.
+    # `sliding_window` is ignored, as in the original: attention in both directions has no window.
     only(path, text, "rope_scaling", None, None)
     decoder = decoder_config(
         path, text, Rotation(above_zero(path, text, "rope_theta")), causal=False
@@ -106,7 +105,8 @@ def open_nv_embed(folder: Path) -> NvEmbedCheckpoint:
 
 
 def _latent_config(path: Path, data: Any, hidden: int) -> LatentConfig:
-    data = {} if data is None else data
+    if data is None:
+        data = {}
     only(path, data, "output_normalize", True, True)
     settings = {
         key: positive(path, {key: default, **data}, key)

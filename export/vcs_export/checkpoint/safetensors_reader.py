@@ -61,7 +61,7 @@ class StoredTensor:
         return int(self.type.numpy().itemsize)
 
     def part(self, start: int, stop: int) -> StoredTensor:
-        """Return the rows from `start` to `stop` as a tensor of their own, in the same file."""
+        """Return the rows from `start` to `stop` as another tensor in the same file."""
         row = self.nbytes // self.shape[0]
         return replace(
             self,
@@ -76,6 +76,11 @@ class StoredTensor:
         for start in range(0, self.shape[0], rows):
             yield self._rows(start, min(start + rows, self.shape[0]))
 
+    def check(self) -> None:
+        """Read the whole tensor. Raises CheckpointError for NaN, infinity and unreadable files."""
+        for _ in self.blocks():
+            pass
+
     def rows(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Return the rows from `start` to `stop` (default: all) in float32.
 
@@ -86,8 +91,7 @@ class StoredTensor:
         )
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        # The rows are read, because mapped pages would count as this process's memory, all 16 GB of
-        # them.
+        # The rows are read: mapped pages, 16 GB of them, would count as memory of this process.
         width = math.prod(self.shape[1:])
         size = self._item
         try:
@@ -111,8 +115,11 @@ def checked_finite(numbers: NDArray[Any], name: str, file: Path) -> NDArray[Any]
 
 def stored_names(folder: Path) -> set[str]:
     """Return the names of a checkpoint's tensors. Raises CheckpointError, as `open_shards` does."""
-    files = set(_files(folder)[0].values())
-    return {tensor.name for file in sorted(files) for tensor in read_header(folder / file)}
+    where, _ = _files(folder)
+    names: set[str] = set()
+    for file in sorted(set(where.values())):
+        names.update(tensor.name for tensor in read_header(folder / file))
+    return names
 
 
 def open_shards(
@@ -120,8 +127,9 @@ def open_shards(
 ) -> dict[str, StoredTensor]:
     """Find the tensors of a checkpoint by their expected shapes. Only headers are read.
 
-    Raises CheckpointError for a tensor that is missing, has another shape or type, is in another
-    file than the index says, or has no place in the model and is not one of `unused`.
+    Raises CheckpointError for a tensor that is missing, has another shape or type, or is in another
+    file than the index says. So it does for a tensor without a place in the model, unless it is one
+    of `unused`.
     """
     where, source = _files(folder)
     stored: dict[str, StoredTensor] = {}
@@ -183,12 +191,7 @@ def _files(folder: Path) -> tuple[dict[str, str], Path]:
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{index}: weight_map must name a file for each tensor")
     for name, file in places.items():
-        if (
-            not isinstance(file, str)
-            or Path(file).name != file
-            or "\\" in file
-            or file.startswith(".")
-        ):
+        if not _is_plain_name(file):
             raise CheckpointError(
                 f"{index}: the tensor {name} is in {file!r}, not a plain file name"
             )
@@ -197,14 +200,21 @@ def _files(folder: Path) -> tuple[dict[str, str], Path]:
     return places, index
 
 
+def _is_plain_name(file: object) -> bool:
+    """Return whether a value of the index is a file name without a folder, on every system."""
+    if not isinstance(file, str) or file.startswith("."):
+        return False
+    return Path(file).name == file and "\\" not in file
+
+
 def read_header(path: Path) -> Iterator[StoredTensor]:
-    """Yield a safetensors file's tensors, after the library has found it whole.
+    """Yield the tensors of a safetensors file, once the library has checked it.
 
     Raises CheckpointError.
     """
     try:
-        # The library checks that the tensors fill the file without gaps, so it finds truncated
-        # downloads.
+        # The library checks that the tensors fill the file without gaps, so that it refuses
+        # truncated downloads.
         with safe_open(path, framework="numpy"), path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(length))

@@ -1,7 +1,7 @@
 """Settings that sentence-transformers stores beside a transformer: pooling, dense layers, prompts.
 
-All of them are read. A step that the graph does not implement is refused by name, so that none is
-skipped silently.
+All settings are read. A step that the graph does not implement is refused by name, so that no step
+is skipped silently.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SWITCHES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _ACTIVATIONS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid"}
-# What newer files say about how texts are read, where this is not as in older ones.
+# Settings of newer files about how texts are read, with the values that older files imply.
 _READING: dict[str, object] = {
     "transformer_task": "feature-extraction",
     "module_output_name": "token_embeddings",
@@ -61,7 +61,7 @@ class SentenceFolder:
     steps: tuple[Dense | None, ...]  # after pooling; None stands for normalisation
     width: int  # length of a token's vector
     dimension: int  # length of a text's vector
-    max_tokens: int | None  # special tokens included; None if the folder does not tell
+    max_tokens: int | None  # special tokens included; None if the folder does not specify it
     lower_case: bool
     instruction: str  # before every text
     shortened: int | None = None  # length to which the folder shortens vectors
@@ -72,7 +72,7 @@ def read_sentence_folder(
 ) -> SentenceFolder:
     """Read the modules of a sentence-transformers folder. Raises CheckpointError.
 
-    `prompt` names the prompt, if it is not the folder's default one; `instruction` replaces it.
+    `prompt` names a prompt in place of the folder's default; `instruction` replaces any prompt.
     """
     path = folder / MODULES
     modules = read_json(path)
@@ -86,7 +86,7 @@ def read_sentence_folder(
             f"then any of {', '.join(_AFTER_POOLING)}"
         )
     if modules[0].get("path", "") != "":
-        # The transformer's files would lie elsewhere, as in no published folder today.
+        # The transformer's files would lie elsewhere. No published folder today has them there.
         raise CheckpointError(
             f"{path}: the path {modules[0]['path']!r} of Transformer is not supported, only ''"
         )
@@ -129,21 +129,18 @@ def sentence_tokenizer(
     """Read a folder's tokenizer, and check its ids and its lower-casing. Raises CheckpointError.
 
     Added tokens for which the model has no vector are left out, such as Gemma's for images. A text
-    that spells one is read as any other text, where the originals fail.
+    that spells such a token is read like any other text, where the originals fail.
     """
     path = folder / TOKENIZER
     content, tokenizer = loaded_tokenizer(path, vocab_size)
-    # The special tokens around a text have ids of their own, which need not be in the vocabulary.
+    # The ids of the special tokens around a text need not be in the vocabulary.
     largest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
     if largest >= vocab_size:
         raise CheckpointError(
             f"{path}: it has the token id {largest}, but the model {vocab_size} tokens"
             " (vocab_size): this is another model's tokenizer"
         )
-    normalizer = tokenizer.normalizer
-    if sentence.lower_case and (
-        normalizer is None or normalizer.normalize_str("AZÉ") not in ("azé", "aze")
-    ):
+    if sentence.lower_case and not _lower_cases(tokenizer):
         raise CheckpointError(
             f"{folder / LENGTHS}: do_lower_case True is not supported: {TOKENIZER} does not"
             " lower-case"
@@ -151,37 +148,46 @@ def sentence_tokenizer(
     return content, tokenizer
 
 
+def _lower_cases(tokenizer: Tokenizer) -> bool:
+    normalizer = tokenizer.normalizer
+    # Some normalizers also strip accents.
+    return normalizer is not None and normalizer.normalize_str("AZÉ") in ("azé", "aze")
+
+
 def longest_input(folder: Path, sentence: SentenceFolder, capacity: int | None) -> int:
     """Return the longest input in tokens, special tokens included.
 
     The folder's limit applies, or else the smaller of the tokenizer's and the model's limit.
-
     `capacity` is the number of positions, if it is known. Raises CheckpointError.
     """
-    if sentence.max_tokens is not None:
-        most = sentence.max_tokens
-        if capacity is not None and most > capacity:
-            raise CheckpointError(
-                f"{folder / LENGTHS}: max_seq_length {most} is more than "
-                f"the {capacity} positions of the model"
-            )
-    else:
-        path = folder / TOKENIZER_SETTINGS
-        data = read_json(path) if path.is_file() else {}
-        length = data.get("model_max_length") if isinstance(data, dict) else None
-        # "No limit" is saved as a huge float.
-        limits = [n for n in (length, capacity) if isinstance(n, int) and 0 < n < 1 << 20]
-        if not limits:
-            raise CheckpointError(f"{folder / LENGTHS}: max_seq_length is missing")
-        most = min(limits)
+    most = sentence.max_tokens
+    if most is None:
+        most = _smaller_limit(folder, capacity)
+    elif capacity is not None and most > capacity:
+        raise CheckpointError(
+            f"{folder / LENGTHS}: max_seq_length {most} is more than "
+            f"the {capacity} positions of the model"
+        )
     if most < _FEWEST_TOKENS:
         raise CheckpointError(f"{folder}: an input of {most} tokens has no room for a text")
     return most
 
 
+def _smaller_limit(folder: Path, capacity: int | None) -> int:
+    """Return the smaller of the tokenizer's and the model's limit in tokens."""
+    path = folder / TOKENIZER_SETTINGS
+    data = read_json(path) if path.is_file() else {}
+    length = data.get("model_max_length") if isinstance(data, dict) else None
+    # "No limit" is saved as a huge float.
+    limits = [n for n in (length, capacity) if isinstance(n, int) and 0 < n < 1 << 20]
+    if not limits:
+        raise CheckpointError(f"{folder / LENGTHS}: max_seq_length is missing")
+    return min(limits)
+
+
 def _inside(folder: Path, module: dict[str, Any]) -> Path:
+    """Return a module's folder, which must be a sub-folder of the checkpoint."""
     name = module.get("path")
-    # The path must name a sub-folder, and not lead out of the checkpoint.
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name:
         raise CheckpointError(
             f"{folder / MODULES}: the path {name!r} is not a folder of the checkpoint"
@@ -199,14 +205,12 @@ def _object(path: Path) -> dict[str, Any]:
 def _pooling(path: Path, instruction: str) -> tuple[str, int]:
     """Return the pooling and the length of a token vector."""
     data = _object(path)
-    width = positive(
-        path,
-        data,
-        "embedding_dimension" if "embedding_dimension" in data else "word_embedding_dimension",
-    )
+    # Newer files have the shorter key.
+    key = "embedding_dimension"
+    width = positive(path, data, key if key in data else f"word_{key}")
     pooling = _pooling_mode(path, data)
     if instruction and pooling != "lasttoken":
-        # sentence-transformers counts the tokens of a prompt in another way than the runtime.
+        # sentence-transformers counts a prompt's tokens differently from the runtime.
         only(path, data, "include_prompt", True, True)
     return pooling, width
 
@@ -257,30 +261,42 @@ def _feeding(path: Path) -> tuple[int | None, bool]:
     if not path.is_file():
         return None, False
     data = _object(path)
-    given = {key: setting for key, setting in data.items() if setting is not None}
+    present = {key: setting for key, setting in data.items() if setting is not None}
     for key, supported in _READING.items():
-        only(path, given, key, supported, supported)
+        only(path, present, key, supported, supported)
     lower_case = value(path, {"do_lower_case": False, **data}, "do_lower_case", bool)
-    limited = data.get("max_seq_length") is not None
-    return positive(path, data, "max_seq_length") if limited else None, lower_case
+    longest = None
+    if "max_seq_length" in present:
+        longest = positive(path, data, "max_seq_length")
+    return longest, lower_case
 
 
 def _shortened(path: Path) -> int | None:
     """Return the length to which vectors are shortened, if there is one."""
     data = _object(path) if path.is_file() else {}
-    return None if data.get("truncate_dim") is None else positive(path, data, "truncate_dim")
+    if data.get("truncate_dim") is None:
+        return None
+    return positive(path, data, "truncate_dim")
 
 
 def read_prompt(folder: Path, prompt: str | None = None) -> str:
-    """Return a folder's prompt of that name, or its default one, or "". Raises CheckpointError."""
+    """Return a folder's prompt of that name, or its default prompt, or "".
+
+    Raises CheckpointError.
+    """
     path = folder / PROMPTS
     data = _object(path) if path.is_file() else {}
-    prompts = data.get("prompts") or {}
-    name = data.get("default_prompt_name") if prompt is None else prompt
+    key, name = "prompt", prompt
+    if name is None:
+        key = "default_prompt_name"
+        name = data.get(key)
     if name is None:
         return ""
-    if not isinstance(prompts, dict) or not isinstance(prompts.get(name), str):
-        key = "default_prompt_name" if prompt is None else "prompt"
-        known = ", ".join(prompts) if isinstance(prompts, dict) and prompts else "none"
+    prompts = data.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        prompts = {}
+    text = prompts.get(name)
+    if not isinstance(text, str):
+        known = ", ".join(prompts) or "none"
         raise CheckpointError(f"{path}: {key} {name!r} is not one of the prompts: {known}")
-    return str(prompts[name])
+    return text

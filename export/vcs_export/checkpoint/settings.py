@@ -19,9 +19,9 @@ SIZES = (
     "vocab_size",
     "max_position_embeddings",
 )
-"""The sizes that each transformer has, by their names in `config.json`."""
+"""The sizes of a transformer, by their names in `config.json`."""
 
-# More than any model has. The names of a billion layers would take all memory.
+# No model has more. The names of a billion layers would take all memory.
 _MOST_LAYERS = 1000
 
 _T = TypeVar("_T", str, int, float, bool)
@@ -38,13 +38,15 @@ def read_json(path: Path) -> Any:
 
 
 def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
-    """Return the setting `key`; an int is taken for a float. Raises CheckpointError."""
+    """Return the setting `key`; an int is accepted as a float. Raises CheckpointError."""
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
     setting = data.get(key)
-    if kind is float and isinstance(setting, int) and not isinstance(setting, bool):
+    # Python's bool is an int, but true is no number in JSON.
+    truth = isinstance(setting, bool)
+    if kind is float and isinstance(setting, int) and not truth:
         setting = float(setting)
-    if not isinstance(setting, kind) or (isinstance(setting, bool) and kind is not bool):
+    if not isinstance(setting, kind) or (truth and kind is not bool):
         raise CheckpointError(f"{path}: {key} must be of type {kind.__name__}, not {setting!r}")
     return setting
 

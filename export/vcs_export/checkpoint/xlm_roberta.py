@@ -19,7 +19,7 @@ from vcs_export.errors import CheckpointError
 PAD = 1
 """The id of `<pad>`, and its row in the position table. The rows of other tokens come after it."""
 
-# Checkpoints that were saved from a bare encoder and got their head later have no prefix.
+# A checkpoint has no prefix if it was saved from a bare encoder, and got its head later.
 _PREFIXES = ("roberta.", "")
 _MAX_LAYERS = 12
 
@@ -28,8 +28,8 @@ _MAX_LAYERS = 12
 class SatConfig(TransformerConfig):
     """The settings that determine the graph of a SaT model."""
 
-    lookahead: int | None  # tokens to the right that the whole model sees; None: all
-    num_labels: int  # 1 in -sm models, a boundary; others have one more for each punctuation mark
+    lookahead: int | None  # number of tokens to the right that the whole model sees; None: all
+    num_labels: int  # 1, a boundary, in -sm models; others also have one per punctuation mark
 
     @property
     def max_tokens(self) -> int:
@@ -38,9 +38,9 @@ class SatConfig(TransformerConfig):
 
     @property
     def authors_threshold(self) -> float:
-        """The threshold of SaT's authors for models of this kind.
+        """The threshold of SaT's authors for this kind of model.
 
-        Models adapted with LoRA, which the settings do not tell, need 0.5.
+        Models adapted with LoRA need 0.5, but the settings do not reveal them.
         """
         if self.num_labels == 1:
             return 0.25  # -sm
@@ -48,8 +48,10 @@ class SatConfig(TransformerConfig):
 
     @property
     def lookahead_per_layer(self) -> int | None:
-        """The lookahead of each layer: together they reach no further than `lookahead`."""
-        return None if self.lookahead is None else self.lookahead // self.num_hidden_layers
+        """The lookahead of each layer. Together, the layers reach no further than `lookahead`."""
+        if self.lookahead is None:
+            return None
+        return self.lookahead // self.num_hidden_layers
 
 
 SatCheckpoint = Checkpoint[SatConfig]

@@ -33,8 +33,9 @@ LEAST_COSINES = {"int8": 0.99}
 """The lowest mean cosine to unquantised vectors with which a bundle is built, by precision."""
 MOST_CHANGES = {"int8": 0.01}
 """The largest mean change of VCS with which a bundle is built, by precision."""
-# Further limits, as multiples of that one. The margin is a sum of two scores, and VCS is mostly
-# less. A match that changes makes NAS jump, so a few pairs move far even where the mean is small.
+# Limits of the margin and of the 95th percentiles, as multiples of the limit above. The margin is a
+# sum of two scores, and mostly larger than VCS. A match that changes makes NAS jump, so that a few
+# pairs move far even if the mean is small.
 _MARGIN = 2.0
 _PERCENTILE = 5.0
 
@@ -50,8 +51,8 @@ def check_quantization_error(
 ) -> None:
     """Raise ExportError if a quantisation error is too large, naming each figure and its limit.
 
-    None takes the precision's own limit, `LEAST_COSINES` or `MOST_CHANGES`. `most_change` is of the
-    mean change of VCS; 1 accepts any.
+    None takes the precision's limit from `LEAST_COSINES` or `MOST_CHANGES`. `most_change` limits
+    the mean change of VCS; 1 accepts any.
     """
     least = LEAST_COSINES.get(precision, -1.0) if least_cosine is None else least_cosine
     failed = []
@@ -62,22 +63,21 @@ def check_quantization_error(
         )
     most = MOST_CHANGES.get(precision, 1.0) if most_change is None else most_change
     if most < 1:
-        failed += [
-            f"{name} changes by {value:.4f} {how} ({error.pairs} pairs), more than {limit:g}"
-            " (--most-change)"
-            for name, value, how, limit in (
-                ("VCS", error.vcs_change, "on average", most),
-                ("VCS", error.vcs_change_p95, "at the 95th percentile", _PERCENTILE * most),
-                ("the margin", error.margin_change, "on average", _MARGIN * most),
-                (
-                    "the margin",
-                    error.margin_change_p95,
-                    "at the 95th percentile",
-                    _MARGIN * _PERCENTILE * most,
-                ),
-            )
-            if value is not None and value > limit
-        ]
+        for figure, value, factor in (
+            ("VCS changes by {:.4f} on average", error.vcs_change, 1.0),
+            ("VCS changes by {:.4f} at the 95th percentile", error.vcs_change_p95, _PERCENTILE),
+            ("the margin changes by {:.4f} on average", error.margin_change, _MARGIN),
+            (
+                "the margin changes by {:.4f} at the 95th percentile",
+                error.margin_change_p95,
+                _MARGIN * _PERCENTILE,
+            ),
+        ):
+            if value is not None and value > factor * most:
+                failed.append(
+                    f"{figure.format(value)} ({error.pairs} pairs), more than {factor * most:g}"
+                    " (--most-change)"
+                )
     if failed:
         raise ExportError(f"{precision} loses too much of this model: {'; '.join(failed)}")
 
@@ -87,15 +87,17 @@ def embedder_quantization_error(
 ) -> QuantizationErrorStats:
     """Measure how far an embedder's vectors and scores are from the unquantised graph's (`exact`).
 
-    Paths of `spec` start from `folder`. Cosines are of `texts`; scores are of pairs made of them
-    (`rewritten_pairs`). `device` is "cpu" or "cuda:N". Raises ExportError if a vector is not
-    finite, or 0.
+    Paths of `spec` start from `folder`. Cosines are measured on `texts`, and scores on pairs made
+    of them (`rewritten_pairs`). `device` is "cpu" or "cuda:N". Raises ExportError if a vector is
+    not finite, or zero.
     """
     pairs = rewritten_pairs(texts)
-    sides = [side for pair in pairs for side in (pair.reference, pair.generated)]
-    pieces = list(
-        dict.fromkeys([*texts, *(piece for side in sides for piece in (*side, " ".join(side)))])
-    )
+    # Each text, chunk and joined chunks once, in a fixed order.
+    distinct = dict.fromkeys(texts)
+    for pair in pairs:
+        for side in (pair.reference, pair.generated):
+            distinct.update(dict.fromkeys((*side, " ".join(side))))
+    pieces = list(distinct)
     rows = tokens(folder / spec.tokenizer, spec, pieces)
     graph = spec.cuda if spec.cuda and device != "cpu" else spec
     expected = _vectors(exact, spec.layout, rows, device)
@@ -106,8 +108,8 @@ def embedder_quantization_error(
         raise ExportError(f"{spec.precision} returned a vector of zeros for a text")
     place = {piece: row for row, piece in enumerate(pieces)}
     whole = [place[text] for text in texts]
-    # Rounding takes a cosine above 1, and the mean of equal ones below them: the manifest refuses
-    # both.
+    # By rounding, a cosine can exceed 1, and the mean of equal cosines can fall below them. The
+    # manifest refuses both.
     cosines = np.clip(np.sum(expected[whole] * actual[whole], axis=1), -1.0, 1.0)
     lowest = float(cosines.min())
     vcs, margin = np.abs(_scores(expected, place, pairs) - _scores(actual, place, pairs)).T
@@ -144,10 +146,14 @@ def outputs(
 def _vectors(
     model: Path, layout: str, rows: Sequence[Sequence[int]], device: str
 ) -> NDArray[np.float64]:
-    order, batches_of = zip(*outputs(model, layout, rows, device), strict=True)
-    vectors = np.concatenate([first for first, *_ in batches_of]).astype(np.float64)
-    found: NDArray[np.float64] = vectors[np.argsort(np.concatenate(order))]
-    return found
+    """Return the vector of each row of token ids, float64."""
+    vectors: NDArray[np.float64] | None = None
+    for indices, results in outputs(model, layout, rows, device):
+        if vectors is None:
+            vectors = np.empty((len(rows), results[0].shape[1]))
+        vectors[indices] = results[0]
+    assert vectors is not None  # there are always texts
+    return vectors
 
 
 def _scores(
@@ -159,16 +165,21 @@ def _scores(
     """
     from vcs_numba import score_embeddings
 
+    def of_chunks(side: tuple[str, ...]) -> NDArray[np.float64]:
+        chunks: NDArray[np.float64] = vectors[[place[chunk] for chunk in side]]
+        return chunks
+
+    def of_whole(side: tuple[str, ...]) -> NDArray[np.float64]:
+        whole: NDArray[np.float64] = vectors[place[" ".join(side)]]
+        return whole
+
     scores = np.empty((len(pairs), 2))
     for i, pair in enumerate(pairs):
-        left, right = (
-            vectors[[place[chunk] for chunk in side]] for side in (pair.reference, pair.generated)
+        reference, generated = pair.reference, pair.generated
+        result = score_embeddings(
+            of_chunks(reference), of_chunks(generated), of_whole(reference), of_whole(generated)
         )
-        first, second = (
-            vectors[place[" ".join(side)]] for side in (pair.reference, pair.generated)
-        )
-        found = score_embeddings(left, right, first, second)
-        scores[i] = found.vcs, found.margin
+        scores[i] = result.vcs, result.margin
     return scores
 
 
@@ -177,12 +188,14 @@ def boundary_agreement(
 ) -> float | None:
     """Return the F1 of `other`'s boundaries against `reference`'s; None if neither has a boundary.
 
-    A boundary is a character whose probability is above the model's threshold. Counts are over all
-    texts.
+    A boundary is a character whose probability is above the model's threshold. All texts are
+    counted together.
     """
     expected, actual = _boundaries(reference, texts), _boundaries(other, texts)
     total = np.count_nonzero(expected) + np.count_nonzero(actual)
-    return float(2 * np.count_nonzero(expected & actual) / total) if total else None
+    if not total:
+        return None
+    return float(2 * np.count_nonzero(expected & actual) / total)
 
 
 def _boundaries(model: Segmenter, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -201,8 +214,8 @@ def _boundaries(model: Segmenter, texts: Sequence[str]) -> NDArray[np.bool_]:
 _CHUNK_WORDS = 15
 # Shorter texts are joined: the order of one or two chunks says nothing.
 _LEAST_CHUNKS = 3
-_LEFT_OUT = 5
-_TOUCHED = 3
+_OMITTED_WORD = 5  # versions leave out every fifth word
+_CHANGED_CHUNK = 3  # versions leave out, or add, every third chunk
 
 
 @dataclass(frozen=True)
@@ -216,20 +229,20 @@ class ChunkedPair:
 def rewritten_pairs(texts: Sequence[str]) -> list[ChunkedPair]:
     """Make four pairs per text: three with altered versions, and one with the next text.
 
-    A single text has no next text and gets three pairs.
+    A single text has no next text, and gets three pairs.
 
     With any model VCS is 0 for most neighbours, and the cosines of a text and itself are 1. So
     versions leave out every fifth word, and lose or gain chunks: they order precisions as real
-    pairs do (the script `quantization_changes` at 07564bf). Neighbours that have fewer than three
+    pairs do (the script `quantization_changes` at 07564bf). Neighbours with fewer than three
     chunks are joined.
     """
-    words = list(_joined(texts))
+    joined = list(_joined(texts))
     pairs = []
-    for i, own in enumerate(words):
-        reference, reworded = _chunks(own), _chunks(_reworded(own))
-        other = words[(i + 1) % len(words)]
+    for i, words in enumerate(joined):
+        reference, reworded = _chunks(words), _chunks(_reworded(words))
+        other = joined[(i + 1) % len(joined)]
         versions = [reworded, _shortened(reworded), _lengthened(reworded, _chunks(other))]
-        if other is not own:
+        if other is not words:
             versions.append(_chunks(other))
         pairs += [ChunkedPair(reference, version) for version in versions]
     return pairs
@@ -254,19 +267,19 @@ def _chunks(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _reworded(words: Sequence[str]) -> list[str]:
-    return [word for i, word in enumerate(words, 1) if i % _LEFT_OUT] or list(words)
+    return [word for i, word in enumerate(words, 1) if i % _OMITTED_WORD]
 
 
 def _shortened(chunks: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(chunk for i, chunk in enumerate(chunks, 1) if i % _TOUCHED) or chunks
+    return tuple(chunk for i, chunk in enumerate(chunks, 1) if i % _CHANGED_CHUNK)
 
 
 def _lengthened(chunks: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     longer: list[str] = []
     for i, chunk in enumerate(chunks):
         longer.append(chunk)
-        if i % _TOUCHED == 0:
-            longer.append(others[(i // _TOUCHED) % len(others)])
+        if i % _CHANGED_CHUNK == 0:
+            longer.append(others[(i // _CHANGED_CHUNK) % len(others)])
     return tuple(longer)
 
 
@@ -276,15 +289,14 @@ Report = Callable[[str], None]
 
 
 def unreported(line: str) -> None:
-    """Drop a line: the `Report` of callers that want none."""
+    """Ignore a line about a step."""
 
 
 class Measuring:
     """A device to measure on, "auto", "cpu" or "cuda:N".
 
-    A GPU that "auto" chose and that fails is left.
-
-    Raises ExportError or ValueError for another name, and DeviceError.
+    If "auto" chose a GPU that then fails, the CPU takes its place. Raises ExportError or ValueError
+    for another name, and DeviceError.
     """
 
     def __init__(self, device: str, precision: str, report: Report = unreported) -> None:
@@ -293,15 +305,18 @@ class Measuring:
         chosen = choose_device(device)
         self._fallback = device == "auto" and chosen.is_gpu
         self._device = f"cuda:{chosen.index}" if chosen.is_gpu else "cpu"
-        self._precision, self._report = precision, report
+        self._precision = precision
+        self._report = report
         report(f"{precision} is measured on {describe(chosen)}")
 
     def run(self, work: Callable[[str], T]) -> T:
-        """Return what `work` returns, which takes the name of the device."""
-        if self._fallback:
-            try:
-                return work(self._device)
-            except DeviceError as error:
-                self._report(f"{self._precision} is measured on the CPU after all: {error}")
-                self._fallback, self._device = False, "cpu"
+        """Return the result of `work`, which takes the name of the device."""
+        try:
+            return work(self._device)
+        except DeviceError as error:
+            if not self._fallback:
+                raise
+            self._report(f"{self._precision} is measured on the CPU after all: {error}")
+        self._fallback = False
+        self._device = "cpu"
         return work(self._device)

@@ -16,17 +16,17 @@ from vcs_runtime.inference.tokenizer import own_special_tokens
 from vcs_runtime.inference.word_pieces import SpecialTokens
 
 NO_TOKEN = "none"
-"""As an end token: whatever `tokenizer.json` puts after a text is left out."""
+"""The name of an end token that leaves out whatever `tokenizer.json` puts after a text."""
 
 
 def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> SpecialTokens:
     """Return the special tokens around a text.
 
-    They are the ones of `tokenizer.json`. `add_bos_token` and `add_eos_token` in
-    `tokenizer_config.json` add theirs, because the tokenizers of transformers 4, with which most
-    models were published, do so. `end` is the token that must close a text, `NO_TOKEN`, or "" if it
-    is unknown. Raises CheckpointError if the tokenizer has no such token, its files contradict each
-    other, or it changes texts.
+    `tokenizer.json` has them. `add_bos_token` and `add_eos_token` in `tokenizer_config.json` add
+    further ones, as in the tokenizers of transformers 4, with which most models were published.
+    `end` is the token that must close a text, `NO_TOKEN`, or "" if it is unknown. Raises
+    CheckpointError if the tokenizer has no such token, its files contradict each other, or it
+    changes texts.
     """
     path = folder / TOKENIZER_SETTINGS
     data = read_json(path) if path.is_file() else {}
@@ -34,38 +34,40 @@ def special_tokens(folder: Path, tokenizer: Tokenizer, end: str = "") -> Special
         before, after = own_special_tokens(tokenizer)
     except BundleError as error:
         raise CheckpointError(f"{folder / TOKENIZER}: {error}") from None
-    first = _asked(path, data, tokenizer, "bos", before[:1])
+    first = _added_token(path, data, tokenizer, "bos", before[:1])
     if first is not None and before[:1] != (first,):
         before = (first, *before)
     if end == NO_TOKEN:
         return before, ()
-    last = _id(folder, tokenizer, end) if end else _asked(path, data, tokenizer, "eos", after[-1:])
+    if end:
+        last: int | None = _id(folder, tokenizer, end)
+    else:
+        last = _added_token(path, data, tokenizer, "eos", after[-1:])
     if last is not None and after[-1:] != (last,):
         after = (*after, last)
     return before, after
 
 
-def _asked(
-    path: Path, data: Any, tokenizer: Tokenizer, name: str, there: tuple[int, ...]
+def _added_token(
+    path: Path, data: Any, tokenizer: Tokenizer, name: str, existing: tuple[int, ...]
 ) -> int | None:
-    """Return the id of the token that the settings ask for at one end, or None.
+    """Return the id of the token that the settings add at one end, or None.
 
-    `there` holds the ids that `tokenizer.json` puts at this end.
+    `existing` is the token that `tokenizer.json` puts at this end, if there is one.
     """
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: a JSON object was expected")
-    key, asked, token = (
-        f"add_{name}_token",
-        data.get(f"add_{name}_token"),
-        data.get(f"{name}_token"),
-    )
-    token = token.get("content") if isinstance(token, dict) else token
-    if asked is None or not isinstance(token, str):
+    key = f"add_{name}_token"
+    added = data.get(key)
+    token = data.get(f"{name}_token")
+    if isinstance(token, dict):
+        token = token.get("content")
+    if added is None or not isinstance(token, str):
         return None
     number = _id(path.parent, tokenizer, token)
-    if asked:
+    if added:
         return number
-    if there == (number,):
+    if existing == (number,):
         raise CheckpointError(
             f"{path}: {key} is false, but {TOKENIZER} puts {token} there: releases of transformers"
             " differ in what they do"

@@ -54,8 +54,8 @@ def verify_embedder(
 ) -> Iterator[Check]:
     """Check a bundle's embedder by running it, and yield each check as it is done.
 
-    `card` is the README.md of NV-Embed's checkpoint, whose example must give the scores that it
-    prints; ExportError if it has none.
+    `card` is the README.md of NV-Embed's checkpoint, whose example must give the printed scores.
+    Raises ExportError if it has no example.
     """
     example = _example(card) if card else None
     with Embedder.open(bundle, device) as embedder:
@@ -65,17 +65,17 @@ def verify_embedder(
         yield Check("finite", bool(np.isfinite(together).all()), f"{len(texts)} texts")
         length = float(np.abs(np.linalg.norm(together.astype(np.float64), axis=1) - 1).max())
         yield Check("unit length", length < 1e-4, f"off by {length:.1e}")
-        tolerance = TOLERANCES.get((spec.cuda and spec.cuda.precision) or spec.precision, 1e-5)
+        precision = spec.cuda.precision if spec.cuda else None
+        tolerance = TOLERANCES.get(precision or spec.precision, 1e-5)
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         yield _near("alone as in a batch", together, alone, tolerance)
         order = np.random.default_rng(0).permutation(len(texts))
-        yield _near(
-            "in any order", together[order], embedder.embed([texts[i] for i in order]), tolerance
-        )
+        shuffled = embedder.embed([texts[i] for i in order])
+        yield _near("in any order", together[order], shuffled, tolerance)
         if example:
             yield _scores(embedder, *example)
         if embedder.device.provider_name == "ort-cuda" and spec.cuda:
-            return  # that graph has no padding
+            return  # the CUDA graph has no padding
     # Lengths are multiples of the step to which the runtime pads, so that it adds no padding.
     steps = (PADDING_STEP, 5 * PADDING_STEP, 11 * PADDING_STEP)
     sizes = [size for size in steps if size + _PADDING <= padded_length(spec.max_tokens)]
@@ -92,11 +92,8 @@ def _padded(
     bundle: Bundle, spec: EmbedderSpec, device: str, sizes: Sequence[int]
 ) -> tuple[Array, Array]:
     """Return the vectors of texts of `sizes` tokens, without padding and then with padding."""
-    ids = (
-        load_tokenizer(bundle.path(spec.tokenizer))
-        .encode(demo_texts()[0], add_special_tokens=False)
-        .ids
-    )
+    tokenizer = load_tokenizer(bundle.path(spec.tokenizer))
+    ids = tokenizer.encode(demo_texts()[0], add_special_tokens=False).ids
     rows = [ids[:size] for size in sizes]
     half = spec.precision == "fp16"
     session = Session(
@@ -105,12 +102,12 @@ def _padded(
     vectors = np.empty((2, len(rows), spec.dimension), np.float32)
     for batch in batches(rows, 1, spec.layout):
         # In a batch of one text, every input with a column for each place can be widened.
-        wide = {
-            name: np.pad(array, ((0, 0), (0, _PADDING))) if array.ndim == 2 else array
-            for name, array in batch.inputs.items()
-        }
+        wide = dict(batch.inputs)
+        for name, array in batch.inputs.items():
+            if array.ndim == 2:
+                wide[name] = np.pad(array, ((0, 0), (0, _PADDING)))
         for which, inputs in enumerate((batch.inputs, wide)):
-            # Without the vectors of fillers.
+            # A batch may end with fillers, whose vectors are dropped.
             vectors[which, batch.rows] = session.run(inputs)[0][: len(batch.rows)]
     return vectors[0], vectors[1]
 
@@ -119,10 +116,8 @@ def _scores(
     embedder: Embedder, task: str, queries: list[str], passages: list[str], expected: Scores
 ) -> Check:
     instruction = f"Instruct: {task}\nQuery: "
-    left, right = (
-        embedder.embed(queries, instruction=instruction),
-        embedder.embed(passages, instruction=""),
-    )
+    left = embedder.embed(queries, instruction=instruction)
+    right = embedder.embed(passages, instruction="")
     scores = 100 * left.astype(np.float64) @ right.astype(np.float64).T
     difference = float(np.abs(scores - expected).max())
     figures = ", ".join(f"{score:.3f}" for score in scores.ravel())

@@ -1,8 +1,10 @@
-"""`vcs-runtime export`: from a model's own files to a bundle, once, before anything is scored."""
+"""`vcs-runtime export`: build a bundle from a model's files."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +32,46 @@ if TYPE_CHECKING:
     from vcs_export.families.build import Build
 
 _PRECISIONS = ("fp16", "bf16", "fp32", "int8")
-# Those of every model whose weights are streamed.
-_streamed = all_of(
+
+
+@dataclass(frozen=True)
+class _Streaming:
+    """The options of every model whose weights are streamed."""
+
+    precision: str | None
+    weights: str
+    text: Path | None
+    least_cosine: float | None
+    most_change: float | None
+    device: str
+    own_weights: bool
+    overwrite: bool
+
+    def build(self, checkpoint: Path, output: Path) -> Build:
+        """Describe the build of a bundle, after a check of its path."""
+        from vcs_export.families.build import Build, Quantization
+        from vcs_export.write import check_target, named_after
+
+        check_target(output, self.overwrite, checkpoint, self.text)
+        quantization = Quantization(
+            self.precision,
+            texts=text_lines(self.text) if self.text else (),
+            least_cosine=self.least_cosine,
+            most_change=self.most_change,
+            device=self.device,
+        )
+        return Build(
+            checkpoint,
+            output,
+            named_after(checkpoint, self.overwrite),
+            quantization,
+            weights=self.weights,
+            own_weights=self.own_weights,
+            report=log,
+        )
+
+
+_streaming_options = all_of(
     click.option(
         "--weights",
         type=click.Choice(["link", "copy"]),
@@ -72,26 +112,15 @@ _streamed = all_of(
 )
 
 
-def _build(checkpoint: Path, output: Path, options: dict[str, Any]) -> Build:
-    """Describe a build by the options that all models with streamed weights share.
+def _streamed(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `_Streaming` to a command, which gets them as the argument `streaming`."""
 
-    These options are removed from `options`.
-    """
-    from vcs_export.families.build import Build, Quantization
-    from vcs_export.write import check_target, named_after
+    @wraps(command)
+    def run(**options: Any) -> None:
+        values = {item.name: options.pop(item.name) for item in fields(_Streaming)}
+        command(streaming=_Streaming(**values), **options)
 
-    text, overwrite = options.pop("text"), options.pop("overwrite")
-    check_target(output, overwrite, checkpoint, text)
-    measured = {name: options.pop(name) for name in ("least_cosine", "most_change", "device")}
-    quantization = Quantization(
-        options.pop("precision"),
-        texts=text_lines(text) if text else (),
-        **measured,
-    )
-    streamed = {name: options.pop(name) for name in ("weights", "own_weights")}
-    return Build(
-        checkpoint, output, named_after(checkpoint, overwrite), quantization, report=log, **streamed
-    )
+    return _streaming_options(run)
 
 
 @click.command(cls=SectionedCommand)
@@ -135,6 +164,7 @@ def decoder(
     recipe: str | None,
     pooling: str | None,
     attention: str | None,
+    streaming: _Streaming,
     **options: Any,
 ) -> None:
     """Build an embedder from a decoder: Qwen, Llama or Gemma 3.
@@ -146,7 +176,7 @@ def decoder(
     Example:
       vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o judge
     """
-    if options["own_weights"] and recipe is None:
+    if streaming.own_weights and recipe is None:
         raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
     from vcs_export.checkpoint.recipe import DecoderRecipe
     from vcs_export.families.decoder import (
@@ -156,19 +186,22 @@ def decoder(
         build_decoder_bundle,
     )
 
-    build = _build(checkpoint, output, options)
-    causal = ATTENTIONS[attention] if attention else None
+    build = streaming.build(checkpoint, output)
     settings = DecoderOptions(
-        pooling=POOLINGS[pooling] if pooling else None, causal=causal, **options
+        pooling=POOLINGS[pooling] if pooling else None,
+        causal=ATTENTIONS[attention] if attention else None,
+        **options,
     )
     published = read_recipe(recipe, DecoderRecipe)
     _log_licence(published)
     with step_bars() as progress:
         build_decoder_bundle(replace(build, progress=progress), settings, published)
-    if spec := _report_error(output):
+    embedder = read_manifest(output / MANIFEST).embedder
+    if embedder:
+        _log_quantization_error(embedder)
         log(
-            f"{spec.name}: {spec.precision}, vectors of {spec.dimension} numbers, texts of up to "
-            f"{spec.max_tokens} tokens, instruction {spec.instruction!r}"
+            f"{embedder.name}: {embedder.precision}, vectors of {embedder.dimension} numbers, texts"
+            f" of up to {embedder.max_tokens} tokens, instruction {embedder.instruction!r}"
         )
     click.echo(output)
 
@@ -184,7 +217,7 @@ def decoder(
     help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU.",
 )
 @_streamed
-def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
+def nv_embed_v2(checkpoint: Path, output: Path, streaming: _Streaming) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
     A checkpoint of the published size must match the published hashes; use --own-weights for
@@ -197,12 +230,14 @@ def nv_embed_v2(checkpoint: Path, output: Path, **options: Any) -> None:
     from vcs_export.checkpoint.recipe import NV_EMBED, NvEmbedRecipe
     from vcs_export.families.decoder import build_nv_embed_bundle
 
-    build = _build(checkpoint, output, options)
+    build = streaming.build(checkpoint, output)
     recipe = read_recipe(NV_EMBED, NvEmbedRecipe)
     _log_licence(recipe)
     with step_bars() as progress:
         build_nv_embed_bundle(replace(build, progress=progress), recipe=recipe)
-    _report_error(output)
+    embedder = read_manifest(output / MANIFEST).embedder
+    if embedder:
+        _log_quantization_error(embedder)
     click.echo(output)
 
 
@@ -213,24 +248,24 @@ def _log_licence(recipe: PublishedRecipe | None) -> None:
         log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
 
 
-def _report_error(bundle: Path) -> EmbedderSpec | None:
-    """Print the quantisation error of a bundle's embedder, and return how it is run."""
-    embedder = read_manifest(bundle / MANIFEST).embedder
-    if embedder and (error := embedder.quantization_error):
+def _log_quantization_error(embedder: EmbedderSpec) -> None:
+    """Print the quantisation error of an embedder, if it has one."""
+    error = embedder.quantization_error
+    if error is None:
+        return
+    log(
+        f"cosine of {embedder.precision} to unquantised vectors, {error.texts} texts: "
+        f"mean {error.cosine_mean:.5f}, least {error.cosine_min:.5f}"
+    )
+    if error.vcs_change is not None and error.margin_change is not None:
         log(
-            f"cosine of {embedder.precision} to unquantised vectors, {error.texts} texts: "
-            f"mean {error.cosine_mean:.5f}, least {error.cosine_min:.5f}"
+            f"change of VCS, {error.pairs} pairs made of them: mean {error.vcs_change:.5f}, "
+            f"95th percentile {error.vcs_change_p95:.5f}"
         )
-        if error.vcs_change is not None and error.margin_change is not None:
-            log(
-                f"change of VCS, {error.pairs} pairs made of them: mean {error.vcs_change:.5f}, "
-                f"95th percentile {error.vcs_change_p95:.5f}"
-            )
-            log(
-                f"change of the margin: mean {error.margin_change:.5f}, "
-                f"95th percentile {error.margin_change_p95:.5f}"
-            )
-    return embedder
+        log(
+            f"change of the margin: mean {error.margin_change:.5f}, "
+            f"95th percentile {error.margin_change_p95:.5f}"
+        )
 
 
 @click.group()
@@ -276,7 +311,7 @@ export.add_command(nv_embed_v2)
     metavar="T",
     help=(
         "Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
-        "[default: that of the recipe or of the authors]"
+        "[default: the recipe's or the authors']"
     ),
 )
 @click.option(
@@ -289,12 +324,11 @@ export.add_command(nv_embed_v2)
 def sat(
     checkpoint: Path,
     output: Path,
-    tokenizer: Path | None,
     precision: str,
     recipe: str | None,
-    threshold: float | None,
     text: Path | None,
     overwrite: bool,
+    **options: Any,
 ) -> None:
     """Build a segmenter from a SaT (Segment Any Text) model.
 
@@ -310,13 +344,15 @@ def sat(
     from vcs_export.families.sat import SatOptions, build_sat_bundle
     from vcs_export.write import check_target, named_after
 
-    check_target(output, overwrite, checkpoint, tokenizer, text)
+    settings = SatOptions(**options)
+    check_target(output, overwrite, checkpoint, settings.tokenizer, text)
     quantization = Quantization(precision, text_lines(text) if text else ())
     published = read_recipe(recipe, SatRecipe)
     build = Build(checkpoint, output, named_after(checkpoint, overwrite), quantization)
-    build_sat_bundle(build, SatOptions(tokenizer=tokenizer, threshold=threshold), published)
+    build_sat_bundle(build, settings, published)
     segmenter = open_bundle(output).manifest.segmenter
-    if segmenter and (model := segmenter.model):
+    model = segmenter.model if segmenter else None
+    if model:
         log(f"{model.name}: {model.precision}, threshold {model.threshold:g}")
         if model.precision == "int8":
             f1 = "neither finds any" if model.agreement is None else f"{model.agreement:.4f}"
@@ -367,7 +403,7 @@ def encoder(
     """Build an embedder from a sentence-transformers encoder.
 
     BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any
-    other encoder is exported by optimum, in an environment of its own. A recipe checks the model's
+    other encoder is exported by optimum, in a separate environment. A recipe checks the model's
     settings, and knows its licence and the words that stand before its texts.
 
     \b
@@ -430,5 +466,6 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     failed = False
     for check in verify_embedder(open_bundle(bundle), device, card):
         click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
-        failed |= not check.holds
+        if not check.holds:
+            failed = True
     click.get_current_context().exit(int(failed))

@@ -31,7 +31,7 @@ def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> P
     return fetch_fast(replace, log)
 
 
-class _Fetched(click.Choice):  # type: ignore[type-arg]  # a type takes none before click 8.2
+class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if how := how_to_download(value):
             self.fail(f"{value} is not fetched{how}", param, ctx)

@@ -1,10 +1,10 @@
-"""What the commands share: options, the packages that they need, and what they print."""
+"""Code shared by the commands: options, needed packages, and output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ Command = Callable[..., None]
 
 
 def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
-    """Refuse a folder that is not there, such as a model's published name."""
+    """Refuse a missing folder, such as a model's published name."""
     if is_there(path):
         return path
     raise click.BadParameter(
@@ -38,9 +38,14 @@ def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds several options to a command, in this order."""
-    return lambda command: reduce(
-        lambda function, option: option(function), reversed(options), command
-    )
+
+    def decorate(command: Command) -> Command:
+        # As with a stack of decorators, the last one is applied first.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def checkpoint(command: Command) -> Command:
@@ -68,7 +73,7 @@ output = click.option(
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
-# Those of every embedder from a folder of sentence-transformers.
+# The options of every embedder from a sentence-transformers folder.
 embedder_options = all_of(
     click.option(
         "--recipe",
@@ -83,7 +88,7 @@ embedder_options = all_of(
         metavar="NAME",
         help=(
             "Name of the folder's prompt to put before every text. "
-            "[default: that of the recipe, or the folder's default prompt]"
+            "[default: the recipe's, or the folder's default prompt]"
         ),
     ),
     click.option(
@@ -101,7 +106,7 @@ embedder_options = all_of(
         "--max-tokens",
         type=click.IntRange(min=3),
         metavar="N",
-        help="Longest input in tokens. [default: that of the recipe or of the folder]",
+        help="Longest input in tokens. [default: the recipe's or the folder's]",
     ),
 )
 

@@ -26,8 +26,8 @@ MODEL_FILE = "embedder/model.onnx"
 CUDA_FILE = "embedder/model.cuda.onnx"
 WEIGHTS_FILE = "embedder/model.onnx.data"
 TOKENIZER_FILE = "embedder/tokenizer.json"
-# A graph may only refer to files in its own folder, and this one shares weights with the
-# embedder's.
+# In the embedder's folder, because a graph may only refer to files in its folder, and this graph
+# shares the embedder's weights.
 SEGMENTER_FILES = "embedder/segmenter.onnx", "embedder/segmenter.onnx.data"
 
 WEIGHTS_MODES = ("link", "copy")
@@ -44,9 +44,9 @@ class Quantization:
     """Precision of the matrices, and how the quantisation error is measured and limited."""
 
     precision: str | None = None  # None: the family's default
-    texts: Sequence[str] = ()  # on which the error is measured; without any, the demo's
-    least_cosine: float | None = None  # None: the precision's own limit, as for the next
-    most_change: float | None = None
+    texts: Sequence[str] = ()  # on which the error is measured; empty: the demo's texts
+    least_cosine: float | None = None  # None: the precision's limit
+    most_change: float | None = None  # None: the precision's limit
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -60,9 +60,9 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Build:
-    """What is built: of which checkpoint, into which bundle, how exact.
+    """The description of a build: checkpoint, bundle and precision.
 
-    Families add options of their own.
+    Families add further options.
     """
 
     checkpoint: Path
@@ -70,7 +70,8 @@ class Build:
     info: BundleInfo
     quantization: Quantization = field(default_factory=Quantization)
     rules: RulesSpec | None = None  # of the bundle's segmenter
-    weights: str = "link"  # from here on, for decoders alone
+    # The fields from here on are for decoders.
+    weights: str = "link"
     own_weights: bool = False  # the files need not be the published ones
     # Published hashes by file name; None: nothing is compared.
     sha256: Mapping[str, str] | None = None
@@ -80,17 +81,17 @@ class Build:
     def __post_init__(self) -> None:
         check_choice("weights", self.weights, WEIGHTS_MODES)
 
-    def of_recipe(self, recipe: PublishedRecipe, own: bool = False) -> Build:
+    def of_recipe(self, recipe: PublishedRecipe, published: bool = True) -> Build:
         """Return the build with the recipe's licence, name and source.
 
-        With `own` weights, name and source stay the folder's.
+        Unless the weights are the published ones, name and source stay the folder's.
         """
         files = licence_file(recipe.licence, recipe.legal_text)
         info = replace(self.info, licence=recipe.licence, extra_files=files)
-        if not own:
+        if published:
             info = replace(info, name=recipe.name, source=recipe.source)
         elif info.name.lower() == recipe.name.lower():
-            # No signature may take it for the published model.
+            # Signatures must not show the name of the published model.
             info = replace(info, name=f"{info.name}-own")
         return replace(self, info=info)
 
@@ -100,7 +101,7 @@ _FEWEST_TOKENS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderOptions:
-    """What a caller decides. None stands for what the folder or a recipe says."""
+    """The caller's choices. None takes the value of the folder or of a recipe."""
 
     prompt: str | None = None  # name of the folder's prompt before every text
     instruction: str | None = None  # in place of a prompt
@@ -119,14 +120,15 @@ class EmbedderOptions:
 
     def with_instruction(self, instruction: str) -> Self:
         """Return the options with an instruction, unless the caller has named words or a prompt."""
-        own = self.prompt is not None or self.instruction is not None
-        return self if own else replace(self, instruction=instruction)
+        if self.prompt is not None or self.instruction is not None:
+            return self
+        return replace(self, instruction=instruction)
 
     def sentence(self, folder: Path, hidden: int, pooling: str | None = None) -> SentenceFolder:
         """Read a sentence-transformers folder, or a plain transformer of width `hidden`.
 
-        `pooling` is that of the model's own code. Raises CheckpointError if the poolings
-        contradict.
+        `pooling` is the one in the model's code. Raises CheckpointError if the poolings contradict
+        each other.
         """
         pooling = pooling or self.pooling
         if (folder / MODULES).exists():
@@ -137,17 +139,29 @@ class EmbedderOptions:
                 f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)"
             )
         else:
-            instruction = (
-                read_prompt(folder, self.prompt) if self.instruction is None else self.instruction
-            )
-            sentence = SentenceFolder(pooling, (None,), hidden, hidden, None, False, instruction)
+            sentence = self._plain(folder, hidden, pooling)
         for wanted in (pooling, self.pooling):
             if wanted not in (None, sentence.pooling):
                 raise CheckpointError(f"{folder}: the pooling is {sentence.pooling}, not {wanted}")
         return sentence
 
+    def _plain(self, folder: Path, hidden: int, pooling: str) -> SentenceFolder:
+        """Return the settings of a plain transformer, whose vectors are normalised."""
+        instruction = self.instruction
+        if instruction is None:
+            instruction = read_prompt(folder, self.prompt)
+        return SentenceFolder(
+            pooling,
+            steps=(None,),
+            width=hidden,
+            dimension=hidden,
+            max_tokens=None,
+            lower_case=False,
+            instruction=instruction,
+        )
+
     def vector_length(self, sentence: SentenceFolder) -> int:
-        """Return the length of a vector. Raises ExportError if the model's are not as long."""
+        """Return the length of a vector. Raises ExportError if the model's vectors are shorter."""
         most = sentence.dimension
         dimension = self.dimension or min(sentence.shortened or most, most)
         if not 1 <= dimension <= most:

@@ -1,8 +1,8 @@
 """From the folder of a decoder that embeds texts to a bundle: Qwen, Llama, Gemma and their like.
 
-The folder is sentence-transformers' or transformers' own. `checkpoint.decoders` reads what the
-graph must do. NV-Embed-v2 is a Mistral whose tokens see each other in both directions, pooled by
-trained latents.
+The folder comes from sentence-transformers or transformers. `checkpoint.decoders` reads the
+settings of the graph. NV-Embed-v2 is a Mistral whose tokens see each other in both directions,
+pooled by trained latents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from vcs_export.checkpoint.decoders.opening import DecoderCheckpoint, open_decoder
-from vcs_export.checkpoint.nv_embed import open_nv_embed
+from vcs_export.checkpoint.nv_embed import NvEmbedCheckpoint, open_nv_embed
 from vcs_export.checkpoint.recipe import DecoderRecipe, NvEmbedRecipe
 from vcs_export.checkpoint.sentence_folder import SentenceFolder, sentence_tokenizer
 from vcs_export.checkpoint.transformer import CONFIG, TOKENIZER, checked_tokenizer
@@ -62,7 +62,7 @@ class TextSettings:
     """How texts are fed to an embedder."""
 
     instruction: str = ""
-    max_tokens: int | None = None  # None: as many as the model has positions
+    max_tokens: int | None = None  # None: the model's number of positions
     long_text: LongTextPolicy = "truncate"
 
 
@@ -71,16 +71,17 @@ class Tokens:
     """How a model's texts become tokens."""
 
     tokenizer: bytes
-    # Before and after a text; None: the tokenizer's.
+    # Token ids before and after a text; None: the tokenizer's.
     special: tuple[tuple[int, ...], tuple[int, ...]] | None
-    mask_instruction: bool = False  # its tokens are not pooled
+    mask_instruction: bool = False  # the instruction's tokens are not pooled
 
 
 def build_streamed_bundle(
     build: Build, model: DecoderModel, tokens: Tokens, text: TextSettings = TextSettings()
 ) -> Path:
     """Build a bundle of an opened model. Its bytes follow from the arguments and the checkpoint."""
-    precision = build.quantization.precision or ("fp16" if model.config.fp16 else "fp32")
+    default = "fp16" if model.config.fp16 else "fp32"
+    precision = build.quantization.precision or default
     positions = model.config.max_position_embeddings
     max_tokens = text.max_tokens or positions
     if not 3 <= max_tokens <= positions:
@@ -122,12 +123,15 @@ def build_streamed_bundle(
                 bundle.link(real, f"embedder/{file}")
             links = (f"embedder/{file}" for file in sorted(written.links))
             embedder = spec(weights=(*links, WEIGHTS_FILE))
-        # The tokenizer is rewritten, so its hash is another now.
-        hashed = {f"embedder/{file}": known[file] for file in written.links if file in known}
+        # Files that need not be hashed again: the written weights, and linked files.
+        hashed = {WEIGHTS_FILE: written.sha256}
+        for file in written.links:
+            if file in known:
+                hashed[f"embedder/{file}"] = known[file]
         return bundle.commit(
             embedder=embedder,
             segmenter=SegmenterSpec(build.rules) if build.rules else None,
-            known=hashed | {WEIGHTS_FILE: written.sha256},
+            known=hashed,
             progress=build.progress,
         )
 
@@ -153,7 +157,7 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
     if build.sha256 is None:
         return {}
     names = {tensor.shard for tensor in opened.tensors.values()} | {TOKENIZER}
-    # Such as dense layers'.
+    # Further published files, such as those of dense layers.
     names |= {name for name in build.sha256 if (opened.folder / name).is_file()}
     known = hash_files({name: opened.folder / name for name in sorted(names)}, build.progress)
     for name, digest in known.items():
@@ -167,11 +171,12 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
 
 @contextmanager
 def _unquantised(opened: DecoderModel, bundle: BundleWriter) -> Iterator[Path]:
-    """Yield the path of a graph without quantisation, which is there for now."""
+    """Yield the path of a temporary graph without quantisation."""
     # float16 has more digits than bfloat16, and takes half the space of float32.
-    narrow = COMPUTE["fp32"] not in opened.types and opened.config.fp16
-    precision = "fp16" if narrow else "fp32"
-    # In the unfinished bundle, since what a killed process leaves of that is removed one day.
+    half = COMPUTE["fp32"] not in opened.types and opened.config.fp16
+    precision = "fp16" if half else "fp32"
+    # The graph is in the unfinished bundle, because the remains of a killed process are removed
+    # from there by a later build.
     with tempfile.TemporaryDirectory(prefix=".exact-", dir=bundle.folder) as work:
         exact = Path(work, "model.onnx")
         written = write_decoder_model(opened, exact, precision, link=True)
@@ -194,10 +199,10 @@ ATTENTIONS = {"causal": True, "bidirectional": False}
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOptions(EmbedderOptions):
-    """What a caller decides about a decoder. None stands for what its folder or its recipe says."""
+    """The caller's choices for a decoder. None takes the value of the folder or of a recipe."""
 
     end_token: str | None = None  # closes each text
-    causal: bool | None = None  # a token sees only those before it
+    causal: bool | None = None  # a token sees only the tokens before it
     long_text: LongTextPolicy = "truncate_text"
 
     def __post_init__(self) -> None:
@@ -211,10 +216,8 @@ def build_decoder_bundle(
 ) -> Path:
     """Build a bundle from the folder of a decoder.
 
-    Its bytes follow from the folder and the arguments.
-
-    With a recipe, the checkpoint must have its settings and, unless its weights are said to be own
-    ones, its files.
+    Its bytes follow from the folder and the arguments. With a recipe, the checkpoint must have the
+    recipe's settings and, unless `build.own_weights` is true, its files.
     """
     folder = build.checkpoint
     options = _as_published(options, recipe) if recipe else options
@@ -237,10 +240,9 @@ def build_decoder_bundle(
         recipe.check_dimension(dimension, sentence.dimension)
         most = min(recipe.max_tokens, config.max_position_embeddings)
         options = replace(options, max_tokens=options.max_tokens or most)
-        build = build.of_recipe(recipe, build.own_weights)
-        build = replace(build, sha256=None if build.own_weights else recipe.sha256 or None)
+        build = _of_recipe(build, recipe, not build.own_weights)
     max_tokens = options.window(folder, sentence, config.max_position_embeddings)
-    # Rotations of positions that no text reaches would only take space.
+    # Rotations of positions beyond the longest text would only take space.
     config = replace(config, max_position_embeddings=max_tokens)
     opened = replace(opened, settings=replace(opened.settings, config=config))
     model = sentence_decoder(opened, sentence.pooling, sentence.steps, dimension)
@@ -248,8 +250,14 @@ def build_decoder_bundle(
     return build_streamed_bundle(build, model, _tokens(opened, sentence, options), text)
 
 
+def _of_recipe(build: Build, recipe: DecoderRecipe | NvEmbedRecipe, published: bool) -> Build:
+    """Return the build with the recipe's names and, for published weights, its hashes."""
+    sha256 = recipe.sha256 if published and recipe.sha256 else None
+    return replace(build.of_recipe(recipe, published), sha256=sha256)
+
+
 def _as_published(options: DecoderOptions, recipe: DecoderRecipe) -> DecoderOptions:
-    """Return options with what a recipe decides. Raises ExportError if they contradict it."""
+    """Return options with a recipe's values. Raises ExportError if they contradict the recipe."""
     causal = recipe.config.get("causal")
     for argument, wanted, published in (
         ("attention", options.causal, causal),
@@ -272,12 +280,8 @@ def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: Decode
     folder, settings = opened.folder, opened.settings
     content, tokenizer = sentence_tokenizer(folder, sentence, settings.config.vocab_size)
     before, after = special_tokens(folder, tokenizer, options.end_token or settings.end_token)
-    if (
-        settings.needs_end
-        and sentence.pooling == "lasttoken"
-        and not after
-        and options.end_token != NO_TOKEN
-    ):
+    needs_end = settings.needs_end and sentence.pooling == "lasttoken"
+    if needs_end and not after and options.end_token != NO_TOKEN:
         raise CheckpointError(
             f"{folder / TOKENIZER}: it puts no token after a text, but this family of models pools"
             f" one: old file? Name the token, or {NO_TOKEN} (--end-token)"
@@ -290,23 +294,17 @@ def build_nv_embed_bundle(
 ) -> Path:
     """Build a bundle from the folder of an NV-Embed model.
 
-    A checkpoint with a recipe's settings must be the published one, byte for byte, unless its
-    weights are said to be own ones. The bundle's bytes follow from the arguments alone, except for
-    the folded latents, which also depend on the order in which this machine sums.
+    A checkpoint with a recipe's settings must be the published one, byte for byte, unless
+    `build.own_weights` is true. The bundle's bytes follow from the arguments alone, except for the
+    folded latents, which also depend on the order in which this machine sums.
     """
     opened = open_nv_embed(build.checkpoint)
     if recipe:
-        settings = asdict(opened.decoder) | asdict(opened.latent)
-        expected = {**recipe.config, **recipe.latent}
-        other = [
-            f"{key} is {settings[key]}, not {n}"
-            for key, n in expected.items()
-            if settings[key] != n
-        ]
-        own = build.own_weights or bool(other)
-        build = replace(build.of_recipe(recipe, own), sha256=None if own else recipe.sha256 or None)
-        if own:
-            why = other[0] if other else "weights of your own"
+        why = _difference(opened, recipe)
+        if not why and build.own_weights:
+            why = "weights of your own"
+        build = _of_recipe(build, recipe, published=not why)
+        if why:
             build.report(f"not {recipe.source} ({why}): named after its folder, {build.info.name}")
         max_tokens = min(recipe.max_tokens, opened.decoder.max_position_embeddings)
         text = TextSettings(recipe.instruction, max_tokens, recipe.long_text)
@@ -315,3 +313,12 @@ def build_nv_embed_bundle(
     tokenizer = checked_tokenizer(build.checkpoint / TOKENIZER, opened.decoder.vocab_size, special)
     tokens = Tokens(tokenizer, ((before,), (after,)), mask_instruction=True)
     return build_streamed_bundle(build, nv_embed_model(opened), tokens, text)
+
+
+def _difference(opened: NvEmbedCheckpoint, recipe: NvEmbedRecipe) -> str:
+    """Return the first setting that differs from the recipe's, or ""."""
+    settings = asdict(opened.decoder) | asdict(opened.latent)
+    for key, expected in {**recipe.config, **recipe.latent}.items():
+        if settings[key] != expected:
+            return f"{key} is {settings[key]}, not {expected}"
+    return ""

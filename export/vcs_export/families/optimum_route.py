@@ -1,9 +1,8 @@
-"""Encoders that no graph here implements: exported by optimum, in an environment of its own.
+"""Encoders that no graph here implements: exported by optimum, in a separate environment.
 
-optimum-onnx needs PyTorch and an old release of transformers. Neither is imported here: another
+optimum-onnx needs PyTorch and an old release of transformers. Neither is imported here. Another
 interpreter, which the user names, is started on the checkpoint with the hub switched off, and
-writes a plain ONNX file. Pooling, dense layers and normalisation are appended to it as to the
-project's own graphs.
+writes a plain ONNX file. Pooling, dense layers and normalisation are appended as in other graphs.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from vcs_export.graph.pooling import pooled
 from vcs_export.graph.transformer import INPUTS
 
 OPSET = 18
-"""The oldest operator set that optimum writes. The project's own graphs have 17."""
+"""The oldest operator set that optimum writes. The project's graphs have 17."""
 
 HIDDEN = "last_hidden_state"
 TYPES = "token_type_ids"
 EXPORTER = "optimum.exporters.onnx"
 HOW = (
     "no extra brings it, because it pulls PyTorch: "
-    "make an environment apart from the one that scores, `python -m venv optimum-env`, then "
+    "make a separate environment, `python -m venv optimum-env`, then "
     "`optimum-env/bin/pip install torch 'transformers<4.58' optimum-onnx onnxruntime`, "
     "and name it: --optimum-python optimum-env/bin/python"
 )
@@ -50,12 +49,12 @@ def write_by_optimum(
 ) -> None:
     """Write the graph of an encoder by optimum, and its weights beside it.
 
-    Inputs and output are those of `vcs_export.graph.encoder.write_encoder`. `python` is an
-    interpreter that has optimum-onnx, None for this one. Raises ExportError if it has none or
-    fails, CheckpointError for its graph.
+    Inputs and output are the same as in `vcs_export.graph.encoder.write_encoder`. `python` is an
+    interpreter that has optimum-onnx, None for this one. Raises ExportError if optimum is missing
+    or fails, and CheckpointError if its graph is unsuitable.
     """
     interpreter = str(python) if python else sys.executable
-    # The packages are looked for and not imported, which would take as long as an export.
+    # The packages are only searched for: importing them would take as long as an export.
     if _run(interpreter, "-c", _LOOK).returncode:
         raise ExportError(
             f"{folder}: this model needs optimum, which {interpreter} does not have; {HOW}"
@@ -89,10 +88,10 @@ def write_by_optimum(
 
 
 def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights: Path) -> None:
-    """Append pooling and the steps after it to a bare transformer, and write the whole.
+    """Append pooling and the steps after it to a bare transformer, and write the graph.
 
-    Its inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`, which become zeros
-    inside; its output is `last_hidden_state`. Raises CheckpointError for another graph.
+    The transformer's inputs are `input_ids`, `attention_mask` and perhaps `token_type_ids`, which
+    become zeros inside. Its output is `last_hidden_state`. Another graph raises CheckpointError.
     """
     try:
         loaded = ir.load(source)
@@ -133,9 +132,8 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
         builder.absorb(graph)
     except ValueError as error:
         raise CheckpointError(f"the graph of optimum: {error}") from None
-    save_sentence(
-        builder, pooled(builder, hidden, visible, sentence.pooling), sentence, model, weights
-    )
+    vectors = pooled(builder, hidden, visible, sentence.pooling)
+    save_sentence(builder, vectors, sentence, model, weights)
 
 
 def _run(interpreter: str, *arguments: str) -> subprocess.CompletedProcess[str]:

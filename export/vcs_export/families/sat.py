@@ -1,4 +1,4 @@
-"""From a SaT (Segment Any Text) model to a bundle that holds a segmenter alone."""
+"""From a SaT (Segment Any Text) model to a bundle with only a segmenter."""
 
 from __future__ import annotations
 
@@ -31,18 +31,16 @@ TOKENIZER_FILE = "segmenter/tokenizer.json"
 PRECISIONS = ("fp32", "fp16", "int8")
 SPECIAL_TOKENS = (0, 2)
 """Ids of `<s>` and `</s>`, which stand before and after a window."""
+_STRIDE = 64  # in tokens, without a recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class SatOptions:
-    """What a caller decides about a SaT model.
-
-    None stands for what its folder or its recipe says.
-    """
+    """The caller's choices for a SaT model. None takes the value of the folder or of a recipe."""
 
     tokenizer: Path | None = None
     threshold: float | None = None
-    stride: int | None = None  # in tokens; 64 without a recipe
+    stride: int | None = None  # in tokens
 
 
 def build_sat_bundle(
@@ -50,7 +48,7 @@ def build_sat_bundle(
 ) -> Path:
     """Build a bundle from a SaT model.
 
-    The bundle's bytes follow from the arguments alone; for int8, also from the release of ONNX
+    The bundle's bytes follow from the arguments. In int8 they also depend on the release of ONNX
     Runtime.
     """
     folder = build.checkpoint
@@ -60,19 +58,23 @@ def build_sat_bundle(
         raise CheckpointError(f"{folder}: there is no {WEIGHTS} in it")
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     tokenizer = options.tokenizer or folder / TOKENIZER
-    threshold, stride = config.authors_threshold, 64
+    # The caller's choices win over the recipe's values, and these over the defaults.
+    threshold, stride = config.authors_threshold, _STRIDE
     if recipe:
         _check_recipe(recipe, folder / CONFIG, config, folder / WEIGHTS, tokenizer)
-        build, threshold, stride = build.of_recipe(recipe), recipe.threshold, recipe.stride
-    threshold = threshold if options.threshold is None else options.threshold
-    stride = stride if options.stride is None else options.stride
+        build = build.of_recipe(recipe)
+        threshold, stride = recipe.threshold, recipe.stride
+    if options.threshold is not None:
+        threshold = options.threshold
+    if options.stride is not None:
+        stride = options.stride
     _check_windows(config, threshold, stride)
     precision = build.quantization.precision or "fp32"
     check_choice("precision", precision, PRECISIONS)
-    words = _tokenizer(tokenizer, config)
+    content = _tokenizer(tokenizer, config)
     with BundleWriter(build.target, build.info) as bundle:
-        bundle.file(TOKENIZER_FILE).write_bytes(words)
-        second = _write_graph(folder, bundle.file(MODEL_FILE), precision)
+        bundle.file(TOKENIZER_FILE).write_bytes(content)
+        has_cuda = _write_graph(folder, bundle.file(MODEL_FILE), precision)
         spec = partial(
             LearnedSegmenterSpec,
             name=build.info.name,
@@ -84,7 +86,7 @@ def build_sat_bundle(
             max_tokens=config.max_tokens,
             stride=stride,
             threshold=threshold,
-            cuda=cuda_graph(MODEL_FILE) if second else None,
+            cuda=cuda_graph(MODEL_FILE) if has_cuda else None,
         )
         agreement = None
         if precision == "int8":
@@ -147,7 +149,8 @@ def _agreement(
 
 def _stories() -> list[str]:
     """Return the demo's descriptions without punctuation, as the segmenter sees texts."""
-    return [text.translate(str.maketrans("", "", string.punctuation)) for text in demo_texts()]
+    removed = str.maketrans("", "", string.punctuation)
+    return [text.translate(removed) for text in demo_texts()]
 
 
 def _check_windows(config: SatConfig, threshold: float, stride: int) -> None:

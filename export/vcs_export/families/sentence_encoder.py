@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcs_export.checkpoint.decoders.opening import FAMILIES as DECODERS
 from vcs_export.checkpoint.encoders import FAMILIES, model_type, open_encoder
@@ -39,14 +39,19 @@ from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
 from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
 
-Open = Callable[[Path], Checkpoint[Any]]
-Write = Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
-GRAPHS: dict[str, tuple[Open, Write]] = {
-    **dict.fromkeys(FAMILIES, (open_encoder, write_encoder)),
-    KIND: (open_modernbert, write_modernbert),
+
+class Native(NamedTuple):
+    """How an encoder is exported without PyTorch."""
+
+    open: Callable[[Path], Checkpoint[Any]]
+    write: Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
+
+
+GRAPHS: dict[str, Native] = {
+    **dict.fromkeys(FAMILIES, Native(open_encoder, write_encoder)),
+    KIND: Native(open_modernbert, write_modernbert),
 }
-"""How the models that need no PyTorch are read and written, by the `model_type` in `config.json`.
-"""
+"""The reader and writer of each model that needs no PyTorch, by `model_type` in `config.json`."""
 
 
 def build_sentence_bundle(
@@ -60,7 +65,7 @@ def build_sentence_bundle(
     """Build a bundle from the folder of any sentence-transformers encoder.
 
     The bundle's bytes follow from the arguments alone, unless optimum writes the graph. A recipe
-    needs a model that is exported without optimum; so does a learned segmenter, which shares the
+    needs a model that is exported without optimum. So does a learned segmenter, which shares the
     encoder's weights.
     """
     folder = build.checkpoint
@@ -71,10 +76,11 @@ def build_sentence_bundle(
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(path)
     native = GRAPHS.get(kind) if optimum_python is None else None
-    opened = native[0](folder) if native else None
+    opened = native.open(folder) if native else None
     if recipe:
-        recipe.check_config(path, opened and opened.config)
-        options, build = options.with_instruction(recipe.instruction), build.of_recipe(recipe)
+        recipe.check_config(path, opened.config if opened else None)
+        options = options.with_instruction(recipe.instruction)
+        build = build.of_recipe(recipe)
     if (folder / MODULES).exists() and options.pooling is None:
         sentence = read_sentence_folder(folder, options.prompt, options.instruction)
     else:
@@ -93,11 +99,13 @@ def build_sentence_bundle(
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
         model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-        segmenter = cuda = None
+        cuda = None
+        segmenter = None
         if native and opened:
             check_width(folder, sentence, opened.config.hidden_size)
             max_tokens = options.window(folder, sentence, opened.config.capacity)
-            stored = native[1](opened, sentence, model, weights)
+            stored = native.write(opened, sentence, model, weights)
+            # ModernBERT has no graph for CUDA.
             if kind in FAMILIES and write_cuda_encoder(opened, sentence, model, stored):
                 cuda = cuda_graph(MODEL_FILE)
             if learned:
@@ -105,11 +113,10 @@ def build_sentence_bundle(
         else:
             capacity = _capacity(kind, settings)
             max_tokens = options.window(folder, sentence, capacity)
-            # Optimum's table of positions has no rows for padding, so the longest text must need
-            # none.
-            max_tokens = (
-                min(max_tokens, capacity // PADDING_STEP * PADDING_STEP) if capacity else max_tokens
-            )
+            if capacity:
+                # Optimum's table of positions has no rows for padding, so that the longest text
+                # must need no padding.
+                max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP)
             write_by_optimum(folder, sentence, model, weights, optimum_python)
         return bundle.commit(
             embedder=EmbedderSpec(
@@ -129,8 +136,10 @@ def build_sentence_bundle(
 
 
 def _capacity(kind: str, settings: Any) -> int | None:
-    """Return the number of tokens that a model has positions for, as far as its settings tell."""
+    """Return the number of tokens that a model has positions for, or None if it is unknown."""
     positions = settings.get("max_position_embeddings")
     family = FAMILIES.get(kind)
-    before = PAD + 1 if family and family.from_pad else 0
-    return positions - before if isinstance(positions, int) and positions > before else None
+    unused = PAD + 1 if family and family.from_pad else 0
+    if not isinstance(positions, int) or positions <= unused:
+        return None
+    return positions - unused

@@ -1,11 +1,11 @@
 """The fast tier: static word vectors from the default bundle, and a segmenter that reads them.
 
 The default model reads each token of its vocabulary alone. One affine map, and a weight for each
-token, make of the result a table of vectors; the project trained both (`models/fast.md`). The
+token, turn its output into a table of vectors. The project trained both (`models/fast.md`). The
 vector of a text is the mean of its tokens' rows, scaled to unit length: an ordinary ONNX graph,
 with the default's tokenizer. Convolutions over the same rows find the ends of sentences in text
-without punctuation. Vectors are computed in float64, so that those in float16 do not depend on the
-processor: the hash of the weights that are made of them is in signatures.
+without punctuation. The table is computed in float64 and stored in float16, so that its bytes do
+not depend on the processor: their hash is in signatures.
 """
 
 from __future__ import annotations
@@ -86,14 +86,12 @@ class TokenEncoder:
         x = self._norm("embeddings.LayerNorm", tensors[_WORDS][rows] + tensors[_PLACES][:3])
         for layer in range(self._layers):
             prefix = f"encoder.layer.{layer}."
-            seen = self._linear(
-                f"{prefix}attention.output.dense", self._attended(f"{prefix}attention.self.", x)
-            )
-            x = self._norm(f"{prefix}attention.output.LayerNorm", x + seen)
+            seen = self._attended(f"{prefix}attention.self.", x)
+            out = self._linear(f"{prefix}attention.output.dense", seen)
+            x = self._norm(f"{prefix}attention.output.LayerNorm", x + out)
             inner = _gelu(self._linear(f"{prefix}intermediate.dense", x))
-            x = self._norm(
-                f"{prefix}output.LayerNorm", x + self._linear(f"{prefix}output.dense", inner)
-            )
+            out = self._linear(f"{prefix}output.dense", inner)
+            x = self._norm(f"{prefix}output.LayerNorm", x + out)
         mean: Array = x.mean(axis=1)
         return mean
 
@@ -105,19 +103,17 @@ class TokenEncoder:
             projected = self._linear(prefix + name, x)
             return projected.reshape(texts, tokens, self._heads, size).transpose(0, 2, 1, 3)
 
-        query, key, value = map(split, ("query", "key", "value"))
-        # Too few tokens to overflow.
+        query, key, value = split("query"), split("key"), split("value")
+        # Three tokens have no scores so large that `exp` would overflow.
         scores = np.exp(query @ key.transpose(0, 1, 3, 2) / math.sqrt(size))
         weights = scores / scores.sum(axis=-1, keepdims=True)
         seen: Array = (weights @ value).transpose(0, 2, 1, 3).reshape(texts, tokens, width)
         return seen
 
     def _linear(self, name: str, x: Array) -> Array:
-        # As one product: NumPy would multiply the matrices of a stack one by one.
-        product = (
-            x.reshape(-1, x.shape[-1]) @ self._tensors[f"{name}.weight"]
-            + self._tensors[f"{name}.bias"]
-        )
+        # One product of all rows is faster: NumPy would multiply a stack's matrices one by one.
+        rows = x.reshape(-1, x.shape[-1])
+        product = rows @ self._tensors[f"{name}.weight"] + self._tensors[f"{name}.bias"]
         stacked: Array = product.reshape(*x.shape[:-1], -1)
         return stacked
 
@@ -190,11 +186,11 @@ def _gelu(x: Array) -> Array:
 
 
 DIMENSION = 256
-"""Length of a vector: 384 numbers, as many as the default has, agree no better with it."""
+"""Length of a vector. The default's 384 numbers agree no better with the default."""
 
-# A window bounds memory; the mean over windows is nearly that of the whole text.
+# A window bounds memory; the mean over windows is nearly the mean over the whole text.
 MAX_TOKENS = 8192
-# Weight of the special tokens beside a token's largest of 1. A text without any known token has
+# Weight of the special tokens, relative to the maximum, 1. A text without any known token gets
 # their vector.
 _SPECIAL = 1e-3
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
@@ -204,9 +200,9 @@ _WINDOW, _STRIDE = 512, 480  # of the segmenter, in tokens
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """What the header of the trained tensors says."""
+    """The header of the trained tensors."""
 
-    base: str  # of which encoder
+    base: str  # digest of the encoder
     steps: tuple[int, ...]  # of the segmenter's convolutions
     threshold: float
 
@@ -251,10 +247,10 @@ def build_static(
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None  # the encoder was opened from it
     trained = Trained(training, _Facts, "no map of word vectors")
-    base, digest = trained.facts.base, encoder.digest
-    if base != digest:
+    base = trained.facts.base
+    if base != encoder.digest:
         raise CheckpointError(
-            f"{training}: trained on the word vectors {base[:8]}, not on {digest[:8]}"
+            f"{training}: trained on the word vectors {base[:8]}, not on {encoder.digest[:8]}"
         )
     log(f"computing the vectors of {encoder.count:,} tokens alone")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
@@ -265,8 +261,8 @@ def build_static(
     with BundleWriter(target, info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(source.path(spec.tokenizer).read_bytes())
         stored = write_static(table, bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE))
-        ends, own = SEGMENTER_FILES
-        _write_segmenter(trained, table, stored, bundle.file(ends), bundle.file(own))
+        ends, ends_weights = SEGMENTER_FILES
+        _write_segmenter(trained, table, stored, bundle.file(ends), bundle.file(ends_weights))
         return bundle.commit(
             embedder=EmbedderSpec(
                 name=FAST,
@@ -284,7 +280,7 @@ def build_static(
                     name="boundary-fast",
                     kind="words",
                     model=ends,
-                    weights=(own, WEIGHTS_FILE),
+                    weights=(ends_weights, WEIGHTS_FILE),
                     tokenizer=TOKENIZER_FILE,
                     special_tokens=encoder.special,
                     max_tokens=_WINDOW,
@@ -300,8 +296,7 @@ def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> Stor
     """Write the graph, and its table `(tokens, dimension)` beside it. The arithmetic is float32.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`. The output `embedding`
-    is float32 `(batch, dimension)`: the mean of the rows where the mask is 1, scaled to unit
-    length.
+    is float32 `(batch, dimension)`, the normalised mean of the rows where the mask is 1.
     """
     graph = GraphBuilder(OPSET)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -333,7 +328,7 @@ def _write_segmenter(
 ) -> None:
     """Write the learned segmenter's graph: convolutions on the embedder's table, a logit per token.
 
-    Inputs and output are those of `learned_segmenter.write_learned_segmenter`.
+    Inputs and output are the same as in `learned_segmenter.write_learned_segmenter`.
     """
     graph = GraphBuilder(OPSET, "fp32", stored)
     ids, mask, capitals = (
@@ -349,32 +344,32 @@ def _write_segmenter(
     def norm(name: str, x: ir.Value) -> ir.Value:
         return graph.layer_norm(name, x, weight(f"{name}.weight"), weight(f"{name}.bias"), 1e-5)
 
+    # A token's row in the table, and how its word is written.
     rows = graph.op("Gather", graph.weight("table", table), ids)
     x = linear("words", norm("rows", graph.op("Cast", rows, to=graph.float_type)))
-    x = graph.op(
-        "Add",
-        x,
-        graph.op("Gather", graph.weight("capitals.weight", weight("capitals.weight")), capitals),
-    )
+    shapes = graph.weight("capitals.weight", weight("capitals.weight"))
+    x = graph.op("Add", x, graph.op("Gather", shapes, capitals))
     visible = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(2))
     for block, step in enumerate(trained.facts.steps):
-        # A token sees those `step` places away; beyond the window, and under the mask, are zeros.
+        # A token sees the tokens `step` places before and after it. Masked tokens, and places
+        # outside the window, are zeros.
         seen = graph.op("Mul", norm(f"{block}.norm", x), visible)
         padded = graph.op("Pad", seen, graph.ints(0, step, 0, 0, step, 0))
         before = graph.op("Slice", padded, graph.ints(0), graph.ints(-2 * step), graph.ints(1))
         after = graph.op(
             "Slice", padded, graph.ints(2 * step), graph.ints(2**31 - 1), graph.ints(1)
         )
-        near = gelu(graph, linear(f"{block}.near", graph.op("Concat", before, seen, after, axis=2)))
+        around = graph.op("Concat", before, seen, after, axis=2)
+        near = gelu(graph, linear(f"{block}.near", around))
         x = graph.op("Add", x, linear(f"{block}.out", near))
-    graph.save(
-        linear("classifier", norm("norm", x)), LOGITS, ("batch", "tokens", 1), model, weights
-    )
+    logits = linear("classifier", norm("norm", x))
+    graph.save(logits, LOGITS, ("batch", "tokens", 1), model, weights)
 
 
 def _notice(source: Bundle, training: Path) -> str:
-    known = NOTICE in {entry.path for entry in source.manifest.files}
-    rest = source.path(NOTICE).read_text("utf-8") if known else ""
+    rest = ""
+    if NOTICE in {entry.path for entry in source.manifest.files}:
+        rest = source.path(NOTICE).read_text("utf-8")
     return f"""\
 The embedder of this bundle is a table of word vectors. It was made from the weights of the bundle
 {_origin(source)}

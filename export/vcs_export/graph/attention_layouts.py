@@ -1,12 +1,12 @@
 """Input layouts of a decoder's graph: "packed" for a CPU here, others in `graph.cuda_layouts`.
 
-Linear layers see tokens as rows, `(tokens, width)`, in every layout. Only rotation by position,
-attention and the pooling of a text, which bring tokens together, depend on the layout; and the
-operators of norms, gates and sums, of which each runtime has its fastest.
+Linear layers see tokens as rows, `(tokens, width)`, in every layout. Rotation by position,
+attention and pooling bring tokens together, so they depend on the layout. So do norms, gates and
+sums, for which runtimes have different operators.
 
-In "packed" there is no padding except around the attention, which gets no mask, because a mask
-keeps it from the fastest kernels; only layers with a window have one. In a causal model no token
-sees padding, which comes after all tokens, so that lengths are not needed either.
+In "packed" only the attention sees padding. It gets no mask, except in layers with a window,
+because a mask rules out the fastest kernels. In a causal model padding comes after all tokens, so
+that no token sees it, and lengths are not needed either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vcs_export.graph.nodes import Graph
 from vcs_export.graph.streamed import FLOAT, StreamedGraph
 from vcs_runtime.bundle.layouts import padded_length
 
-# Added to the score of a token that is not seen: its weight is 0, and no type overflows.
+# Added to the score of a hidden token: its weight becomes 0, and no type overflows.
 _HIDDEN = -30000.0
 
 
@@ -76,7 +76,7 @@ class Layout(ABC):
     ) -> ir.Value:
         """Rotate query and key by position, and attend within each text: `(tokens, heads * size)`.
 
-        If `local` is true, a token sees only near tokens, and the rotation is that of such layers.
+        If `local` is true, a token sees only near tokens, and the rotation of such layers applies.
         """
 
     @abstractmethod
@@ -90,14 +90,15 @@ class Layout(ABC):
     def last(self, x: ir.Value) -> ir.Value:
         """Return each text's last-token row of x `(tokens, width)`, as `(batch, width)`."""
 
-    def _table_pair(self, prefix: str, rotation: Rotation) -> list[ir.Value]:
+    def _table_pair(self, prefix: str, rotation: Rotation) -> tuple[ir.Value, ir.Value]:
+        graph = self.graph
         # The runtime pads to such lengths.
         positions = padded_length(self.config.max_position_embeddings)
-        tables = rotation_tables(rotation, self.config.head_dim, positions)
-        return [
-            self.graph.array(f"{prefix}.{name}", table, self.graph.compute)
-            for name, table in zip(("cosines", "sines"), tables, strict=True)
-        ]
+        cosines, sines = rotation_tables(rotation, self.config.head_dim, positions)
+        return (
+            graph.array(f"{prefix}.cosines", cosines, graph.compute),
+            graph.array(f"{prefix}.sines", sines, graph.compute),
+        )
 
     def _rotation(self, local: bool) -> Rotation:
         """Return the rotation of layers with or without a window."""
@@ -109,9 +110,8 @@ class Layout(ABC):
         if not self.config.norm_offset:
             return self.graph.stored(weight, kind)
         self.graph.used(weight.nbytes)
-        return self.graph.array(
-            f"{weight.name}.offset", weight.rows() + self.config.norm_offset, kind
-        )
+        shifted = weight.rows() + self.config.norm_offset
+        return self.graph.array(f"{weight.name}.offset", shifted, kind)
 
     def _rms_norm(self, x: ir.Value, weight: ir.Value) -> ir.Value:
         """Return the norm in float32."""
@@ -120,16 +120,15 @@ class Layout(ABC):
         )
 
     def _scale(self) -> dict[str, float]:
-        """Return the attribute for the scale of scores, if it is not the operators' own."""
+        """Return the attribute for the scale of scores, if it is not the operators' default."""
         scale = self.config.attention_scale
         return {} if scale is None else {"scale": scale}
 
     def _seen(self, queries: ir.Value, keys: ir.Value, reach: int | None) -> ir.Value:
-        """Return which keys each query may see by their places, bool `(queries, keys)`."""
+        """Return which keys each query may see, given their positions, bool `(queries, keys)`."""
         graph, causal = self.graph, self.config.causal
-        rows, columns = (
-            graph.op("Unsqueeze", x, graph.ints(axis)) for x, axis in ((queries, 1), (keys, 0))
-        )
+        rows = graph.op("Unsqueeze", queries, graph.ints(1))
+        columns = graph.op("Unsqueeze", keys, graph.ints(0))
         before = graph.op("Sub", rows, columns)
         conditions = []
         if causal:
@@ -146,7 +145,7 @@ class Packed(Layout):
     The inputs are int64:
 
     - `input_ids` `(tokens,)`;
-    - `gather` `(batch, width)`, the row of the token at each padded place, or any row at padding;
+    - `gather` `(batch, width)`, the row of the token at each padded place, any row for padding;
     - `scatter` `(tokens,)`, each token's place in the flattened `(batch * width)`;
     - `lengths` `(batch,)`, the number of tokens of each text;
     - `skip` `(batch,)`, how many first tokens of each text are not pooled.
@@ -161,15 +160,15 @@ class Packed(Layout):
         super().__init__(graph, config)
         self._width = graph.op("Squeeze", graph.op("Shape", self._gather, start=1, end=2))
         places = graph.op("Range", graph.int_scalar(0), self._width, graph.int_scalar(1))
-        self._near = (
-            self._window_bias(places, config.local.reach) if config.local is not None else None
-        )
+        self._near = None
+        if config.local is not None:
+            self._near = self._window_bias(places, config.local.reach)
         self._positions = graph.op("Expand", places, graph.op("Shape", self._gather))
-        self._pooled = graph.op(
-            "And",
-            graph.op("Less", places, graph.op("Unsqueeze", self._lengths, graph.ints(1))),
-            graph.op("GreaterOrEqual", places, graph.op("Unsqueeze", skip, graph.ints(1))),
-        )
+        # A text's tokens are pooled from `skip` to its last one. Padding comes after them.
+        ends = graph.op("Unsqueeze", self._lengths, graph.ints(1))
+        before_end = graph.op("Less", places, ends)
+        starts = graph.op("Unsqueeze", skip, graph.ints(1))
+        self._pooled = graph.op("And", before_end, graph.op("GreaterOrEqual", places, starts))
 
     @property
     def ids(self) -> ir.Value:
@@ -181,9 +180,12 @@ class Packed(Layout):
     ) -> ir.Value:
         """Pad the tokens, rotate, attend, and take the padding away."""
         heads, groups = self.config.num_attention_heads, self.config.num_key_value_heads
-        queries, keys, values = (self._padded(x) for x in (query, key, value))
-        rotated = self._rotated(queries, heads, local), self._rotated(keys, groups, local)
-        return self._attention_of_padded(*rotated, values, local)
+        query = self._padded(query)
+        key = self._padded(key)
+        value = self._padded(value)
+        query = self._rotated(query, heads, local)
+        key = self._rotated(key, groups, local)
+        return self._attention_of_padded(query, key, value, local)
 
     def last(self, x: ir.Value) -> ir.Value:
         """Return the rows of last tokens."""
@@ -195,11 +197,11 @@ class Packed(Layout):
         return self.graph.op("Gather", x, self._gather)
 
     def _window_bias(self, places: ir.Value, reach: int) -> ir.Value:
-        """Return what is added to scores in layers with a window, `(width, width)`."""
+        """Return the bias of scores in layers with a window, `(width, width)`."""
         return self._bias(self._seen(places, places, reach))
 
     def _bias(self, seen: ir.Value) -> ir.Value:
-        """Return what is added to scores, by which keys each query may see."""
+        """Return the bias of scores that hides the keys which a query may not see."""
         graph = self.graph
         return graph.computed(graph.op("Where", seen, graph.scalar(0.0), graph.scalar(_HIDDEN)))
 
@@ -209,13 +211,17 @@ class Packed(Layout):
         """Attend, and take the padding away."""
         graph, config = self.graph, self.config
         heads = config.num_attention_heads
-        bias = self._near if local else None
+        inputs = [query, key, value, self._near if local else None]
+        if not config.causal:
+            # The two empty inputs before the lengths are past keys and values.
+            inputs += [None, None, self._lengths]
+        # The bias of a window hides later tokens already. The kernel for a CPU would copy it in
+        # each layer to make it causal.
+        causal = config.causal and not local
         padded = graph.op(
             "Attention",
-            *(query, key, value, bias),
-            *(() if config.causal else (None, None, self._lengths)),
-            # The kernel for a CPU would copy the bias in each layer to make it causal.
-            is_causal=int(config.causal and not local),
+            *inputs,
+            is_causal=int(causal),
             q_num_heads=heads,
             kv_num_heads=config.num_key_value_heads,
             **self._scale(),
@@ -224,7 +230,7 @@ class Packed(Layout):
         return graph.op("Gather", flat, self._scatter)
 
     def mean(self, x: ir.Value, kind: ir.DataType) -> ir.Value:
-        """Return the mean of the tokens that `skip` leaves."""
+        """Return the mean of each text's tokens from `skip` on."""
         graph = self.graph
         padded = self._padded(graph.cast(x, FLOAT, kind))
         mask = graph.op("Cast", self._pooled, to=int(FLOAT))
@@ -235,8 +241,7 @@ class Packed(Layout):
         return graph.op("Squeeze", total, graph.ints(1))
 
     def _rotated(self, x: ir.Value, heads: int, local: bool) -> ir.Value:
-        # Padding is rotated too: ONNX Runtime refuses more tokens in a row than there are
-        # positions.
+        # Padding is rotated too, because ONNX Runtime refuses rows with more tokens than positions.
         return self.graph.op(
             "RotaryEmbedding",
             x,
@@ -264,12 +269,12 @@ def rotation_tables(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return cosine and sine of each position's angles, `(positions, size / 2)`, float32.
 
-    The angles are rounded to float32, with which models are trained. At position 30,000 the
-    rounding is 1e-3 of a turn of the fastest pair, so exact angles would be different ones.
+    The angles are rounded to float32, as in training. At position 30,000 the rounding is 1e-3 of a
+    turn of the fastest pair, so that exact angles would give other results.
     """
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
-    # Powers in single precision differ from one machine to the next. These equal those of PyTorch
-    # on a CPU, but for about one frequency in a hundred.
+    # Powers in single precision differ between machines. These equal PyTorch's on a CPU, except for
+    # about one frequency in a hundred.
     powers = np.power(np.float64(rotation.theta), exponents.astype(np.float64)).astype(np.float32)
     frequencies = np.float32(1) / powers
     if isinstance(rotation.scaling, Llama3Scaling):
@@ -282,13 +287,14 @@ def rotation_tables(
 
 def _llama3(frequencies: NDArray[np.float32], scaling: Llama3Scaling) -> NDArray[np.float32]:
     """Scale frequencies as Llama 3.1 does, each step rounded to float32."""
-    low, high, window = (
-        scaling.low_freq_factor,
-        scaling.high_freq_factor,
-        scaling.original_max_position_embeddings,
-    )
+    low = scaling.low_freq_factor
+    high = scaling.high_freq_factor
+    window = scaling.original_max_position_embeddings
     wavelengths = 2 * np.pi / frequencies
+    few_turns = wavelengths > window / low
+    many_turns = wavelengths < window / high
+    # In between, the share of the unscaled frequency grows with the number of turns.
     share = (window / wavelengths - low) / (high - low)
     between = (1 - share) * frequencies / scaling.factor + share * frequencies
-    few, many = wavelengths > window / low, wavelengths < window / high
-    return np.where(few, frequencies / scaling.factor, np.where(many, frequencies, between))
+    unless_few = np.where(many_turns, frequencies, between)
+    return np.where(few_turns, frequencies / scaling.factor, unless_few)

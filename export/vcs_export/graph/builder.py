@@ -1,7 +1,7 @@
 """Graphs whose weights are in one file with a fixed layout.
 
 The sha256 of the weights' file names the weights in every signature. Its bytes may therefore depend
-only on the tensors and the order in which a graph adds them: each tensor starts at a multiple of
+only on the tensors and the order in which a graph adds them. Each tensor starts at a multiple of
 `ALIGNMENT`, and gaps are zeros.
 """
 
@@ -29,6 +29,11 @@ _BLOCK_ROWS = 4096
 _LARGE = 1024  # bytes from which a foreign graph's tensor goes into the weights' file
 
 
+def aligned(end: int) -> int:
+    """Return the offset of the next tensor in a file of `end` bytes."""
+    return -(-end // ALIGNMENT) * ALIGNMENT
+
+
 @dataclass(frozen=True)
 class StoredWeights:
     """A finished weights' file, to which other graphs in its folder may refer."""
@@ -43,15 +48,15 @@ class StoredWeights:
             return None
         with self.path.open("rb") as file:
             file.seek(offset)
-            return offset if file.read(size) == _stored_bytes(array).tobytes() else None
+            stored = file.read(size)
+        return offset if stored == _stored_bytes(array).tobytes() else None
 
 
 class GraphBuilder(Graph):
     """A graph of an encoder, whose weights are arrays and go into one file beside it.
 
-    With "fp16" all arithmetic is in half precision; with "int8" tables are stored as int8, and all
-    else is float32. A tensor that one of `shared` has under the same name, with the same bytes, is
-    not stored again.
+    With "fp16" all arithmetic is in half precision. With "int8" tables are stored as int8, and all
+    else is float32. A tensor that `shared` has, with the same name and bytes, is not stored again.
     """
 
     def __init__(self, opset: int, precision: str = "fp32", *shared: StoredWeights) -> None:
@@ -84,21 +89,25 @@ class GraphBuilder(Graph):
             raise TypeError(f"{name}: float32 was expected, not {array.dtype}")
         if name in self._weights:
             raise ValueError(f"{name}: added twice")
-        stored: Weights = (
-            array.astype(self._float, copy=False) if array.dtype == np.float32 else array
-        )
+        stored = array
+        if array.dtype == np.float32:
+            stored = array.astype(self._float, copy=False)
         for other in self._shared:
             if (place := other.offset(name, stored)) is not None:
                 value = _external(name, other.path, place, stored)
                 self._borrowed.append(value)
                 return value
-        offset = -(-self._end // ALIGNMENT) * ALIGNMENT
-        self._end = offset + stored.nbytes
         kind = ir.TensorType(ir.DataType.from_numpy(stored.dtype))
         value = ir.Value(name=name, shape=ir.Shape(stored.shape), type=kind)
+        self._place(name, stored, value)
+        return value
+
+    def _place(self, name: str, stored: Weights, value: ir.Value) -> None:
+        """Give a tensor the next place in the weights' file."""
+        offset = aligned(self._end)
+        self._end = offset + stored.nbytes
         self._weights[name] = stored
         self._offsets[name] = (offset, value)
-        return value
 
     def absorb(self, graph: ir.Graph) -> None:
         """Take over the nodes and weights of another graph, which loses them.
@@ -106,31 +115,28 @@ class GraphBuilder(Graph):
         The inputs of the other graph must have been replaced by values of this one. Raises
         ValueError if an operator is not ONNX's own.
         """
-        values: dict[str, ir.Value] = {}
+        # Names get a prefix, because both graphs may number their nodes.
         for number, node in enumerate(graph):
             if node.domain not in ("", "ai.onnx"):
                 raise ValueError(f"the operator {node.op_type} is of {node.domain}, not of ONNX")
-            # Names get a prefix, because both graphs may number their nodes.
             node.name = f"inner_{number}"
             for place, output in enumerate(node.outputs):
                 output.name = f"inner_{number}_{place}"
+        # Large tensors go into the weights' file, and small ones into the graph's file.
+        values: dict[str, ir.Value] = {}
         for old, value in sorted(graph.initializers.items()):
             tensor = value.const_value
             if tensor is None:
                 raise ValueError(f"the initializer {old} has no value")
             name = f"inner.{old}"
+            values[name] = value
             if tensor.dtype == ir.DataType.FLOAT and tensor.nbytes >= _LARGE:
                 # The nodes refer to this value object, so it must be the stored one.
-                array = tensor.numpy()
-                self._weights[name] = array
-                offset = -(-self._end // ALIGNMENT) * ALIGNMENT
-                self._end = offset + array.nbytes
-                self._offsets[name] = (offset, value)
-                values[name] = value
+                self._place(name, tensor.numpy(), value)
             else:
-                # Small tensors move from any file beside the graph into the graph's own.
                 value.const_value = ir.tensor(tensor.numpy(), name=name)
-                self._constants[name] = values[name] = value
+                self._constants[name] = value
+        # Values and nodes belong to one graph: the other one must let go of them first.
         nodes = list(graph)
         graph.outputs.clear()
         graph.initializers.clear()
@@ -143,9 +149,9 @@ class GraphBuilder(Graph):
         """Look up the rows `ids` `(...)` of a table `(n, width)`: `(..., width)`, float."""
         if not self._small_tables:
             return self.op("Gather", self.weight(name, table), ids)
-        # Each row has a scale: rare words have short vectors, which one scale for all would round
-        # to 0.
-        levels, scale = np.empty(table.shape, np.int8), np.empty((len(table), 1), np.float32)
+        # Each row has a scale. Rare words have short vectors, which one for all would round to 0.
+        levels = np.empty(table.shape, np.int8)
+        scale = np.empty((len(table), 1), np.float32)
         for start in range(0, len(table), _BLOCK_ROWS):
             part = slice(start, start + _BLOCK_ROWS)
             largest = np.abs(table[part]).max(axis=1, keepdims=True)
@@ -188,7 +194,7 @@ class GraphBuilder(Graph):
     def save(
         self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path, weights: Path
     ) -> StoredWeights:
-        """Write the graph with its one float32 output, and a file beside it for unshared weights.
+        """Write the graph with its float32 output, and its unshared weights into a file beside it.
 
         Raises OSError.
         """
@@ -198,17 +204,15 @@ class GraphBuilder(Graph):
             with weights.open("wb") as file:
                 for key, array in self._weights.items():
                     _write_at(file, self._offsets[key][0], array)
+        values: list[ir.Value] = []
+        places: dict[str, tuple[int, int]] = {}
         for key, (offset, value) in self._offsets.items():
-            value.const_value = _external(key, weights, offset, self._weights[key]).const_value
-        own = [value for _, value in self._offsets.values()]
-        self._write(output, name, shape, model, [*own, *self._borrowed])
-        return StoredWeights(
-            weights,
-            {
-                key: (offset, self._weights[key].nbytes)
-                for key, (offset, _) in self._offsets.items()
-            },
-        )
+            array = self._weights[key]
+            value.const_value = _external(key, weights, offset, array).const_value
+            values.append(value)
+            places[key] = (offset, array.nbytes)
+        self._write(output, name, shape, model, [*values, *self._borrowed])
+        return StoredWeights(weights, places)
 
 
 def _external(name: str, file: Path, offset: int, array: Weights) -> ir.Value:

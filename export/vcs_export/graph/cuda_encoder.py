@@ -1,14 +1,12 @@
 """Encoders for ONNX Runtime's CUDA provider: no padding, fused kernels, and products in fp16.
 
-These graphs are over the weights of the encoder's other graph. Where those are float32, the graph
-converts them, which ONNX Runtime does once, when it opens the graph. Kernels of GELU and of
-normalisation add the biases of the products before them. Sums of products, softmax, GELU and
-normalisation are float32 inside their kernels; the embeddings, and all from the pooling on, are
-float32 throughout.
+These graphs read the weights of the encoder's other graph. The graph converts float32 weights,
+which ONNX Runtime does once, when it opens the graph. Kernels of GELU and of normalisation add the
+biases of the products before them. Sums of products, softmax, GELU and normalisation are float32
+inside their kernels. The embeddings, the pooling and all steps after it are float32 throughout.
 
-PackedMultiHeadAttention has no windows. With a bias for each two tokens, as MPNet has it, it would
-be no flash attention. Such models, and those that pool the largest numbers, have no graph of this
-kind.
+PackedMultiHeadAttention has no windows, and is no flash attention with a bias for each pair of
+tokens, such as MPNet's. Such models, and models with max pooling, have no graph of this kind.
 """
 
 from __future__ import annotations
@@ -52,9 +50,10 @@ class CudaEncoder(GraphBuilder):
         return value
 
     def half(self, value: ir.Value) -> ir.Value:
-        """Return a tensor in fp16, under a name of its own if it is converted."""
+        """Return a tensor in fp16, under another name if it is converted."""
         half = self._to(_HALF, value)
-        half.name = value.name if half is value else f"{value.name}.fp16"
+        if half is not value:
+            half.name = f"{value.name}.fp16"
         return half
 
     def exact(self, value: ir.Value) -> ir.Value:
@@ -69,19 +68,15 @@ class CudaEncoder(GraphBuilder):
         words = self.op("Gather", self.weight(WORDS, checkpoint.tensor(WORDS)), self.texts.ids)
         table = self.weight(POSITIONS, position_rows(checkpoint, from_zero))
         places = self.op("Gather", table, self.texts.positions if from_zero else self._from_pad())
-        name = "embeddings.LayerNorm"
-        weight, bias = (
-            self.exact(self.weight(f"{name}.{part}", checkpoint.tensor(f"{name}.{part}")))
-            for part in ("weight", "bias")
-        )
-        return self.op(
-            "LayerNormalization",
-            self.op("Add", self.exact(words), self.exact(places)),
-            weight,
-            bias,
-            axis=-1,
-            epsilon=checkpoint.config.layer_norm_eps,
-        )
+
+        def stored(name: str) -> ir.Value:
+            return self.exact(self.weight(name, checkpoint.tensor(name)))
+
+        weight = stored("embeddings.LayerNorm.weight")
+        bias = stored("embeddings.LayerNorm.bias")
+        x = self.op("Add", self.exact(words), self.exact(places))
+        epsilon = checkpoint.config.layer_norm_eps
+        return self.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
 
     def layers(self, checkpoint: AnyCheckpoint, x: ir.Value, count: int | None = None) -> ir.Value:
         """Add the first `count` layers to x, float32 `(tokens, hidden)`; the result is fp16.
@@ -105,6 +100,9 @@ class CudaEncoder(GraphBuilder):
         self.save(logits, LOGITS, ("tokens", 1), model, model)
 
     def _layer(self, checkpoint: AnyCheckpoint, prefix: str, x: ir.Value) -> ir.Value:
+        """Add one layer to x, fp16 `(tokens, hidden)`."""
+        config = checkpoint.config
+
         def stored(name: str) -> ir.Value:
             tensor = checkpoint.tensor(f"{prefix}{name}")
             return self.weight(f"{prefix}{name}", tensor.T if tensor.ndim == 2 else tensor)
@@ -113,45 +111,41 @@ class CudaEncoder(GraphBuilder):
             return self.op("MatMul", x, self.half(stored(f"{name}.weight")))
 
         def normed(name: str, addend: ir.Value, x: ir.Value, bias: ir.Value) -> ir.Value:
-            scale, shift = (
-                self.half(stored(f"{name}.LayerNorm.{part}")) for part in ("weight", "bias")
-            )
-            return self.microsoft_op(
-                "SkipLayerNormalization",
-                addend,
-                x,
-                scale,
-                shift,
-                bias,
-                epsilon=checkpoint.config.layer_norm_eps,
-            )
+            scale = self.half(stored(f"{name}.LayerNorm.weight"))
+            shift = self.half(stored(f"{name}.LayerNorm.bias"))
+            inputs = (addend, x, scale, shift, bias)
+            epsilon = config.layer_norm_eps
+            return self.microsoft_op("SkipLayerNormalization", *inputs, epsilon=epsilon)
 
-        query, key, value = (
-            product(f"attention.self.{name}", x) for name in ("query", "key", "value")
-        )
-        # A bias of keys adds the same to all scores of a query, and changes no weight. Weights add
-        # up to 1, so that the bias of values comes through: it goes into the bias of the next
-        # product.
+        query = product("attention.self.query", x)
+        key = product("attention.self.key", x)
+        value = product("attention.self.value", x)
+        # The bias of keys is left out: it adds the same to all scores of a query, and changes no
+        # weight of softmax.
         query = self.op("Add", query, self.half(stored("attention.self.query.bias")))
-        seen = self.texts.attention(query, key, value, checkpoint.config.num_attention_heads)
+        seen = self.texts.attention(query, key, value, config.num_attention_heads)
+
+        # The weights of softmax add up to 1, so that each token gets the whole bias of values. It
+        # passes through the next product, whose bias takes it up.
         matrix = stored("attention.output.dense.weight")
-        through = self.op(
-            "MatMul", self.exact(stored("attention.self.value.bias")), self.exact(matrix)
-        )
+        value_bias = self.exact(stored("attention.self.value.bias"))
+        through = self.op("MatMul", value_bias, self.exact(matrix))
         bias = self.op("Add", through, self.exact(stored("attention.output.dense.bias")))
         out = self.op("MatMul", seen, self.half(matrix))
         x = normed("attention.output", out, x, self.op("Cast", bias, to=int(_HALF)))
+
         inner = product("intermediate.dense", x)
         gelu = self.microsoft_op("BiasGelu", inner, self.half(stored("intermediate.dense.bias")))
-        return normed(
-            "output", product("output.dense", gelu), x, self.half(stored("output.dense.bias"))
-        )
+        out = product("output.dense", gelu)
+        return normed("output", out, x, self.half(stored("output.dense.bias")))
 
     def _from_pad(self) -> ir.Value:
         """Return each token's position, counted from the pad's, as in `xlm_roberta.positions`."""
         pad = self.int_scalar(PAD)
         other = self.op("Not", self.op("Equal", self.texts.ids, pad))
         counted = self.op("Cast", other, to=int(ir.DataType.INT64))
+        # Tokens other than pads before each token, over all texts. The count at the text's first
+        # token is subtracted from it.
         before = self.op("CumSum", counted, self.int_scalar(0), exclusive=1)
         tokens = self.op("Squeeze", self.op("Shape", self.texts.ids))
         rows = self.op("Range", self.int_scalar(0), tokens, self.int_scalar(1))
@@ -165,7 +159,7 @@ def _beside(other: Path) -> Path:
 
 
 def cuda_graph(other: str) -> CudaGraph:
-    """Return what the manifest says of the graph beside the graph `other` of a bundle."""
+    """Return the manifest's entry for the CUDA graph beside the graph `other` of a bundle."""
     return CudaGraph(_beside(Path(other)).as_posix(), "varlen", "fp16")
 
 

@@ -1,9 +1,8 @@
-"""The ONNX graphs of a whole embedding model: a decoder, and the head that makes a text's vector.
+"""The ONNX graphs of a whole embedding model: a decoder, and a head that computes text vectors.
 
-Their weights are streamed, or linked to. The running sum of the layers, the norms and the output
-are float32 in every precision, because a Mistral's sum has outliers beside which half precision
-would lose all other numbers. Weights are used in the checkpoint's own `(out, in)` layout, so that
-none must be copied.
+Weights are streamed or linked. They are used in the checkpoint's layout, `(out, in)`, so that none
+must be copied. The running sum of the layers, the norms and the output are float32 in every
+precision. A Mistral's sum has outliers beside which half precision would lose all other numbers.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ def decoder(layout: Layout, tensors: Tensors, prefix: str, only_last: bool = Fal
         seen = self_attention(layout, tensors, name, x, local)
         few = only_last and layer == config.num_hidden_layers - 1
         if few:
+            # From here on every step works on single tokens, so that one row per text is enough.
             x, seen = layout.last(x), layout.last(seen)
         addend = graph.linear(seen, tensors[f"{name}self_attn.o_proj.weight"])
         x = _sum(layout, tensors, f"{name}post_attention_layernorm.weight", x, addend, few)
@@ -84,9 +84,8 @@ def feed_forward(layout: Layout, tensors: Tensors, prefix: str, x: ir.Value) -> 
     graph = layout.graph
     norm = "pre_feedforward_layernorm" if layout.config.sandwich else "post_attention_layernorm"
     normed = layout.rms_norm(x, tensors[f"{prefix}{norm}.weight"], graph.compute)
-    gate, up = (
-        graph.linear(normed, tensors[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up")
-    )
+    gate = graph.linear(normed, tensors[f"{prefix}mlp.gate_proj.weight"])
+    up = graph.linear(normed, tensors[f"{prefix}mlp.up_proj.weight"])
     return graph.linear(layout.gated(gate, up), tensors[f"{prefix}mlp.down_proj.weight"])
 
 
@@ -95,19 +94,22 @@ def _sum(
 ) -> ir.Value:
     """Add to x, float32, the result of half a layer, after its norm if it has one.
 
-    If `few` is true, there is a row for each text instead of each token.
+    With `few`, x has one row per text instead of one per token.
     """
     graph = layout.graph
     if layout.config.sandwich:
         return graph.op("Add", x, layout.rms_norm(graph.exact(addend), tensors[norm], FLOAT))
-    return graph.op("Add", x, graph.exact(addend)) if few else layout.add(x, addend)
+    if few:
+        return graph.op("Add", x, graph.exact(addend))
+    return layout.add(x, addend)
 
 
 def layer_norm(
     graph: StreamedGraph, tensors: Tensors, name: str, x: ir.Value, epsilon: float = 1e-5
 ) -> ir.Value:
     """Add a layer normalisation over the last axis, float32."""
-    scale, shift = (graph.stored(tensors[f"{name}.{part}"], FLOAT) for part in ("weight", "bias"))
+    scale = graph.stored(tensors[f"{name}.weight"], FLOAT)
+    shift = graph.stored(tensors[f"{name}.bias"], FLOAT)
     return graph.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 
 
@@ -116,7 +118,7 @@ OUTPUT = "embedding"
 _OPSET = 24
 
 Head = Callable[[Layout, ir.Value], ir.Value]
-"""Adds what makes a text's vector, float32 `(batch, dimension)`, of the last hidden states."""
+"""Adds the steps from the last hidden states to a text's vector, float32 `(batch, dimension)`."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,7 @@ class DecoderModel:
 
     folder: Path
     config: DecoderConfig
-    # By their names in the checkpoint, those of the head included.
-    tensors: Mapping[str, StoredTensor]
+    tensors: Mapping[str, StoredTensor]  # by their names in the checkpoint, with the head's
     prefix: str  # of the decoder's names
     dimension: int  # length of a text's vector
     head: Head
@@ -151,9 +152,10 @@ def cuda_layout(config: DecoderConfig, precision: str) -> CudaLayout | None:
     kind = _cuda_compute(config, precision)
     if kind == FLOAT:
         return None
-    # The kernel of "varlen" takes fp16 alone. It is not causal, and has no windows.
-    packed = kind != ir.DataType.FLOAT16 or config.causal or config.local is not None
-    return "packed" if packed else "varlen"
+    # The kernel of "varlen" takes only fp16. It is not causal, and has no windows.
+    if kind != ir.DataType.FLOAT16 or config.causal or config.local is not None:
+        return "packed"
+    return "varlen"
 
 
 def write_decoder_model(
@@ -167,12 +169,12 @@ def write_decoder_model(
 ) -> Written:
     """Write the graph, and the tensors that it does not link to into `model` + ".data".
 
-    With `link`, tensors that are used as they are stay in the checkpoint's files. A second graph,
-    for CUDA, refers to the same files; it has its own operators and input layout, and may need few
-    further tensors. Raises CheckpointError or OSError.
+    With `link`, tensors that are used unchanged stay in the checkpoint's files. A second graph, for
+    CUDA, refers to the same files. It has other operators and another input layout, and may need a
+    few further tensors. Raises CheckpointError or OSError.
 
     The output `embedding` is float32 `(batch, dimension)`, rows of unit length. A row is
-    meaningless for a text of which no token is pooled; callers refuse such texts.
+    meaningless if no token of the text is pooled; callers refuse such texts.
     """
     total = sum(tensor.nbytes for tensor in opened.tensors.values())
     done = 0
@@ -182,7 +184,7 @@ def write_decoder_model(
         done += count
         progress("writing", done, total)
 
-    # If matrices are converted, the tensors left to share are not worth a link to whole files.
+    # If matrices are converted, the few unchanged tensors are not worth a link to whole files.
     link = link and precision != nbits.PRECISION and opened.types == {COMPUTE[precision]}
 
     def write(graph: StreamedGraph, layout: type[Layout], path: Path) -> None:
@@ -205,7 +207,9 @@ def write_decoder_model(
 def _cuda_compute(config: DecoderConfig, precision: str) -> ir.DataType:
     """Return the type in which CUDA multiplies matrices."""
     kind = CUDA_COMPUTE[precision]
-    return ir.DataType.BFLOAT16 if kind == ir.DataType.FLOAT16 and not config.fp16 else kind
+    if kind == ir.DataType.FLOAT16 and not config.fp16:
+        return ir.DataType.BFLOAT16
+    return kind
 
 
 Steps = tuple[Dense | None, ...]
@@ -214,10 +218,7 @@ Steps = tuple[Dense | None, ...]
 def sentence_decoder(
     opened: DecoderCheckpoint, pooling: str, steps: Steps, dimension: int
 ) -> DecoderModel:
-    """Return the model of an opened decoder.
-
-    Its unit vectors have the first `dimension` numbers.
-    """
+    """Return the model of an opened decoder, whose vectors keep the first `dimension` numbers."""
     return DecoderModel(
         opened.folder,
         opened.settings.config,
@@ -230,6 +231,7 @@ def sentence_decoder(
 
 
 def _head(pooling: str, steps: Steps, dimension: int, layout: Layout, hidden: ir.Value) -> ir.Value:
+    """Add the pooling, the steps after it and the cut, as a `Head`."""
     graph = layout.graph
     vectors = hidden if pooling == "lasttoken" else layout.mean(hidden, FLOAT)
     width = layout.config.hidden_size
@@ -237,15 +239,14 @@ def _head(pooling: str, steps: Steps, dimension: int, layout: Layout, hidden: ir
         if step is None:
             vectors = unit_length(graph, vectors)
             continue
-        weight, bias = (
-            graph.array(f"dense.{number}.{name}", array, FLOAT)
-            for name, array in (("weight", step.weight), ("bias", step.bias))
-        )
+        weight = graph.array(f"dense.{number}.weight", step.weight, FLOAT)
+        bias = graph.array(f"dense.{number}.bias", step.bias, FLOAT)
         vectors = graph.op("Gemm", vectors, weight, bias, transB=1)
-        vectors = graph.op(step.activation, vectors) if step.activation else vectors
+        if step.activation:
+            vectors = graph.op(step.activation, vectors)
         width = len(step.bias)
     if dimension < width:
         vectors = graph.op("Slice", vectors, graph.ints(0), graph.ints(dimension), graph.ints(1))
     elif steps and steps[-1] is None:
-        return vectors
+        return vectors  # the last step normalised them
     return unit_length(graph, vectors)

@@ -1,4 +1,4 @@
-"""A sentence encoder as an ONNX graph: token ids in, one unit vector a text out."""
+"""A sentence encoder as an ONNX graph: token ids in, one unit vector per text out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def write_encoder(
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
     visible = graph.op("Cast", mask, to=int(ir.DataType.FLOAT))
     bias = attention_bias(graph, graph.op("Unsqueeze", visible, graph.ints(1, 2)))
-    x = embeddings(graph, checkpoint, ids, positions(graph, ids, mask) if config.from_pad else None)
+    places = positions(graph, ids, mask) if config.from_pad else None
+    x = embeddings(graph, checkpoint, ids, places)
     if config.relative:
         bias = graph.op("Add", bias, _distance_bias(graph, checkpoint, ids))
-    vectors = pooled(graph, layers(graph, checkpoint, x, bias), visible, sentence.pooling)
+    hidden = layers(graph, checkpoint, x, bias)
+    vectors = pooled(graph, hidden, visible, sentence.pooling)
     return save_sentence(graph, vectors, sentence, model, weights)
 
 
@@ -54,32 +56,33 @@ def save_sentence(
     for number, step in enumerate(sentence.steps):
         if step is None:
             vectors = unit_length(graph, vectors)
-        else:
-            vectors = graph.linear(f"dense.{number}", vectors, step.weight, step.bias)
-            vectors = graph.op(step.activation, vectors) if step.activation else vectors
-            width = len(step.bias)
-    shorter = sentence.dimension < width
-    if shorter:
-        vectors = graph.op(
-            "Slice", vectors, graph.ints(0), graph.ints(sentence.dimension), graph.ints(1)
-        )
-    if shorter or not sentence.steps or sentence.steps[-1] is not None:
-        vectors = unit_length(graph, vectors)  # a bundle's vectors always have unit length
+            continue
+        vectors = graph.linear(f"dense.{number}", vectors, step.weight, step.bias)
+        if step.activation:
+            vectors = graph.op(step.activation, vectors)
+        width = len(step.bias)
+    # A bundle's vectors always have unit length, whatever the folder's last step is.
+    unit = bool(sentence.steps) and sentence.steps[-1] is None
+    if sentence.dimension < width:
+        start, stop = graph.ints(0), graph.ints(sentence.dimension)
+        vectors = graph.op("Slice", vectors, start, stop, graph.ints(1))
+        unit = False
+    if not unit:
+        vectors = unit_length(graph, vectors)
     return graph.save(vectors, OUTPUT, ("batch", sentence.dimension), model, weights)
 
 
 def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.Value) -> ir.Value:
     """Return MPNet's score bias by distance of key and query, `(1, heads, tokens, tokens)`."""
+    # A table with a row for each distance, from -most to most, saves the graph the logarithms.
     most = padded_length(checkpoint.config.capacity) - 1
-    # One row for each distance saves the graph the logarithms.
     rows = checkpoint.tensor(RELATIVE)[buckets(np.arange(-most, most + 1))]
+    # The distance of each query (row) and key (column).
     tokens = graph.op("Squeeze", graph.op("Shape", ids, start=1, end=2))
     places = graph.op("Range", graph.int_scalar(0), tokens, graph.int_scalar(1))
-    distance = graph.op(
-        "Sub",
-        graph.op("Unsqueeze", places, graph.ints(0)),
-        graph.op("Unsqueeze", places, graph.ints(1)),
-    )
+    keys = graph.op("Unsqueeze", places, graph.ints(0))
+    queries = graph.op("Unsqueeze", places, graph.ints(1))
+    distance = graph.op("Sub", keys, queries)
     row = graph.op("Add", distance, graph.int_scalar(most))
     bias = graph.op("Gather", graph.weight("encoder.distance_bias", rows), row)
     return graph.op("Unsqueeze", graph.op("Transpose", bias, perm=[2, 0, 1]), graph.ints(0))
@@ -88,15 +91,14 @@ def _distance_bias(graph: GraphBuilder, checkpoint: EncoderCheckpoint, ids: ir.V
 def buckets(distance: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return MPNet's row of `RELATIVE` for each distance, the key's place less the query's.
 
-    Half of the rows are for each direction. Half of those are for single distances; the others
-    widen by a constant factor.
+    Each direction has half of the rows. In each half, the first half are for single distances, and
+    the others widen by a constant factor.
     """
     half = BUCKETS // 2
     size = np.abs(distance)
     # Single precision, as in training, because the last bit decides where a row begins.
-    share = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(_EXACT)) / np.float32(
-        np.log(_FURTHEST / _EXACT)
-    )
+    ratio = np.maximum(size, 1).astype(np.float32) / np.float32(_EXACT)
+    share = np.log(ratio) / np.float32(np.log(_FURTHEST / _EXACT))
     wide = _EXACT + (share * np.float32(half - _EXACT)).astype(np.int64)
     row = np.where(size < _EXACT, size, np.minimum(wide, half - 1))
     return np.where(distance > 0, row + half, row)

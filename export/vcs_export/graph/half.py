@@ -1,6 +1,6 @@
 """An encoder's float32 graph with its weights and products in fp16, for a strongly typed network.
 
-These are products with weights, those of attention, and tables of rows. What lies between them
+Products with weights, products of attention, and tables of rows become fp16. All between them
 stays float32: biases, Softmax, norms, GELU, sums of layers and the pooling. So do the inputs and
 outputs of the graph.
 """
@@ -17,7 +17,7 @@ import onnx_ir as ir
 from vcs_export.errors import ExportError
 
 _PRODUCTS = {"MatMul", "Gemm"}
-# What may lie between the first product of attention and Softmax.
+# Operators that may lie between the first product of attention and Softmax.
 _SCORES = {"Add", "Div", "Mul", "Where"}
 
 
@@ -29,19 +29,22 @@ def write_half(model: Path, folder: Path) -> Path:
     # The reader refuses a file of weights with several links, as a bundle's may have.
     source = shutil.copytree(model.parent, folder / "float32", copy_function=shutil.copyfile)
     loaded = ir.load(source / model.name)
-    graph, halves = loaded.graph, dict[ir.Value, ir.Value]()
+    graph = loaded.graph
     nodes = list(graph)
-    attention = {
-        product for node in nodes if node.op_type == "Softmax" for product in _attention(node)
-    }
+    attention: set[ir.Node] = set()
+    for node in nodes:
+        if node.op_type == "Softmax":
+            attention.update(_attention(node))
     for node in attention:
         _scale_query(graph, node)
+    halves: dict[ir.Value, ir.Value] = {}
     for node in nodes:
         if node in attention or (node.op_type in _PRODUCTS and _is_stored(node.inputs[1])):
             _halve(graph, node, node.inputs, halves)
         elif node.op_type == "Gather" and _is_stored(node.inputs[0]):
             _halve(graph, node, node.inputs[:1], halves)
-    for name in [name for name, value in graph.initializers.items() if not value.uses()]:
+    unused = [name for name, value in graph.initializers.items() if not value.uses()]
+    for name in unused:
         del graph.initializers[name]
     written = folder / model.name
     ir.save(loaded, written, external_data=f"{model.name}.data")
@@ -68,18 +71,17 @@ def _scale_query(graph: ir.Graph, product: ir.Node) -> None:
     """Scale the query instead of the scores, which may be beyond fp16's largest number."""
     [scores] = product.outputs
     [use, *more] = scores.uses()
-    if (
-        not more
-        and use.node.op_type in ("Div", "Mul")
-        and use.idx == 0
-        and _is_stored(use.node.inputs[1])
-    ):
-        scale = use.node
-        scale.outputs[0].replace_all_uses_with(scores)
-        scale.replace_input_with(0, product.inputs[0])
-        product.replace_input_with(0, scale.outputs[0])
-        graph.remove(scale)
-        graph.insert_before(product, scale)
+    scale = use.node
+    if more or use.idx != 0 or scale.op_type not in ("Div", "Mul"):
+        return
+    if not _is_stored(scale.inputs[1]):
+        return
+    # Move the scale before the product: it reads the query, and the product reads its result.
+    scale.outputs[0].replace_all_uses_with(scores)
+    scale.replace_input_with(0, product.inputs[0])
+    product.replace_input_with(0, scale.outputs[0])
+    graph.remove(scale)
+    graph.insert_before(product, scale)
 
 
 def _halve(
@@ -95,12 +97,17 @@ def _halve(
                 halves[value] = _half(graph, node, value)
             node.replace_input_with(place, halves[value])
     [output] = node.outputs
-    wide = ir.node("Cast", [output], {"to": int(ir.DataType.FLOAT)}, name=f"{node.name}.wide")
-    output.replace_all_uses_with(wide.outputs[0], replace_graph_outputs=True)
-    wide.replace_input_with(0, output)
-    wide.outputs[0].name, output.name = output.name, f"{output.name}.half"
-    wide.outputs[0].type, wide.outputs[0].shape, output.type = output.type, output.shape, None
-    graph.insert_after(node, wide)
+    cast = ir.node("Cast", [output], {"to": int(ir.DataType.FLOAT)}, name=f"{node.name}.wide")
+    [wide] = cast.outputs
+    output.replace_all_uses_with(wide, replace_graph_outputs=True)
+    cast.replace_input_with(0, output)
+    # The widened value takes over the name, type and shape.
+    wide.name = output.name
+    wide.type = output.type
+    wide.shape = output.shape
+    output.name = f"{output.name}.half"
+    output.type = None
+    graph.insert_after(node, cast)
 
 
 def _half(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:

@@ -47,50 +47,53 @@ class Graph:
     def microsoft_op(
         self, kind: str, *inputs: ir.Value | None, **attributes: int | float | str
     ) -> ir.Value:
-        """Add an operator of ONNX Runtime's own, with one output."""
+        """Add an operator of ONNX Runtime with one output."""
         return self._node(_MICROSOFT, kind, inputs, attributes)
 
     def choice(
         self, condition: ir.Value, yes: Callable[[], ir.Value], no: Callable[[], ir.Value]
     ) -> ir.Value:
-        """Return the value of `yes` where a condition holds, else that of `no`.
+        """Return the value of `yes` if a condition holds, else the value of `no`.
 
-        Only one of them is computed.
-
-        Both functions add the nodes of an inner graph, which may read all values of this one.
+        Only one of them is computed. Both functions add the nodes of an inner graph, which may read
+        all values of this one.
         """
         branches = {
-            "then_branch": self._inner("then_branch", [], lambda: (yes(),)),
-            "else_branch": self._inner("else_branch", [], lambda: (no(),)),
+            "then_branch": self._inner("then_branch", [], lambda: [yes()]),
+            "else_branch": self._inner("else_branch", [], lambda: [no()]),
         }
         return self._node("", "If", [condition], branches)
 
     def repeat(self, count: ir.Value, of_turn: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """Run `of_turn` `count` times, and stack the equally shaped results as `(count, ...)`.
 
-        OpenVINO reads no Scan whose inner graph reads values of the outer one, which Loop may.
+        OpenVINO refuses a Scan whose inner graph reads values of the outer one, which Loop may do.
         """
         always = self._constant("true", np.array(True))
-        names = (f"{self._prefix}{name}_{len(self._nodes)}" for name in ("turn", "go_on"))
-        turn, go_on = (
-            ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(kind))
-            for name, kind in zip(names, (ir.DataType.INT64, ir.DataType.BOOL), strict=True)
-        )
-        body = self._inner(
-            "body", [turn, go_on], lambda: (self.op("Identity", go_on), of_turn(turn))
-        )
-        return self._node("", "Loop", [count, always], {"body": body})
+        turn = self._scalar_input("turn", ir.DataType.INT64)
+        go_on = self._scalar_input("go_on", ir.DataType.BOOL)
+
+        def body() -> tuple[ir.Value, ir.Value]:
+            return self.op("Identity", go_on), of_turn(turn)
+
+        attributes = {"body": self._inner("body", [turn, go_on], body)}
+        return self._node("", "Loop", [count, always], attributes)
+
+    def _scalar_input(self, name: str, kind: ir.DataType) -> ir.Value:
+        """Return an input of an inner graph of the next node."""
+        unique = f"{self._prefix}{name}_{len(self._nodes)}"
+        return ir.Value(name=unique, shape=ir.Shape(()), type=ir.TensorType(kind))
 
     def ints(self, *values: int) -> ir.Value:
-        """Return a constant int64 vector, stored in the graph's own file."""
+        """Return a constant int64 vector, stored in the graph's file."""
         return self._constant("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
 
     def int_scalar(self, value: int) -> ir.Value:
-        """Return a constant int64 scalar, stored in the graph's own file."""
+        """Return a constant int64 scalar, stored in the graph's file."""
         return self._constant(f"int_{value}", np.array(value, np.int64))
 
     def scalar(self, value: float) -> ir.Value:
-        """Return a constant float scalar, stored in the graph's own file."""
+        """Return a constant float scalar, stored in the graph's file."""
         return self._constant(f"scalar_{value!r}", np.array(value, self._float))
 
     def _write(
@@ -105,13 +108,15 @@ class Graph:
         output.name = name
         output.shape = ir.Shape(shape)
         output.type = ir.TensorType(ir.DataType.FLOAT)
+        opsets = {"": self.opset}
+        if any(node.domain == _MICROSOFT for node in self._nodes):
+            opsets[_MICROSOFT] = 1
         graph = ir.Graph(
             self._inputs,
             [output],
             nodes=self._nodes,
             initializers=[*self._constants.values(), *weights],
-            opset_imports={"": self.opset}
-            | {node.domain: 1 for node in self._nodes if node.domain == _MICROSOFT},
+            opset_imports=opsets,
             name="encoder",
         )
         version = _IR_VERSIONS[self.opset]

@@ -1,14 +1,14 @@
 """NV-Embed: a decoder whose tokens attend to trained vectors (latents), a gated layer and a mean.
 
 Three rewrites change no result beyond rounding. `tests/lib/support/numpy_nv_embed.py` has the
-formula as it is published.
+published formula.
 
-- The latents are constants, and so are the keys and values that are computed from them. They fold
-  into the matrices beside them: per head `A = K Wq / sqrt(size)`, `B = Wo V^T`. A product from the
-  hidden size to heads times latents, a softmax per head, and a product back remain.
-- The last linear layer comes after the mean, once a text instead of once a token, because both are
-  linear.
-- Products take weights as they are stored, `(out, in)`.
+- The latents are constants, and so are the keys and values computed from them. They fold into the
+  matrices beside them: per head `A = K Wq / sqrt(size)`, `B = Wo V^T`. A product from the hidden
+  size to heads times latents, a softmax per head, and a product back remain.
+- The last linear layer comes after the mean, once per text instead of once per token, because both
+  are linear.
+- Products take weights as stored, `(out, in)`.
 """
 
 from __future__ import annotations
@@ -75,33 +75,40 @@ def latent_pooling(
     """Return text vectors, float32 `(batch, hidden)`, for the decoder output `(tokens, hidden)`."""
     graph = layout.graph
     heads, latents = config.num_cross_heads, config.num_latents_value
-    into, back = (
-        graph.array(f"{CROSS_PREFIX}folded.{name}", matrix, graph.compute)
-        for name, matrix in zip(("into", "back"), folded, strict=True)
-    )
-    for name in (f"{LATENT_PREFIX}latents", *(f"{CROSS_PREFIX}{source}" for source in _FOLDED)):
-        graph.used(tensors[name].nbytes)
+    into = graph.array(f"{CROSS_PREFIX}folded.into", folded[0], graph.compute)
+    back = graph.array(f"{CROSS_PREFIX}folded.back", folded[1], graph.compute)
+    # The folded tensors count as used for the progress bar.
+    graph.used(tensors[f"{LATENT_PREFIX}latents"].nbytes)
+    for name in _FOLDED:
+        graph.used(tensors[f"{CROSS_PREFIX}{name}"].nbytes)
+
+    # Attention to the latents, and the residual.
     normed = graph.computed(layer_norm(graph, tensors, f"{CROSS_PREFIX}norm", hidden, _EPSILON))
     scores = graph.exact(graph.op("Gemm", normed, into, transB=1))
     by_head = graph.op("Reshape", scores, graph.ints(-1, heads, latents))
-    weights = graph.op(
-        "Reshape", graph.op("Softmax", by_head, axis=-1), graph.ints(-1, heads * latents)
-    )
-    seen = graph.op("Gemm", graph.computed(weights), back, transB=1)
+    weights = graph.op("Softmax", by_head, axis=-1)
+    flat = graph.op("Reshape", weights, graph.ints(-1, heads * latents))
+    seen = graph.op("Gemm", graph.computed(flat), back, transB=1)
     y = layout.add(hidden, seen)
+
+    # The gated layer. It is eight times as wide as the model, so that all of it at once would need
+    # the most memory: it is computed and averaged in parts.
     normed = graph.computed(layer_norm(graph, tensors, f"{GATED_PREFIX}norm", y, _EPSILON))
-    weight, bias = (tensors[f"{GATED_PREFIX}fn.net.0.{part}"] for part in ("weight", "bias"))
+    weight = tensors[f"{GATED_PREFIX}fn.net.0.weight"]
+    bias = tensors[f"{GATED_PREFIX}fn.net.0.bias"]
     width, wide = config.hidden_dim, GATED_WIDTH * config.hidden_dim
+
+    def part(start: int) -> ir.Value:
+        stop = start + width
+        return graph.linear(normed, weight.part(start, stop), bias.part(start, stop))
+
     means = []
-    # The layer is eight times as wide as the model, so that all of it at once would need the most
-    # memory.
     for start in range(0, wide, width):
-        # Its first half is the value, the second the gate.
-        value, gate = (
-            graph.linear(normed, weight.part(at, at + width), bias.part(at, at + width))
-            for at in (start, wide + start)
-        )
+        # The first half of the layer is the value, the second half the gate.
+        value, gate = part(start), part(wide + start)
         means.append(layout.mean(graph.op("Mul", value, graph.op("Gelu", gate)), graph.compute))
+
+    # The last linear layer, after the mean.
     out = graph.linear(
         graph.op("Concat", *means, axis=1),
         tensors[f"{GATED_PREFIX}fn.net.2.weight"],
@@ -117,26 +124,29 @@ def fold(config: LatentConfig, tensors: Mapping[str, StoredTensor]) -> tuple[Arr
     Their shapes are `(heads * latents, hidden)` and `(hidden, heads * latents)`.
     """
     heads, size, count = config.num_cross_heads, config.cross_dim_head, config.num_latents_value
+    # Normalise the latents.
     latents = tensors[f"{LATENT_PREFIX}latents"].rows().astype(np.float64)
     latents -= latents.mean(axis=1, keepdims=True)
     latents /= np.sqrt((latents**2).mean(axis=1, keepdims=True) + _EPSILON)
-    scale, shift = (
-        tensors[f"{CROSS_PREFIX}norm_context.{part}"].rows() for part in ("weight", "bias")
-    )
+    scale = tensors[f"{CROSS_PREFIX}norm_context.weight"].rows()
+    shift = tensors[f"{CROSS_PREFIX}norm_context.bias"].rows()
     context = (latents * scale + shift).astype(np.float32)
-    to_q, to_kv, to_out = (
-        tensors[f"{CROSS_PREFIX}fn.{name}.weight"] for name in ("to_q", "to_kv", "to_out")
-    )
+
+    # Fold keys into the matrix of queries, and compute values. `to_kv` has all keys first.
+    to_q = tensors[f"{CROSS_PREFIX}fn.to_q.weight"]
+    to_kv = tensors[f"{CROSS_PREFIX}fn.to_kv.weight"]
     into = np.empty((heads * count, config.hidden_dim), np.float32)
-    back = np.empty((config.hidden_dim, heads * count), np.float32)
     values = np.empty((heads, count, size), np.float32)
     for head in range(heads):
         first, last = head * size, (head + 1) * size
         key = context @ to_kv.rows(first, last).T
         values[head] = context @ to_kv.rows(heads * size + first, heads * size + last).T
-        into[head * count : (head + 1) * count] = (
-            key @ to_q.rows(first, last) / np.float32(math.sqrt(size))
-        )
+        query = to_q.rows(first, last)
+        into[head * count : (head + 1) * count] = key @ query / np.float32(math.sqrt(size))
+
+    # Fold values into the output matrix, a block of its rows at a time.
+    to_out = tensors[f"{CROSS_PREFIX}fn.to_out.weight"]
+    back = np.empty((config.hidden_dim, heads * count), np.float32)
     for start in range(0, config.hidden_dim, _ROWS):
         part = slice(start, min(start + _ROWS, config.hidden_dim))
         rows = to_out.rows(part.start, part.stop).reshape(-1, heads, size)

@@ -1,4 +1,4 @@
-"""From token vectors to one unit vector a text, for any encoder."""
+"""From token vectors to one unit vector per text, for any encoder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import onnx_ir as ir
 
 from vcs_export.graph.nodes import Graph
 
-# Smaller than the norm of any real vector. It only keeps the zero vector from being divided by
-# zero.
+# Smaller than the norm of any real vector, so that only the zero vector is divided by it.
 _SMALLEST_NORM = 1e-12
 # Smaller than any number of a token vector.
 _BELOW_ALL = -1e9
@@ -16,12 +15,10 @@ _BELOW_ALL = -1e9
 def mean_pooling(graph: Graph, tokens: ir.Value, mask: ir.Value) -> ir.Value:
     """Add the mean `(batch, hidden)` of the tokens where the mask is 1; all values are float32.
 
-    `tokens` is `(batch, tokens, hidden)`.
-
-    The mask `(batch, tokens)` has ones and zeros. A row of zeros gives the zero vector.
+    `tokens` is `(batch, tokens, hidden)`. The mask `(batch, tokens)` has ones and zeros. A row of
+    zeros gives the zero vector.
     """
-    # Computed as a product, the masked sum is one pass over the token vectors, without a masked
-    # copy.
+    # As a product, the masked sum takes one pass over the token vectors, without a masked copy.
     row = graph.op("Unsqueeze", mask, graph.ints(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.ints(1))
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
@@ -34,11 +31,11 @@ def pooled(graph: Graph, tokens: ir.Value, mask: ir.Value, pooling: str) -> ir.V
         return mean_pooling(graph, tokens, mask)
     if pooling == "cls":
         first = graph.op("Gather", tokens, graph.int_scalar(0), axis=1)
-        return graph.op(
-            "Mul", first, graph.op("Slice", mask, graph.ints(0), graph.ints(1), graph.ints(1))
-        )
+        there = graph.op("Slice", mask, graph.ints(0), graph.ints(1), graph.ints(1))
+        return graph.op("Mul", first, there)
     count = graph.op("ReduceSum", mask, graph.ints(1), keepdims=1)
     if pooling == "lasttoken":
+        # The last token is the only unmasked one at which the number of tokens is reached.
         reached = graph.op("Equal", graph.op("CumSum", mask, graph.int_scalar(1)), count)
         last = graph.op("Mul", graph.op("Cast", reached, to=int(ir.DataType.FLOAT)), mask)
         row = graph.op("Unsqueeze", last, graph.ints(1))
@@ -59,9 +56,8 @@ def unit_length(graph: Graph, vectors: ir.Value) -> ir.Value:
 
     A zero vector stays zero.
     """
-    # LpNormalization has no CUDA kernel, and that of ReduceL2 needs cuDNN, which nothing else here
-    # does.
-    total = graph.op("ReduceSum", graph.op("Mul", vectors, vectors), graph.ints(-1), keepdims=1)
-    return graph.op(
-        "Div", vectors, graph.op("Max", graph.op("Sqrt", total), graph.scalar(_SMALLEST_NORM))
-    )
+    # LpNormalization has no CUDA kernel. The kernel of ReduceL2 needs cuDNN, as nothing else here.
+    squares = graph.op("Mul", vectors, vectors)
+    total = graph.op("ReduceSum", squares, graph.ints(-1), keepdims=1)
+    norm = graph.op("Sqrt", total)
+    return graph.op("Div", vectors, graph.op("Max", norm, graph.scalar(_SMALLEST_NORM)))

@@ -1,9 +1,8 @@
 """Graphs with more weights than memory: the weights are streamed into a file, or not copied at all.
 
-A tensor of the checkpoint that the graph uses as it is can stay in the checkpoint's own file. The
-graph then points into that file, which the bundle holds as a hard link. All others go into one file
-beside the graph. Two graphs may share that file: a tensor that both use in the same type is in it
-once.
+A tensor that the graph uses unchanged can stay in the checkpoint's file. The graph then points into
+that file, which the bundle holds as a hard link. All other tensors go into one file beside the
+graph. Two graphs may share that file: a tensor that both use in the same type is stored once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from vcs_export.checkpoint.safetensors_reader import StoredTensor
 from vcs_export.errors import CheckpointError
-from vcs_export.graph.builder import ALIGNMENT
+from vcs_export.graph.builder import aligned
 from vcs_export.graph.nodes import Graph
 from vcs_export.quantization.nbits import BITS, BLOCK, PRECISION, packed_shape, quantise
 
@@ -31,21 +30,17 @@ COMPUTE = {
     "bf16": ir.DataType.BFLOAT16,
     PRECISION: FLOAT,
 }
-"""The type in which a precision multiplies matrices; sums of layers, norms and pooling are always
-float32.
-"""
+"""The type in which a precision multiplies matrices. All else is float32."""
 
 CUDA_COMPUTE = COMPUTE | {PRECISION: ir.DataType.FLOAT16}
 """Matrix types on CUDA, where MatMulNBits is about ten times slower with float32 than with fp16.
 
-In between it widens the weights to the type of its inputs, and a GPU's matrix units multiply
-halves.
+It widens the weights to the type of its inputs, and a GPU's matrix units multiply halves.
 """
 
-# MatMulNBits may round its input to 8 bits, a scale a block, which is about three times as fast on
-# a CPU.
+# MatMulNBits may round its input to 8 bits with a scale for each block. On a CPU that is about
+# three times as fast.
 _INT8_INPUTS = 4
-
 
 Place = tuple[int, int]
 """Offset and size in bytes of a tensor in a file."""
@@ -94,18 +89,20 @@ class DataFile:
         return np.fromfile(self.path, numpy, size // numpy.itemsize, offset=offset)
 
     def _append(self, blocks: Iterable[NDArray[Any]]) -> Place:
-        offset = -(-self._end // ALIGNMENT) * ALIGNMENT
+        offset = aligned(self._end)
         self._bytes(bytes(offset - self._end))
         for block in blocks:
-            # Little-endian on every machine: that is the format of ONNX's raw data.
-            kind = block.dtype.newbyteorder("<") if block.dtype.kind in "fiu" else block.dtype
+            kind = block.dtype
+            if kind.kind in "fiu":
+                # ONNX's raw data is little-endian on every machine.
+                kind = kind.newbyteorder("<")
             self._bytes(np.ascontiguousarray(block, kind).view(np.uint8).data)
         return offset, self._end - offset
 
     def _bytes(self, content: bytes | memoryview) -> None:
         self._file.write(content)
         self._hash.update(content)
-        self._end += len(content) if isinstance(content, bytes) else content.nbytes
+        self._end += memoryview(content).nbytes
 
 
 class StreamedGraph(Graph):
@@ -149,7 +146,7 @@ class StreamedGraph(Graph):
     def table(self, tensor: StoredTensor, rows: ir.Value) -> ir.Value:
         """Look up rows of a tensor, float32.
 
-        It is stored in the smaller of its type and that of matrices.
+        It is stored in the smaller of two types, the checkpoint's and the type of matrices.
         """
         kind = min(tensor.type, self.compute, key=lambda item: item.bitwidth)
         return self.cast(self.op("Gather", self.stored(tensor, kind), rows), FLOAT, kind)
@@ -161,11 +158,9 @@ class StreamedGraph(Graph):
         self.used(tensor.nbytes)
         if self._link and tensor.type == kind:
             self.links[tensor.shard] = tensor.file
-            for _ in tensor.blocks():  # which are checked
-                pass
-            return self._external(
-                tensor.name, tensor.shard, (tensor.offset, tensor.nbytes), kind, tensor.shape
-            )
+            tensor.check()
+            place = tensor.offset, tensor.nbytes
+            return self._external(tensor.name, tensor.shard, place, kind, tensor.shape)
         return self._append(tensor.name, _converted(tensor, kind), kind, tensor.shape)
 
     def array(self, name: str, array: NDArray[Any], kind: ir.DataType) -> ir.Value:
@@ -182,16 +177,21 @@ class StreamedGraph(Graph):
         """Add `x W^T + b` for x `(n, in)`, W `(out, in)`, b `(out,)`; if `exact`, in float32."""
         if self._quantised and not exact:
             product = self._nbits(x, weight)
-            return self.op("Add", product, self.stored(bias, self.compute)) if bias else product
+            if bias is None:
+                return product
+            return self.op("Add", product, self.stored(bias, self.compute))
         kind = FLOAT if exact else self.compute
-        matrix = self.stored(weight, kind)
-        return self.op("Gemm", x, matrix, *([self.stored(bias, kind)] if bias else []), transB=1)
+        inputs = [x, self.stored(weight, kind)]
+        if bias is not None:
+            inputs.append(self.stored(bias, kind))
+        return self.op("Gemm", *inputs, transB=1)
 
     def save(self, output: ir.Value, name: str, shape: Sequence[str | int], model: Path) -> None:
         """Write the graph with its float32 output, which is called `name`. Raises OSError."""
         self._write(output, name, shape, model, list(self._values.values()))
 
     def _nbits(self, x: ir.Value, weight: StoredTensor) -> ir.Value:
+        """Add a product with a weight that is quantised while it is written."""
         scales: list[NDArray[np.float32]] = []
 
         def packed() -> Iterable[NDArray[np.uint8]]:
@@ -202,12 +202,12 @@ class StreamedGraph(Graph):
         shape = packed_shape(weight.shape)
         self.used(weight.nbytes)
         levels = self._append(f"{weight.name}.levels", packed(), ir.DataType.UINT8, shape)
-        # Without levels to write, another graph of this file has written them, and scales in its
-        # own type.
         name = f"{weight.name}.scales"
-        stored = (
-            np.concatenate(scales) if scales else self._data.read(name, FLOAT).reshape(shape[:2])
-        )
+        if scales:
+            stored = np.concatenate(scales)
+        else:
+            # Another graph of this file has written the levels already, and the scales in float32.
+            stored = self._data.read(name, FLOAT).reshape(shape[:2])
         scale = self.array(name, stored, self.compute)
         return self.microsoft_op(
             "MatMulNBits",

@@ -1,8 +1,8 @@
 """Layers shared by BERT, XLM-RoBERTa and similar encoders: embeddings, attention, feed-forward.
 
 Only standard operators of opset 17 are used. ONNX Runtime's optimiser recognises their pattern and
-turns it into fused kernels on the CPU (the script `graph_forms` at 07564bf); other runtimes read
-the pattern as it is.
+turns it into fused kernels on the CPU (the script `graph_forms` at 07564bf). Other runtimes run
+the pattern unchanged.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def position_rows(checkpoint: AnyCheckpoint, from_zero: bool) -> NDArray[np.floa
     rows = checkpoint.tensor("embeddings.position_embeddings.weight")
     if checkpoint.config.type_vocab_size:
         rows = rows + checkpoint.tensor("embeddings.token_type_embeddings.weight")[0]
-    # The longest text may be padded beyond the last position, counted from zero. These rows are
-    # masked.
-    return np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0))) if from_zero else rows
+    if not from_zero:
+        return rows
+    # The longest text may be padded beyond the last position. These rows are masked.
+    return np.pad(rows, ((0, -len(rows) % PADDING_STEP), (0, 0)))
 
 
 def layers(
@@ -81,22 +82,18 @@ def attention(
     heads = checkpoint.config.num_attention_heads
     size = checkpoint.config.hidden_size // heads
 
-    def split(name: str, order: list[int]) -> ir.Value:
+    def by_head(name: str, order: list[int]) -> ir.Value:
         projected = linear(graph, checkpoint, f"{prefix}attention.self.{name}", x)
-        return graph.op(
-            "Transpose", graph.op("Reshape", projected, graph.ints(0, 0, heads, size)), perm=order
-        )
+        split = graph.op("Reshape", projected, graph.ints(0, 0, heads, size))
+        return graph.op("Transpose", split, perm=order)
 
-    query, key, value = (
-        split("query", [0, 2, 1, 3]),
-        split("key", [0, 2, 3, 1]),
-        split("value", [0, 2, 1, 3]),
-    )
+    query = by_head("query", [0, 2, 1, 3])
+    key = by_head("key", [0, 2, 3, 1])
+    value = by_head("value", [0, 2, 1, 3])
     seen = attended(graph, query, key, value, bias, heads, size)
     out = linear(graph, checkpoint, f"{prefix}attention.output.dense", seen)
-    return layer_norm(
-        graph, checkpoint, f"{prefix}attention.output.LayerNorm", graph.op("Add", out, x)
-    )
+    total = graph.op("Add", out, x)
+    return layer_norm(graph, checkpoint, f"{prefix}attention.output.LayerNorm", total)
 
 
 def attended(
@@ -108,14 +105,13 @@ def attended(
     heads: int,
     size: int,
 ) -> ir.Value:
-    """Add the attention of heads, and join what they saw: `(batch, tokens, heads * size)`.
+    """Add the attention of all heads, and join their results: `(batch, tokens, heads * size)`.
 
     Query and value are `(batch, heads, tokens, size)`, the key is transposed: `(batch, heads, size,
     tokens)`.
     """
-    scores = graph.op(
-        "Div", graph.op("MatMul", query, key), graph.scalar(float(np.sqrt(np.float32(size))))
-    )
+    products = graph.op("MatMul", query, key)
+    scores = graph.op("Div", products, graph.scalar(float(np.sqrt(np.float32(size)))))
     weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
     return graph.op("Reshape", context, graph.ints(0, 0, heads * size))
@@ -143,9 +139,8 @@ def gelu(graph: GraphBuilder, x: ir.Value) -> ir.Value:
 
 def linear(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:
     """Add the checkpoint's linear layer `name`."""
-    return graph.linear(
-        name, x, checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias")
-    )
+    weight, bias = checkpoint.tensor(f"{name}.weight"), checkpoint.tensor(f"{name}.bias")
+    return graph.linear(name, x, weight, bias)
 
 
 def layer_norm(graph: GraphBuilder, checkpoint: AnyCheckpoint, name: str, x: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""SaT as an ONNX graph: token ids in, for each token the logit of a boundary after it out."""
+"""SaT as an ONNX graph: token ids in, the logit of a boundary after each token out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_sat(
     """Write the graph, and its weights beside it.
 
     The inputs `input_ids` and `attention_mask` are int64 `(batch, tokens)`, with at most
-    `max_tokens` tokens. The output `logits` is float32 `(batch, tokens, 1)`: label 0 alone.
+    `max_tokens` tokens. The output `logits` is float32 `(batch, tokens, 1)`, for label 0.
     """
     graph = GraphBuilder(OPSET, precision)
     ids, mask = (graph.input(name, ("batch", "tokens")) for name in INPUTS)
@@ -37,29 +37,25 @@ def label(checkpoint: SatCheckpoint) -> tuple[NDArray[np.float32], NDArray[np.fl
 
     The other labels, for punctuation marks, are not used.
     """
-    weight, shift = (
-        checkpoint.head_tensor(f"classifier.{name}")[:1] for name in ("weight", "bias")
-    )
-    return weight, shift
+    weight = checkpoint.head_tensor("classifier.weight")
+    bias = checkpoint.head_tensor("classifier.bias")
+    return weight[:1], bias[:1]
 
 
 def positions(graph: GraphBuilder, ids: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-    """Add each token's position, counted from that of the pad, which every pad has.
+    """Add each token's position, counted from the position of pads, which all have the same.
 
-    A text may spell out `<pad>`, so pads are not only at the end, and they take no position from
-    other tokens.
+    A text may spell out `<pad>`, so that pads may stand before other tokens, which they do not
+    count for.
     """
     pad = graph.int_scalar(PAD)
-    counted = graph.op(
-        "Cast", graph.op("Not", graph.op("Equal", ids, pad)), to=int(ir.DataType.INT64)
-    )
+    other = graph.op("Not", graph.op("Equal", ids, pad))
+    counted = graph.op("Cast", other, to=int(ir.DataType.INT64))
     if mask is not None:
         counted = graph.op("Mul", counted, mask)
-    # Positions are counted in float32, whatever the graph's precision: TensorRT cannot sum
-    # integers.
-    places = graph.op(
-        "CumSum", graph.op("Cast", counted, to=int(ir.DataType.FLOAT)), graph.int_scalar(1)
-    )
+    # Positions are summed in float32 in every precision, because TensorRT cannot sum integers.
+    floats = graph.op("Cast", counted, to=int(ir.DataType.FLOAT))
+    places = graph.op("CumSum", floats, graph.int_scalar(1))
     count = graph.op("Mul", graph.op("Cast", places, to=int(ir.DataType.INT64)), counted)
     return graph.op("Add", count, pad)
 
@@ -69,6 +65,7 @@ def _visible(graph: GraphBuilder, mask: ir.Value, lookahead: int | None) -> ir.V
     keys = graph.op("Unsqueeze", graph.op("Cast", mask, to=graph.float_type), graph.ints(1, 2))
     if lookahead is None:
         return keys
+    # Ones on and below the diagonal that is `lookahead` keys to the right.
     tokens = graph.op("Shape", mask, start=1, end=2)
     square = graph.op("Expand", graph.scalar(1.0), graph.op("Concat", tokens, tokens, axis=0))
     return graph.op("Mul", keys, graph.op("Trilu", square, graph.int_scalar(lookahead), upper=0))

@@ -6,6 +6,7 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
@@ -39,9 +40,9 @@ def make_kit(
 ) -> str:
     """Write a kit completely or not at all, and return the sha256 of its checksum file.
 
-    `wheel` is that of vcs-runtime, None to find it (`own_wheel`). Raises ValueError for an unknown
-    extra, KitError if packages cannot be gathered, BundleError, InputError for the output, and
-    OSError.
+    `wheel` is the wheel of vcs-runtime, None to build or download it (`own_wheel`). Raises
+    ValueError for an unknown extra, KitError if packages cannot be gathered, BundleError,
+    InputError for the output, and OSError.
     """
     opened = open_bundle(bundle, full=True)
     for part in ("embedder", "segmenter"):
@@ -53,18 +54,20 @@ def make_kit(
     refuse_input_as_output(output, opened.root)
     with new_folder(output) as folder, tempfile.TemporaryDirectory(prefix="vcs-runtime-") as built:
         own = own_wheel(Path(built), wheel, log)
-        named = choose_extras(extras, own)
+        chosen = choose_extras(extras, own)
         (folder / "wheels").mkdir()
-        packages = gather(own, named, target, folder / "wheels", log)
+        packages = gather(own, chosen, target, folder / "wheels", log)
         log(f"copying the bundle {opened.manifest.name}")
         copy_bundle(opened, folder / "bundle")
         log("writing licences, bill of materials and checksums")
         name = "default" if bundle == "default" else opened.manifest.name
-        _describe(folder, packages, opened, named, target, name)
-        lines = [
-            f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}" for path in _files(folder)
-        ]
-        _write(folder / SUMS, "\n".join(lines) + "\n")
+        contents = _Contents(packages, opened, chosen, target, name)
+        contents.write_installer(folder)
+        contents.write_packages(folder)
+        contents.write_licences(folder / "licences")
+        _write_story(folder / "story")
+        sums = [f"{sha256_of(path)}  {name}\n" for name, path in _files(folder).items()]
+        _write(folder / SUMS, "".join(sums))
         return sha256_of(folder / SUMS)
 
 
@@ -74,72 +77,90 @@ def choose_extras(named: Sequence[str], own: Path) -> list[str]:
     Raises ValueError for an extra that the wheel `own` does not have.
     """
     extras = metadata_of(own).metadata.get_all("Provides-Extra", [])
-    if unknown := [extra for extra in named if extra not in extras]:
-        raise ValueError(f"unknown extra {unknown[0]!r}: choose from {', '.join(sorted(extras))}")
-    return sorted({*named, "default", *(() if "gpu" in named else ("cpu",))})
+    for extra in named:
+        if extra not in extras:
+            known = ", ".join(sorted(extras))
+            raise ValueError(f"unknown extra {extra!r}: choose from {known}")
+    chosen = {*named, "default"}
+    if "gpu" not in named:
+        chosen.add("cpu")
+    return sorted(chosen)
 
 
-def _describe(
-    folder: Path,
-    packages: Sequence[Package],
-    bundle: Bundle,
-    extras: Sequence[str],
-    target: Target,
-    name: str,
-) -> None:
-    """Write all files of a kit beside wheels and bundle, except for the checksums."""
-    site, manifest = files("vcs_export.kit").joinpath("site"), bundle.manifest
-    size = sum(unpacked_size(package.wheel) for package in packages)
-    size += sum(entry.size for entry in manifest.files)
-    [pip] = [package.wheel.name for package in packages if package.name == PIP]
-    kit = {
-        "vcs-runtime": __version__,
-        "python": target.python,
-        "platform": target.platform,
-        "extras": list(extras),
-        "bundle": name,
-        "pip": f"wheels/{pip}",
-        "bytes": size,
-    }
-    _write(folder / "kit.json", json.dumps(kit, indent=1) + "\n")
-    for script in ("install.py", "install.sh"):
-        _write(folder / script, site.joinpath(script).read_text("utf-8"))
-    (folder / "install.sh").chmod(0o755)
-    text = (
-        site.joinpath("README.txt")
-        .read_text("utf-8")
-        .format(
+@dataclass(frozen=True)
+class _Contents:
+    """The contents of a kit, from which its descriptions are written."""
+
+    packages: Sequence[Package]
+    bundle: Bundle
+    extras: Sequence[str]
+    target: Target
+    name: str  # of the bundle where the kit is installed
+
+    def write_installer(self, folder: Path) -> None:
+        """Write the installer, its settings and the README."""
+        manifest, target = self.bundle.manifest, self.target
+        size = sum(unpacked_size(package.wheel) for package in self.packages)
+        size += sum(entry.size for entry in manifest.files)
+        [pip] = [package.wheel.name for package in self.packages if package.name == PIP]
+        settings = {
+            "vcs-runtime": __version__,
+            "python": target.python,
+            "platform": target.platform,
+            "extras": list(self.extras),
+            "bundle": self.name,
+            "pip": f"wheels/{pip}",
+            "bytes": size,
+        }
+        _write(folder / "kit.json", json.dumps(settings, indent=1) + "\n")
+
+        site = files("vcs_export.kit").joinpath("site")
+        for script in ("install.py", "install.sh"):
+            _write(folder / script, site.joinpath(script).read_text("utf-8"))
+        (folder / "install.sh").chmod(0o755)
+
+        option = ""
+        if self.name != "default":
+            option = f" --bundle FOLDER/share/vcs-runtime/bundles/{self.name}"
+        template = site.joinpath("README.txt").read_text("utf-8")
+        text = template.format(
             version=__version__,
             python=target.python,
             platform=target.platform,
-            extras=", ".join(extras),
+            extras=", ".join(self.extras),
             bundle=manifest.name,
             licence=manifest.licence,
             megabytes=-(-size // 1_000_000),
-            option=(
-                "" if name == "default" else f" --bundle FOLDER/share/vcs-runtime/bundles/{name}"
-            ),
+            option=option,
         )
-    )
-    _write(folder / "README.txt", text)
-    pinned = [
-        f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n"
-        for package in packages
-    ]
-    _write(folder / "requirements.txt", "".join(pinned))
-    _write(folder / "sbom.cdx.json", bill_of_materials(packages, bundle))
-    lines = []
-    for package in packages:
-        texts = copy_texts(package.wheel, folder / "licences" / f"{package.name}-{package.version}")
-        lines.append(
-            f"{package.name} {package.version}: {licence_of(package.wheel)}; licence texts:"
-            f" {texts}\n"
-        )
-    lines.append(f"bundle {manifest.name}: {manifest.licence}; see the folder bundle\n")
-    _write(folder / "licences" / "licences.txt", "".join(lines))
+        _write(folder / "README.txt", text)
+
+    def write_packages(self, folder: Path) -> None:
+        """Write the pinned requirements and the bill of materials."""
+        pinned = [
+            f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n"
+            for package in self.packages
+        ]
+        _write(folder / "requirements.txt", "".join(pinned))
+        _write(folder / "sbom.cdx.json", bill_of_materials(self.packages, self.bundle))
+
+    def write_licences(self, folder: Path) -> None:
+        """Write the licence texts of all packages, and a list of licences."""
+        lines = []
+        for package in self.packages:
+            texts = copy_texts(package.wheel, folder / f"{package.name}-{package.version}")
+            licence = licence_of(package.wheel)
+            lines.append(f"{package.name} {package.version}: {licence}; licence texts: {texts}\n")
+        manifest = self.bundle.manifest
+        lines.append(f"bundle {manifest.name}: {manifest.licence}; see the folder bundle\n")
+        _write(folder / "licences.txt", "".join(lines))
+
+
+def _write_story(folder: Path) -> None:
+    """Write the two texts that the installer scores at the end."""
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
-    _write(folder / "story" / "reference.txt", story["reference"] + "\n")
-    _write(folder / "story" / "generated.txt", story["versions"][1]["text"] + "\n")
+    _write(folder / "reference.txt", story["reference"] + "\n")
+    _write(folder / "generated.txt", story["versions"][1]["text"] + "\n")
 
 
 def _write(path: Path, text: str) -> None:
@@ -148,8 +169,10 @@ def _write(path: Path, text: str) -> None:
     path.write_bytes(text.encode())
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files below a folder, by their names with slashes."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 _TEXTS = (
@@ -182,26 +205,25 @@ def licence_of(wheel: Path) -> str:
 
 def copy_texts(wheel: Path, folder: Path) -> int:
     """Copy the licences and notices in a wheel into a folder, and return how many there are."""
+    count = 0
     with zipfile.ZipFile(wheel) as archive:
-        texts = [
-            info for info in archive.infolist() if not info.is_dir() and _is_text(info.filename)
-        ]
-        for info in texts:
-            archive.extract(info, folder)  # inside the folder, whatever its name says
-    return len(texts)
+        for info in archive.infolist():
+            if not info.is_dir() and _is_legal_text(info.filename):
+                archive.extract(info, folder)  # never outside the folder, whatever its name is
+                count += 1
+    return count
 
 
-def _is_text(name: str) -> bool:
+def _is_legal_text(name: str) -> bool:
     path = PurePosixPath(name)
-    about = path.parts[0].endswith(".dist-info")
-    within = (
-        about and len(path.parts) > 2 and path.parts[1].lower() in ("licenses", "license_files")
-    )
-    return within or (path.name.upper().startswith(_TEXTS) and path.suffix != ".py")
+    metadata = path.parts[0].endswith(".dist-info") and len(path.parts) > 2
+    if metadata and path.parts[1].lower() in ("licenses", "license_files"):
+        return True
+    return path.name.upper().startswith(_TEXTS) and path.suffix != ".py"
 
 
 def unpacked_size(wheel: Path) -> int:
-    """Return the number of bytes that a wheel has when it is installed."""
+    """Return the size in bytes of an installed wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return sum(info.file_size for info in archive.infolist())
 
@@ -221,16 +243,15 @@ def bill_of_materials(packages: Sequence[Package], bundle: Bundle) -> str:
         hashes=[_sha256(sha256_of(bundle.root / MANIFEST))],
         licenses=[LicenseFactory().make_from_string(manifest.licence)],
     )
-    bom = Bom(
-        components=[*(component for name, component in components.items() if name != NAME), model]
-    )
+    dependencies = [component for name, component in components.items() if name != NAME]
+    bom = Bom(components=[*dependencies, model])
     bom.metadata.component = components[NAME]
     bom.metadata.tools.components.add(Component(name=f"{NAME} kit", version=__version__))
     for package in packages:
         needed = [components[name] for name in package.needs]
-        bom.register_dependency(
-            components[package.name], [*needed, model] if package.name == NAME else needed
-        )
+        if package.name == NAME:
+            needed.append(model)
+        bom.register_dependency(components[package.name], needed)
     return JsonV1Dot6(bom).output_as_string(indent=1)
 
 

@@ -1,9 +1,8 @@
-"""A kit's packages: found by pip for its Python and platform, checked to be complete, downloaded.
+"""A kit's packages: chosen by pip for its Python and platform, checked to be complete, downloaded.
 
-pip chooses the wheels for another Python or platform, but it decides by the machine it runs on
-which dependencies are wanted at all. The requirements are therefore followed again with the
-target's values, and pip is asked again for what was missing. Packages that exist as source only are
-built here.
+pip can choose wheels for another Python or platform, but it evaluates markers for the machine on
+which it runs. The requirements are therefore followed again with the target's values, and pip is
+asked again for missing packages. Packages without a suitable wheel are built here.
 """
 
 from __future__ import annotations
@@ -40,19 +39,17 @@ _SYSTEMS = {
     "macosx": ("darwin", "Darwin", "posix"),
     "win": ("win32", "Windows", "nt"),
 }
-"""Values of `sys_platform`, `platform_system` and `os_name` in markers, by the kind of a platform
-tag.
-"""
+"""`sys_platform`, `platform_system` and `os_name` in markers, by the kind of platform tag."""
 
 EXAMPLES = "manylinux_2_28_x86_64, macosx_14_0_arm64 or win_amd64"
 
 
 @dataclass(frozen=True)
 class Target:
-    """CPython of one version on one platform; raises ValueError for another form of them."""
+    """CPython of one version on one platform; raises ValueError if either has another form."""
 
     python: str  # "3.12"
-    platform: str  # newest tag of wheels that it takes: manylinux_2_28_x86_64
+    platform: str  # newest platform tag of wheels that it accepts: manylinux_2_28_x86_64
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"3\.\d+", self.python):
@@ -93,8 +90,7 @@ class Target:
     def environment(self) -> dict[str, str]:
         """The values of the variables of markers there.
 
-        Version numbers beyond the second are those of this process if it has the same Python, else
-        0.
+        Further version numbers are taken from this process if it runs the same Python, or else 0.
         """
         running = platform.python_version()
         full = running if running.startswith(f"{self.python}.") else f"{self.python}.0"
@@ -119,12 +115,10 @@ class Target:
 
         The tag of locally compiled wheels is included only if this machine has that platform.
         """
-        own = (
-            [f"linux_{_split(self.platform)[1]}"]
-            if self.platform == this_machine().platform
-            else []
-        )
-        return [*_platforms(self.platform), *own]
+        platforms = list(_platforms(self.platform))
+        if self.platform == this_machine().platform:
+            platforms.append(f"linux_{_split(self.platform)[1]}")
+        return platforms
 
 
 def this_machine() -> Target:
@@ -132,9 +126,10 @@ def this_machine() -> Target:
 
     A machine without portable wheels gets a plain platform tag.
     """
-    own = list(tags.platform_tags())
-    portable = [name for name in own if any(_platforms(name))]
-    return Target(f"{sys.version_info[0]}.{sys.version_info[1]}", (portable or own)[0])
+    names = list(tags.platform_tags())
+    portable = [name for name in names if any(_platforms(name))]
+    newest = portable[0] if portable else names[0]
+    return Target(f"{sys.version_info[0]}.{sys.version_info[1]}", newest)
 
 
 def _split(platform_tag: str) -> tuple[str, str]:
@@ -157,7 +152,8 @@ def _platforms(newest: str) -> Iterator[str]:
             if minor in _LEGACY:
                 yield f"{_LEGACY[minor]}_{match[2]}"
     elif match := re.fullmatch(r"musllinux_1_(\d+)_(\w+)", newest):
-        yield from (f"musllinux_1_{minor}_{match[2]}" for minor in range(int(match[1]), -1, -1))
+        for minor in range(int(match[1]), -1, -1):
+            yield f"musllinux_1_{minor}_{match[2]}"
     elif match := re.fullmatch(r"macosx_(\d+)_(\d+)_(x86_64|arm64)", newest):
         yield from tags.mac_platforms((int(match[1]), int(match[2])), match[3])
     elif newest in ("win_amd64", "win_arm64"):
@@ -171,9 +167,9 @@ _HERE = Path(__file__).resolve()
 def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> Path:
     """Put the wheel of this very version into a folder; raises KitError.
 
-    Without a `named` wheel one is built from the checkout that runs; or else pip gets it from the
-    file or the package index that this version was installed from, and its files must equal the
-    installed ones.
+    Without a `named` wheel, a wheel is built from the running checkout. Without a checkout, pip
+    gets it from the file or package index from which this version was installed. Its files must
+    then equal the installed ones.
     """
     if named is not None:
         _check_version(named)
@@ -189,13 +185,13 @@ def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> P
         raise KitError(
             f"{NAME} runs from a folder, and is not installed: name its wheel with --wheel"
         ) from None
-    file = _file(installed)
+    file = _installed_file(installed)
     origin = file or "the package index"
     log(f"getting {NAME} {__version__} from {origin}")
     wheel = _wheel(str(file or f"{NAME}=={__version__}"), folder)
-    ours, theirs = _hashes(metadata_of(wheel)), _hashes(installed)
-    for name, digest in ours.items():
-        if theirs.get(name) != digest:
+    installed_hashes = _hashes(installed)
+    for name, digest in _hashes(metadata_of(wheel)).items():
+        if installed_hashes.get(name) != digest:
             raise KitError(
                 f"{wheel.name} from {origin} is not the installed {NAME}: {name} differs: "
                 "name the right wheel with --wheel"
@@ -204,7 +200,7 @@ def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> P
 
 
 def metadata_of(wheel: Path) -> Distribution:
-    """Return what a wheel says about itself; raises KitError if it is damaged."""
+    """Return a wheel's metadata; raises KitError if it is damaged."""
     for described in distributions(path=[str(wheel)]):
         return described
     raise KitError(f"{wheel.name}: it is damaged: it has no metadata")
@@ -231,15 +227,16 @@ def _check_version(wheel: Path) -> None:
         raise KitError(f"{wheel}: a kit holds the version that makes it, {NAME} {__version__}")
 
 
-def _file(installed: Distribution) -> Path | None:
-    """Return the wheel or source archive that was installed, if pip noted one that still exists."""
-    origin = urlsplit(json.loads(installed.read_text("direct_url.json") or "{}").get("url", ""))
+def _installed_file(installed: Distribution) -> Path | None:
+    """Return the wheel or source archive that was installed, if pip recorded it and it exists."""
+    recorded = json.loads(installed.read_text("direct_url.json") or "{}")
+    origin = urlsplit(recorded.get("url", ""))
     path = Path(url2pathname(origin.path))
     return path if origin.scheme == "file" and path.is_file() else None
 
 
 def _hashes(described: Distribution) -> dict[str, str]:
-    """Return the hashes of a package's files; a builder may describe it differently."""
+    """Return the hashes of a package's files, without its metadata, which vary between builders."""
     rows = csv.reader((described.read_text("RECORD") or "").splitlines())
     return {name: digest for name, digest, _ in rows if ".dist-info/" not in name}
 
@@ -258,7 +255,7 @@ class Package:
     metadata: Mapping[str, Any]  # of pip's report: "version", "summary", ...
     wheel: Path
     sha256: str
-    needs: tuple[str, ...]  # names of the packages that it needs on the target
+    needs: tuple[str, ...]  # names of the packages that it requires on the target
 
     @property
     def version(self) -> str:
@@ -269,32 +266,22 @@ class Package:
 def gather(
     own: Path, extras: Sequence[str], target: Target, folder: Path, log: Callable[[str], None]
 ) -> list[Package]:
-    """Find all packages that a kit needs, pip itself among them, and download them into a folder.
+    """Download all packages that a kit needs into a folder, with pip itself, and list them by name.
 
-    The packages come in the order of their names. `own` lies in a folder into which what has no
-    wheel is built. Raises KitError.
+    Packages without a wheel are built into the folder of the wheel `own`. Raises KitError.
     """
-    roots = [f"{own}[{','.join(extras)}]", PIP]
-    wanted = [Requirement(f"{NAME}[{','.join(extras)}]"), Requirement(PIP)]
     log(f"choosing packages for CPython {target.python} on {target.platform}")
-    for _ in range(_ROUNDS):
-        found = _resolve(roots, target, own.parent, log)
-        needs, missing = _follow(wanted, found, target)
-        if not missing:
-            break
-        roots += [str(requirement) for requirement in missing]
-    else:
-        raise KitError(f"the packages that were found do not fit together: {missing[0]} is missing")
+    resolved, needs = _choose(own, extras, target, log)
     _check_names(needs)
     log(f"downloading {len(needs)} packages")
-    sources = [_source(found[name]) for name in needs]
-    quiet = ["--quiet", "--progress-bar", "off", "--no-deps", "--dest", str(folder)]
-    done = run_pip("download", [*quiet, *target.pip_options, *sources])
+    sources = [_source(resolved[name]) for name in needs]
+    options = ["--quiet", "--progress-bar", "off", "--no-deps", "--dest", str(folder)]
+    done = run_pip("download", [*options, *target.pip_options, *sources])
     if done.returncode:
         raise KitError(f"the download failed: {installer_reason(done.stderr or done.stdout)}")
-    wheels: dict[str, Path] = {
-        canonicalize_name(parse_wheel_filename(path.name)[0]): path for path in folder.glob("*.whl")
-    }
+    wheels: dict[str, Path] = {}
+    for path in folder.glob("*.whl"):
+        wheels[canonicalize_name(parse_wheel_filename(path.name)[0])] = path
     if wheels.keys() != needs.keys():
         raise KitError(
             f"pip downloaded other packages: {', '.join(sorted(wheels.keys() ^ needs.keys()))}"
@@ -302,7 +289,7 @@ def gather(
     return [
         Package(
             name,
-            found[name]["metadata"],
+            resolved[name]["metadata"],
             wheels[name],
             sha256_of(wheels[name]),
             tuple(sorted(needs[name])),
@@ -311,42 +298,46 @@ def gather(
     ]
 
 
+def _choose(
+    own: Path, extras: Sequence[str], target: Target, log: Callable[[str], None]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, set[str]]]:
+    """Return pip's report on each package of a kit, and the packages that each package requires."""
+    names = ",".join(extras)
+    roots = [f"{own}[{names}]", PIP]
+    wanted = [Requirement(f"{NAME}[{names}]"), Requirement(PIP)]
+    missing: list[Requirement] = []
+    for _ in range(_ROUNDS):
+        roots += [str(requirement) for requirement in missing]
+        resolved = _resolve(roots, target, own.parent, log)
+        needs, missing = _follow(wanted, resolved, target)
+        if not missing:
+            return resolved, needs
+    raise KitError(f"the packages that were found do not fit together: {missing[0]} is missing")
+
+
 def _resolve(
     roots: Sequence[str], target: Target, built: Path, log: Callable[[str], None]
 ) -> dict[str, Mapping[str, Any]]:
     """Return pip's report on each package; build packages without a wheel into `built` first."""
     report = built / "report.json"
-    while True:
-        done = run_pip(
-            "install",
-            [
-                "--quiet",
-                "--dry-run",
-                "--ignore-installed",
-                "--target",
-                str(built / "unused"),
-                "--report",
-                str(report),
-                "--find-links",
-                str(built),
-                *target.pip_options,
-                *roots,
-            ],
-        )
-        if not done.returncode:
-            break
+    options = ["--quiet", "--dry-run", "--ignore-installed", "--target", str(built / "unused")]
+    options += ["--report", str(report), "--find-links", str(built), *target.pip_options]
+    done = run_pip("install", [*options, *roots])
+    while done.returncode:
+        # pip stops at the first package without a wheel: build it, and try again.
         requirement = _without_wheel(done.stderr)
         if requirement is None or _wheels_of(requirement.name, built):
             raise KitError(
                 f"no packages for this kit: {installer_reason(done.stderr or done.stdout)}"
             )
         _build(requirement, target, built, log)
+        done = run_pip("install", [*options, *roots])
     items = json.loads(report.read_text("utf-8"))["install"]
     return {canonicalize_name(item["metadata"]["name"]): item for item in items}
 
 
 def _without_wheel(output: str) -> Requirement | None:
-    """Return the requirement for which pip found no wheel."""
+    """Return the requirement for which pip has no wheel, by its output."""
     match = re.search(r"^ERROR: No matching distribution found for ([^;(\n]+)", output, re.M)
     return Requirement(match[1]) if match else None
 
@@ -357,9 +348,8 @@ def _build(
     name = requirement.name
     log(f"building {name} from source, as it has no wheel for this Python and platform")
     plain = f"{name}{requirement.specifier}"
-    done = run_pip(
-        "wheel", ["--quiet", "--no-deps", "--no-binary", name, "--wheel-dir", str(built), plain]
-    )
+    options = ["--quiet", "--no-deps", "--no-binary", name, "--wheel-dir", str(built)]
+    done = run_pip("wheel", [*options, plain])
     if done.returncode:
         raise KitError(f"{name} cannot be built: {installer_reason(done.stderr or done.stdout)}")
     [wheel] = _wheels_of(name, built)
@@ -371,16 +361,15 @@ def _build(
 
 
 def _wheels_of(name: str, folder: Path) -> list[Path]:
+    normal = canonicalize_name(name)
     wheels = folder.glob("*.whl")
-    return [
-        path for path in wheels if parse_wheel_filename(path.name)[0] == canonicalize_name(name)
-    ]
+    return [path for path in wheels if parse_wheel_filename(path.name)[0] == normal]
 
 
 def _follow(
-    wanted: Iterable[Requirement], found: Mapping[str, Mapping[str, Any]], target: Target
+    wanted: Iterable[Requirement], resolved: Mapping[str, Mapping[str, Any]], target: Target
 ) -> tuple[dict[str, set[str]], list[Requirement]]:
-    """Follow requirements on the target; return what each package needs and what is missing."""
+    """Follow requirements on the target; return each package's needs and what is missing."""
     needs: dict[str, set[str]] = {}
     missing: list[Requirement] = []
     seen: set[tuple[str, str]] = set()
@@ -388,10 +377,8 @@ def _follow(
     while todo:
         requirement = todo.pop()
         name = canonicalize_name(requirement.name)
-        item = found.get(name)
-        if item is None or not requirement.specifier.contains(
-            item["metadata"]["version"], prereleases=True
-        ):
+        metadata = resolved[name]["metadata"] if name in resolved else None
+        if metadata is None or not _accepts(requirement, metadata["version"]):
             missing.append(requirement)
             continue
         needs.setdefault(name, set())
@@ -399,15 +386,24 @@ def _follow(
             if (name, extra) in seen:
                 continue
             seen.add((name, extra))
-            for text in item["metadata"].get("requires_dist", []):
-                further = Requirement(text)
-                if further.marker is None or further.marker.evaluate(
-                    {**target.environment, "extra": extra}
-                ):
-                    further.marker = None
-                    needs[name].add(canonicalize_name(further.name))
-                    todo.append(further)
+            for further in _requirements(metadata, extra, target):
+                needs[name].add(canonicalize_name(further.name))
+                todo.append(further)
     return needs, missing
+
+
+def _accepts(requirement: Requirement, version: str) -> bool:
+    return requirement.specifier.contains(version, prereleases=True)
+
+
+def _requirements(metadata: Mapping[str, Any], extra: str, target: Target) -> Iterator[Requirement]:
+    """Yield a package's requirements on the target, for one of its extras or for none ("")."""
+    environment = {**target.environment, "extra": extra}
+    for text in metadata.get("requires_dist", []):
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            requirement.marker = None
+            yield requirement
 
 
 def _check_names(needs: Mapping[str, set[str]]) -> None:
@@ -417,14 +413,15 @@ def _check_names(needs: Mapping[str, set[str]]) -> None:
         raise KitError(
             f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out"
         )
-    if len(engines := [name for name in _ENGINES if name in needs]) > 1:
+    engines = [name for name in _ENGINES if name in needs]
+    if len(engines) > 1:
         raise KitError(
             f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out"
         )
 
 
 def _source(item: Mapping[str, Any]) -> str:
-    """Return what to ask pip for: a file of this machine, or a version at the index."""
+    """Return pip's argument for a package: a file of this machine, or a version at the index."""
     url = urlsplit(item["download_info"]["url"])
     if url.scheme == "file":
         return url2pathname(url.path)

@@ -1,7 +1,7 @@
-"""Dynamic quantisation of a graph's linear layers to int8, by ONNX Runtime's own tool.
+"""Dynamic quantisation of a graph's linear layers to int8, by ONNX Runtime's tool.
 
-Weights get a scale for each output channel. Activations get one scale a tensor when the model is
-run, over the whole batch; the runtime therefore runs such a model one window at a time.
+Weights get a scale for each output channel. Activations get one scale per tensor when the model is
+run, over the whole batch. The runtime therefore runs such a model one window at a time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ def quantize(source: Path, model: Path) -> None:
             model,
             op_types_to_quantize=["MatMul"],
             per_channel=True,
-            # With 7 bits the sum of two products fits the 16 bits in which processors without VNNI
-            # add, so that every processor computes the same integers. Unsigned weights would do so
-            # too, but take longer.
+            # Processors without VNNI add two products in 16 bits. With 7 bits the sum fits, so that
+            # every processor computes the same integers. Unsigned weights would be slower.
             weight_type=quantization.QuantType.QInt8,
             reduce_range=True,
             nodes_to_exclude=[node.name for node in nodes if "classifier.weight" in node.input],

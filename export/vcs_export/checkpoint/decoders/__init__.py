@@ -1,1 +1,1 @@
-"""The families of decoders, one module each: from a `config.json` to what the graph must do."""
+"""The families of decoders, one module each: from a `config.json` to the settings of the graph."""

@@ -1,4 +1,4 @@
-"""Code shared by the decoder families: rotation in both spellings and unsupported settings."""
+"""Code shared by the decoder families: rotation in both spellings, and unsupported settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TYPES: dict[str, tuple[str, ...]] = {"default": (), "linear": _LINEAR, "llama3"
 
 @dataclass(frozen=True)
 class FamilySettings:
-    """What a `config.json` says."""
+    """The settings that a `config.json` and the code beside it imply."""
 
     config: DecoderConfig
-    pooling: str | None = None  # of the model's own code; None where another file names it
-    end_token: str = ""  # put after a text by the model's own code, whatever `tokenizer.json` says
+    pooling: str | None = None  # of the model's code; None if another file names it
+    end_token: str = ""  # put after a text by the model's code, whatever `tokenizer.json` says
     needs_end: bool = False  # a text must have a token after it if the last token is pooled
 
 
@@ -40,22 +40,21 @@ def check_plain(path: Path, data: Any) -> None:
 
 
 def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
-    """Return the class of the model's own code, with its module, or "".
+    """Return the class of the code that comes with a model, with its module, or "".
 
-    Raises CheckpointError unless it is one of the classes `known`, whose code a module here
-    implements.
+    Raises CheckpointError unless the class is one of `known`, which the graphs here implement.
     """
     classes = data.get("auto_map") or {}
     name = classes.get("AutoModel") if isinstance(classes, dict) else classes
     if name is None:
         return ""
-    # A copy of a repository names the one that has the code: "repository--module.Class".
+    # A copy of a repository names the repository that has the code: "repository--module.Class".
     plain = str(name).rpartition("--")[2]
     if plain not in known:
-        raise CheckpointError(
-            f"{path}: auto_map runs the model's own code {name!r}, which is not known here"
-            + (f", only {', '.join(sorted(known))}" if known else "")
-        )
+        problem = f"auto_map runs the model's own code {name!r}, which is not known here"
+        if known:
+            problem += f", only {', '.join(sorted(known))}"
+        raise CheckpointError(f"{path}: {problem}")
     return plain
 
 
@@ -82,12 +81,10 @@ def causal(path: Path, data: Any) -> bool:
 def rotation(
     path: Path, data: Any, layers: str | None = None, theta: str = "rope_theta"
 ) -> Rotation:
-    """Read the rotation, as transformers 4 spells it or as transformers 5 does.
+    """Read the rotation in the spelling of transformers 4 or 5. Raises CheckpointError.
 
-    Raises CheckpointError.
-
-    `layers` is the kind of layers to which it belongs, if the model has two; `theta` names its base
-    in transformers 4.
+    `layers` is the kind of layers to which it belongs, if the model has two kinds. `theta` names
+    its base in transformers 4.
     """
     if data.get("partial_rotary_factor") is not None:
         only(path, data, "partial_rotary_factor", 1.0, 1.0)
@@ -132,14 +129,11 @@ def _scaling(path: Path, data: Any) -> float | Llama3Scaling | None:
     factor = above_zero(path, data, "factor")
     if kind == "linear":
         return factor
-    low, high = (
-        above_zero(path, data, "low_freq_factor"),
-        above_zero(path, data, "high_freq_factor"),
-    )
+    low = above_zero(path, data, "low_freq_factor")
+    high = above_zero(path, data, "high_freq_factor")
     if low >= high:
         raise CheckpointError(
             f"{path}: low_freq_factor {low} must be below high_freq_factor {high}"
         )
-    return Llama3Scaling(
-        factor, low, high, positive(path, data, "original_max_position_embeddings")
-    )
+    window = positive(path, data, "original_max_position_embeddings")
+    return Llama3Scaling(factor, low, high, window)

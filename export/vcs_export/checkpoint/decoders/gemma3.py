@@ -1,7 +1,7 @@
 """Gemma 3 without images, such as EmbeddingGemma and KaLM-Embedding-Gemma3.
 
-Four norms a layer, whose weights are stored less 1; scaled embeddings; most layers have a window
-and a rotation of their own.
+A layer has four norms, whose weights are stored less 1. Embeddings are scaled. Most layers have a
+window, and another rotation than the others.
 """
 
 from __future__ import annotations
@@ -50,14 +50,11 @@ def _windows(path: Path, data: Any, causal: bool) -> LocalAttention | None:
     names = [key for key in _PATTERNS if data.get(key) is not None]
     kinds = data.get("layer_types")
     if kinds is None:
-        # Each layer of this number is one without a window.
+        # Of every so many layers, the last one has no window.
         every = positive(path, data, names[0]) if names else 6
         kinds = [_GLOBAL if (layer + 1) % every == 0 else _LOCAL for layer in range(count)]
-    if (
-        not isinstance(kinds, list)
-        or len(kinds) != count
-        or not set(map(str, kinds)) <= {_LOCAL, _GLOBAL}
-    ):
+    known = isinstance(kinds, list) and set(map(str, kinds)) <= {_LOCAL, _GLOBAL}
+    if not known or len(kinds) != count:
         raise CheckpointError(
             f"{path}: layer_types must be {count} times {_LOCAL} or {_GLOBAL}, one for each layer"
         )
@@ -66,7 +63,7 @@ def _windows(path: Path, data: Any, causal: bool) -> LocalAttention | None:
         return None
     window = positive(path, data, "sliding_window")
     if not causal and window % 2:
-        # Releases of transformers 4 saved half of it plus 1, and would halve it once more.
+        # Releases of transformers 4 saved half of the number plus 1, and would halve it once more.
         raise CheckpointError(
             f"{path}: sliding_window {window} is odd, so it was halved when it was saved: "
             f"write the published number, probably {2 * (window - 1)}"

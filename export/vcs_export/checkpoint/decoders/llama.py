@@ -25,8 +25,8 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
     both = data["model_type"] == BIDIRECTIONAL
     remote_code(path, data, {_CODE} if both else ())
     if both:
-        # Only the code of its time makes it so: newer releases of transformers would run it
-        # causally.
+        # Only the release of its time runs it in both directions: newer releases of transformers
+        # would run it causally.
         only(path, data, "is_causal", False, False)
         only(path, data, "use_bidirectional_attention", True, True)
         only(path, data, "pooling", "avg", "avg")

@@ -32,11 +32,11 @@ FAMILIES: Mapping[str, Reader] = {
 }
 """The families by the `model_type` in `config.json`."""
 
-# The commands for models of other kinds.
+# The commands for other kinds of models.
 _ELSEWHERE = {**dict.fromkeys((*ENCODERS, MODERNBERT), "encoder"), "nvembed": "nv-embed-v2"}
 _PREFIXES = ("", "model.", "language_model.model.", "language_model.")
 _EMBEDDINGS = "embed_tokens.weight"
-# What a decoder that generates text has as well.
+# Tensors of decoders that generate text.
 _UNUSED = ("lm_head.weight",)
 _ADAPTERS = ("adapter_config.json", "adapter_model.safetensors")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -55,8 +55,8 @@ class DecoderCheckpoint:
 def open_decoder(folder: Path, attention: bool | None = None) -> DecoderCheckpoint:
     """Open the checkpoint of a decoder of one of `FAMILIES`. Only settings and headers are read.
 
-    `attention` is whether it is causal, where the caller says so. Raises CheckpointError, which
-    names the file and the problem.
+    `attention` is whether it is causal, None if the caller does not say. Raises CheckpointError,
+    which names the file and the problem.
     """
     path = folder / CONFIG
     data = read_json(path)

@@ -21,12 +21,12 @@ from typing import Any, Dict, List, NoReturn, Optional  # noqa: UP035
 
 SUMS = "SHA256SUMS"
 Kit = Dict[str, Any]  # noqa: UP006
-# What would lead out of the installation.
+# Variables that would lead out of the installation.
 _IGNORED = ("PYTHONPATH", "PYTHONHOME", "VCS_RUNTIME_HOME")
 
 
 class Refused(Exception):
-    """What is wrong, in one sentence."""
+    """A problem, in one sentence."""
 
 
 def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
@@ -38,25 +38,25 @@ def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
     parser.add_argument(
         "--check", action="store_true", help="check kit and machine, and install nothing"
     )
-    given = parser.parse_args(arguments)
-    if (given.folder is None) != given.check:
+    options = parser.parse_args(arguments)
+    if (options.folder is None) != options.check:
         parser.error("name the folder to create, or --check")
     try:
         kit = read_kit()
         check_python(kit)
         check_files()
         check_platform(kit)
-        if given.check:
+        if options.check:
             print("nothing was installed")
             return 0
-        return install(kit, os.path.abspath(given.folder))
+        return install(kit, os.path.abspath(options.folder))
     except Refused as refused:
         print(f"install: {refused}", file=sys.stderr)
         return 2
 
 
 def read_kit() -> Kit:
-    """Return what `kit.json` says."""
+    """Return the settings in `kit.json`."""
     try:
         with open(os.path.join(HERE, "kit.json"), encoding="utf-8") as file:
             kit: Kit = json.load(file)
@@ -66,12 +66,10 @@ def read_kit() -> Kit:
 
 
 def check_python(kit: Kit) -> None:
-    """Refuse another Python than the one that the packages are for."""
-    running, name, wanted = (
-        "{}.{}".format(*sys.version_info),
-        sys.implementation.name,
-        kit["python"],
-    )
+    """Refuse a Python for which the packages are not."""
+    running = "{}.{}".format(*sys.version_info)
+    name = sys.implementation.name
+    wanted = kit["python"]
     if running != wanted or name != "cpython":
         raise Refused(
             f"this kit is for CPython {wanted}, and {sys.executable} is {name} {running}: "
@@ -80,7 +78,7 @@ def check_python(kit: Kit) -> None:
 
 
 def check_files() -> None:
-    """Compare every file with its checksum, and refuse files that have none."""
+    """Compare every file with its checksum, and refuse files without a checksum."""
     try:
         with open(os.path.join(HERE, SUMS), "rb") as file:
             content = file.read()
@@ -103,14 +101,11 @@ def check_files() -> None:
 
 def files_here() -> "List[str]":  # noqa: UP006
     """Return the files and links below this folder, with slashes."""
-    found = []
+    paths = []
     for folder, folders, files in os.walk(HERE):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        found += [
-            os.path.relpath(os.path.join(folder, name), HERE).replace(os.sep, "/")
-            for name in files + links
-        ]
-    return sorted(found)
+        paths += [os.path.join(folder, name) for name in files + links]
+    return sorted(os.path.relpath(path, HERE).replace(os.sep, "/") for path in paths)
 
 
 def sha256(path: str) -> str:
@@ -123,7 +118,7 @@ def sha256(path: str) -> str:
 
 
 def copy_again(reason: str) -> NoReturn:
-    """Refuse a kit that is not whole."""
+    """Refuse an incomplete or damaged kit."""
     raise Refused(f"{reason}: copy the kit again")
 
 
@@ -177,27 +172,14 @@ def fill(kit: Kit, folder: str) -> str:
     """Create an environment, install the packages and copy the bundle; return the bundle folder."""
     wheels = os.path.join(HERE, "wheels")
     print(f"installing {len(os.listdir(wheels))} packages into {folder}", flush=True)
-    # pip comes with the kit, since the Python of many Linux distributions has none for a new
-    # environment.
+    # pip comes with the kit, because the Python of many Linux distributions cannot put one into a
+    # new environment.
     run([sys.executable, "-I", "-m", "venv", "--without-pip", folder])
     pip = [program(folder, "python"), os.path.join(HERE, *kit["pip"].split("/"), "pip")]
-    run(
-        [
-            *pip,
-            "install",
-            "--isolated",
-            "--no-index",
-            "--find-links",
-            wheels,
-            "--require-hashes",
-            "--quiet",
-            "--no-input",
-            "--no-cache-dir",
-            "--disable-pip-version-check",
-            "--requirement",
-            os.path.join(HERE, "requirements.txt"),
-        ]
-    )
+    quiet = ["--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
+    offline = ["--isolated", "--no-index", "--find-links", wheels, "--require-hashes"]
+    requirements = ["--requirement", os.path.join(HERE, "requirements.txt")]
+    run([*pip, "install", *offline, *quiet, *requirements])
     bundle = os.path.join(folder, "share", "vcs-runtime", "bundles", kit["bundle"])
     print(f"copying the bundle to {bundle}", flush=True)
     shutil.copytree(os.path.join(HERE, "bundle"), bundle)
@@ -209,9 +191,8 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
     """Run `doctor` and score a pair of texts in the new installation."""
     command = program(folder, "vcs-runtime")
     named = [] if kit["bundle"] == "default" else ["--bundle", bundle]
-    reference, generated = (
-        os.path.join(HERE, "story", name) for name in ("reference.txt", "generated.txt")
-    )
+    reference = os.path.join(HERE, "story", "reference.txt")
+    generated = os.path.join(HERE, "story", "generated.txt")
     print("compiling the alignment core, which takes about half a minute", flush=True)
     subprocess.call([command, "warm-up"], stdout=subprocess.DEVNULL, env=environment())
     for words in (["doctor"], ["score", reference, generated]):
@@ -229,7 +210,9 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
 
 def program(folder: str, name: str) -> str:
     """Return the path of a program in an environment."""
-    return os.path.join(folder, *(["Scripts", name + ".exe"] if os.name == "nt" else ["bin", name]))
+    if os.name == "nt":
+        return os.path.join(folder, "Scripts", name + ".exe")
+    return os.path.join(folder, "bin", name)
 
 
 def run(command: "List[str]") -> None:  # noqa: UP006
@@ -238,10 +221,10 @@ def run(command: "List[str]") -> None:  # noqa: UP006
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False
     )
     if done.returncode:
-        lines = done.stdout.decode("utf-8", "replace").split("\n")
-        reason = [line.strip() for line in lines if line.strip()][-1:] or ["no reason was given"]
+        lines = done.stdout.decode("utf-8", "replace").strip().split("\n")
+        reason = lines[-1].strip() or "no reason was given"
         raise Refused(
-            f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason[0]})"
+            f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason})"
         )
 
 
