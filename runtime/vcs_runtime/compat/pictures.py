@@ -199,4 +199,8 @@ def _shown(figure: Figure) -> Figure:
     """Hand a figure to pyplot, because users of the reference package call `figure.show()`."""
     from matplotlib import pyplot
 
-    return pyplot.figure(FigureClass=lambda **_: figure)  # type: ignore[arg-type]
+    def existing(**settings: Any) -> Figure:
+        return figure
+
+    # pyplot calls FigureClass to create the figure that it manages, and gets this one.
+    return pyplot.figure(FigureClass=existing)  # type: ignore[arg-type]

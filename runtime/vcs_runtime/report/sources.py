@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
@@ -65,10 +66,15 @@ def system_sources(
 
     `pairs` are in the order of the score files, or empty.
     """
-    stems = [path.stem for path in files]
-    names = names or [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+    names = names or _file_names(files)
     known: Sequence[Path | PairSource | None] = pairs or [None] * len(files)
     return [SystemSource(*source) for source in zip(names, files, known, strict=True)]
+
+
+def _file_names(files: Sequence[Path]) -> list[str]:
+    """Return the names of files without suffix, or their paths where several have one name."""
+    counts = Counter(path.stem for path in files)
+    return [path.stem if counts[path.stem] == 1 else str(path) for path in files]
 
 
 def report_pair(

@@ -255,7 +255,7 @@ def windows(e: Explanation) -> View:
         f"Where the match of each {e.noun} is expected if both texts tell the story at the same"
         " pace."
     )
-    return _two_sides(e, "Mapping windows", caption, 1.9, lambda axes, chunks, side: None, ())
+    return _two_sides(e, "Mapping windows", caption, 1.9)
 
 
 def nas_l(e: Explanation) -> View:
@@ -407,14 +407,17 @@ def _two_sides(
     title: str,
     caption: str,
     high: float,
-    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None],
-    lines: Sequence[Entry],
+    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None] | None = None,
+    lines: Sequence[Entry] = (),
 ) -> View:
+    """Return a view of both directions: their windows, and the content with a legend if any."""
+
     def draw(area: Area) -> None:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):
             axes = area.axes(_column(column), 0.2, _PANEL, high)
             _draw_windows(axes, e, side, name, other)
-            content(axes, chunks, side)
+            if content:
+                content(axes, chunks, side)
         draw_legend(area, 0.2 + high + _BELOW + 0.12, legend)
 
     legend = [*lines, _WINDOWS, *verdict_legend(e)] if lines else []

@@ -131,12 +131,13 @@ class ScoreServer:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        names = (signal.SIGINT, signal.SIGTERM)
-        before = {name: signal.signal(name, lambda *_: self.stop()) for name in names}
+        handlers = {}
+        for name in (signal.SIGINT, signal.SIGTERM):
+            handlers[name] = signal.signal(name, lambda *_: self.stop())
         try:
             yield
         finally:
-            for name, handler in before.items():
+            for name, handler in handlers.items():
                 signal.signal(name, handler)
 
     def _close(self) -> None:

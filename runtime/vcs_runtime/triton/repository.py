@@ -133,23 +133,25 @@ def _config(deployment: Deployment, config: ScorerConfig) -> str:
         f"name: {_quoted(deployment.name)}",
         'backend: "python"',
         f"max_batch_size: {deployment.max_batch_size}",
-        *(f"input {{ {_tensor(name, 'STRING')} }}" for name in INPUTS),
-        *(f"output {{ {_tensor(name, 'FP64')} }}" for name in SCORES),
-        *(f"output {{ {_tensor(name, 'STRING')} }}" for name in TEXTS),
+    ]
+    for name in INPUTS:
+        lines.append(f"input {{ {_tensor(name, 'STRING')} }}")
+    for name in SCORES:
+        lines.append(f"output {{ {_tensor(name, 'FP64')} }}")
+    for name in TEXTS:
+        lines.append(f"output {{ {_tensor(name, 'STRING')} }}")
+    lines += [
         f"dynamic_batching {{ max_queue_delay_microseconds: {deployment.queue_delay_us} }}",
         f"instance_group {{ {instances} }}",
         'model_warmup { name: "one pair" batch_size: 1',
-        *(
-            f"  inputs {{ key: {_quoted(name)} value {{ data_type: TYPE_STRING dims: [ 1 ] "
-            f"input_data_file: {_quoted(name)} }} }}"
-            for name in _WARM_UP
-        ),
-        "}",
-        *(
-            f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"
-            for key, value in parameters.items()
-        ),
     ]
+    for name in _WARM_UP:
+        text = f"data_type: TYPE_STRING dims: [ 1 ] input_data_file: {_quoted(name)}"
+        lines.append(f"  inputs {{ key: {_quoted(name)} value {{ {text} }} }}")
+    lines.append("}")
+    for key, value in parameters.items():
+        text = f"string_value: {_quoted(value)}"
+        lines.append(f"parameters {{ key: {_quoted(key)} value {{ {text} }} }}")
     return "\n".join(lines) + "\n"
 
 
