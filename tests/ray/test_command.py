@@ -102,7 +102,7 @@ def test_the_command_says_what_it_says_without_ray(
         (("--actors", 9), "actors: 9 are asked for; with 1 CPUs each"),
         (("--device", "cuda:0"), "offers a GPU"),
         (("--device", "cuda:1"), "Ray chooses the GPU of an actor"),
-        (("--device", "cuda:all"), "each Ray actor has a GPU of its own: 'cuda:0'"),
+        (("--device", "cuda:all"), "each Ray actor has its own GPU: use 'cuda:0'"),
         (("--bundle", "/none"), "/none"),
         (("--address", "127.0.0.1:9"), "no Ray cluster at '127.0.0.1:9'"),
         (("--address", "ray://here:10001"), "a Ray client is not part of the cluster"),

@@ -286,7 +286,7 @@ def test_other_texts_than_those_that_were_scored_are_refused(
     done = vcs("report", tmp_path / "s.jsonl", "--pairs", zeros, "--pages", 1, "-o", html, *engine)
     assert done.code != 0
     assert f"id {worst['id']} scored margin {worst['margin']:.4f}, VCS 0.0000" in done.stderr
-    assert "they are not those that were scored" in done.stderr
+    assert "these are not the texts that were scored" in done.stderr
     assert not html.exists()
 
 

@@ -31,6 +31,7 @@ from vcs_runtime import (
     Segmenter,
     TextError,
 )
+from vcs_runtime.report import figures
 from vcs_runtime.scoring import preparation
 
 Watch = Callable[[Any, str], list[Any]]
@@ -431,7 +432,7 @@ def test_what_a_notebook_shows_is_one_line_without_addresses(scorer: Scorer) -> 
     assert zero._repr_html_().count("<tr>") == 2
     explanation = scorer.explain(story(1, 3), story(2, 2))
     assert repr(explanation) == f"<Explanation of {zero}, 3 and 2 chunks>"
-    assert type(explanation.plot()).__name__ == "Figure"
+    assert type(figures.summary(explanation)).__name__ == "Figure"
     assert repr(scorer) == f"<Scorer {scorer.signature}>"
     shown = dir(vcs_runtime)
     assert {"report", "training", "compat", "score"} <= set(shown)

@@ -77,8 +77,8 @@ class vcs_result(ctypes.Structure):
     )
 
 
-#: The size of each struct in the first header of this ABI. Programs that were compiled with it are
-#: served.
+#: The size of each struct in the first header of this ABI, so that programs compiled with that
+#: header still work.
 FIRST_SIZES: Final[dict[type[ctypes.Structure], int]] = {vcs_params: 40, vcs_result: 136}
 
 #: `vcs_log_fn`: level, message, user. The caller keeps a reference while the function is set.
@@ -114,5 +114,6 @@ def load(library: str | os.PathLike[str]) -> ctypes.CDLL:
     opened = ctypes.CDLL(os.fspath(library))
     for name, (result, arguments) in PROTOTYPES.items():
         function = getattr(opened, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = result
+        function.argtypes = arguments
     return opened

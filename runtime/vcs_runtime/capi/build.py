@@ -56,7 +56,7 @@ class Tools:
 
 
 def find_tools() -> Tools:
-    """Look for the tools. Raises BuildError with the name of a missing tool and where to get it."""
+    """Find the tools. Raises BuildError with the name of a missing tool and how to get it."""
     if sys.platform != "linux" or platform.python_implementation() != "CPython":
         raise BuildError("the C API is built on Linux with CPython so far")
     compiler = shlex.split(os.environ.get("CC", "cc"))
@@ -88,7 +88,7 @@ def build(folder: Path) -> Built:
         path = folder / name
         if path.is_file() and not path.is_symlink() and b"vcs_runtime" not in path.read_bytes():
             raise BuildError(
-                f"{path}: it is no file of this library, and would be replaced: move it"
+                f"{path}: it is not a file of this library, and would be replaced: move it"
             )
     tools = find_tools()
     python = tools.python
@@ -122,8 +122,8 @@ def build(folder: Path) -> Built:
             HEADER: (source("include") / HEADER).read_bytes(),
         }
         with made_folder(folder), contextlib.ExitStack() as stack:
-            # A program may have the old library open. No file is replaced until all are on the
-            # disk.
+            # A program may have the old library open, so no file is replaced until all new files
+            # are on the disk.
             for name, content in files.items():
                 file = stack.enter_context(replaced(folder / name))
                 file.write(content)
@@ -160,11 +160,10 @@ def _generate(target: Path, packages: list[str]) -> None:
         "PACKAGES": repr(packages),
         "NAME": f"{sys.executable}, Python {platform.python_version()}",
     }
-    # A JSON string is also a C string, unless it escapes half a surrogate pair as \u.
-    defines = (
-        f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n"
-        for key, text in bound.items()
-    )
+    defines = ""
+    for key, text in bound.items():
+        # A JSON string is also a C string, unless it escapes half a surrogate pair as \u.
+        defines += f"#define BOUND_{key} {json.dumps(text, ensure_ascii=False)}\n"
     ffi = cffi.FFI()
     ffi.embedding_api("")
     functions = re.findall(r"^static (\w+ python_\w+\(.*?\);)", code, re.MULTILINE)
@@ -172,8 +171,8 @@ def _generate(target: Path, packages: list[str]) -> None:
     ffi.embedding_init_code(
         f"from {_MODULE} import ffi\nfrom vcs_runtime.capi.embedded import connect\nconnect(ffi)\n"
     )
-    ffi.set_source(_MODULE, "".join(defines) + code)
-    with contextlib.redirect_stdout(None):  # it prints the name of the file
+    ffi.set_source(_MODULE, defines + code)
+    with contextlib.redirect_stdout(None):  # cffi prints the name of the file
         ffi.emit_c_code(os.fspath(target))
 
 

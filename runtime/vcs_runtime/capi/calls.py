@@ -33,7 +33,7 @@ _CLOSED: Final = "the scorer's model was closed"
 class Model:
     """An open `Scorer`.
 
-    It is closed when its handle has been given back *and* no call uses it any more.
+    It is closed when its handle is closed *and* no call uses it any more.
 
     A call uses it by `with model as scorer:`, which raises ValueError for a closed model.
     """
@@ -79,10 +79,7 @@ Object = TypeVar("Object", Model, ScorerState)
 
 
 class Handles:
-    """Objects by number.
-
-    No number is used twice, so that a handle which was given back is recognised.
-    """
+    """Objects by number. No number is used twice, so that a closed handle is recognised."""
 
     def __init__(self) -> None:
         self._objects: dict[int, Model | ScorerState] = {}
@@ -97,7 +94,7 @@ class Handles:
     def get(self, handle: int, kind: type[Object], name: str) -> Object:
         """Return the object of a handle.
 
-        Raises ValueError with `name` if there is none of `kind`.
+        Raises ValueError with `name` if the handle has no object of this kind.
         """
         item = self._objects.get(handle)
         if not isinstance(item, kind):
@@ -131,14 +128,18 @@ def vcs_version() -> bytes:
 
 def vcs_params_default(params: Any) -> None:
     """Write the default parameters to a `vcs_params`."""
-    if not (address := memory.address_of(params)):
+    address = memory.address_of(params)
+    if not address:
         failed(ValueError("params is NULL"))
         return
     options = Options()
     target = vcs_params.from_address(address)
-    target.struct_size, target.chunk_size = ctypes.sizeof(vcs_params), options.chunk_size
-    target.short_form, target.reserved = int(options.short), 0
-    target.lct, target.context_cutoff = options.params.lct, options.params.context_cutoff
+    target.struct_size = ctypes.sizeof(vcs_params)
+    target.chunk_size = options.chunk_size
+    target.short_form = int(options.short)
+    target.reserved = 0
+    target.lct = options.params.lct
+    target.context_cutoff = options.params.context_cutoff
     target.context_window = options.params.context_window
 
 
@@ -205,7 +206,7 @@ def vcs_score_batch(
     n: int,
     out: Any,
 ) -> None:
-    """Score `n` pairs and write an array of `vcs_result`, each with its own status."""
+    """Score `n` pairs and write an array of `vcs_result`, each with a status."""
     arrays = {
         "references": references,
         "reference_lens": reference_lens,
@@ -215,11 +216,11 @@ def vcs_score_batch(
     with memory.Results(out, n) as results:
         columns = [memory.read_numbers(array, n, name) for name, array in arrays.items()]
         errors = _score(scorer, list(zip(*columns, strict=True)), results)
-    bad = [(i, error) for i, error in enumerate(errors) if error]
+    bad = [i for i, error in enumerate(errors) if error]
     if bad:
-        i, first = bad[0]
+        first = errors[bad[0]]
         others = f" (and {len(bad) - 1} more of {n})" if len(bad) > 1 else ""
-        raise Refusal(status_of(first), f"pairs[{i}]: {first}{others}")
+        raise Refusal(status_of(first), f"pairs[{bad[0]}]: {first}{others}")
 
 
 @returns_status
@@ -260,7 +261,8 @@ def vcs_signature(scorer: Any, buffer: Any, capacity: int) -> int:
 
 def vcs_set_log(fn: Any, user: Any) -> None:
     """Send messages to a `vcs_log_fn`; NULL turns them off."""
-    address, user_data = memory.address_of(fn), memory.address_of(user)
+    address = memory.address_of(fn)
+    user_data = memory.address_of(user)
     if not address:
         log.set_receiver(None)
         return
@@ -275,7 +277,7 @@ def _score(
 ) -> list[Exception | None]:
     """Score pairs into `results`.
 
-    Returns the error of each pair; raises what concerns the whole call.
+    Returns the error of each pair, and raises errors that concern the whole call.
     """
     state = _handles.get(memory.address_of(scorer), ScorerState, "scorer")
     items = [_read_pair(*pair) for pair in pairs]
@@ -285,9 +287,10 @@ def _score(
             if result.scores is not None:
                 results.put(Status.VCS_OK, result.n_ref, result.n_gen, result.scores)
                 errors.append(None)
-            else:
-                errors.append(item if isinstance(item, ValueError) else TextError(result.error))
-                results.put(status_of(errors[-1]))
+                continue
+            error = item if isinstance(item, ValueError) else TextError(result.error)
+            results.put(status_of(error))
+            errors.append(error)
     return errors
 
 
@@ -321,7 +324,8 @@ def _align(
 
 def _give_back(handle: Any, kind: Any, name: str, close: Callable[[Any], None]) -> None:
     try:
-        if address := memory.address_of(handle):
+        address = memory.address_of(handle)
+        if address:
             close(_handles.give_back(address, kind, name))
     except BaseException as error:
         failed(error)

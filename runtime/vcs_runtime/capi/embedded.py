@@ -25,7 +25,13 @@ def connect(ffi: Any) -> None:
     functions["vcs_version"] = lambda: ctypes.addressof(_VERSION)
     for name, function in functions.items():
         result, _ = PROTOTYPES[name]
-        error = None if result is None else Status.VCS_INTERNAL if result is ctypes.c_int else 0
-        ffi.def_extern(f"python_{name.removeprefix('vcs_')}", error=error, onerror=unexpected)(
-            function
-        )
+        python_name = f"python_{name.removeprefix('vcs_')}"
+        define = ffi.def_extern(python_name, error=_failure_of(result), onerror=unexpected)
+        define(function)
+
+
+def _failure_of(result: Any) -> int | None:
+    """Return the value that a function with this type of result returns after a failure."""
+    if result is None:
+        return None
+    return Status.VCS_INTERNAL if result is ctypes.c_int else 0

@@ -36,13 +36,14 @@ def status_of(error: BaseException | None) -> Status:
     """Return the status of an error."""
     if isinstance(error, Refusal):
         return error.status
-    return next(
-        (status for kind, status in _STATUSES if isinstance(error, kind)), Status.VCS_INTERNAL
-    )
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return Status.VCS_INTERNAL
 
 
 def failed(error: BaseException) -> Status:
-    """Keep the message of an error for this thread, and log the traceback of a defect.
+    """Store the message of an error for this thread, log the traceback of a defect.
 
     Returns the status.
     """

@@ -1,4 +1,4 @@
-"""Messages go to the function that the host has set, never to the standard streams of the host."""
+"""Messages to the function that the host has set, never to the host's standard streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _receiver: Callable[[int, str], None] | None = None
 def set_receiver(receiver: Callable[[int, str], None] | None) -> None:
     """Set the receiver of messages, which any thread may call with level and text.
 
-    None: discard messages.
+    None discards messages.
     """
     global _receiver
     _receiver = receiver
@@ -27,7 +27,8 @@ def set_receiver(receiver: Callable[[int, str], None] | None) -> None:
 
 def log(level: int, message: str) -> None:
     """Send a message to the receiver."""
-    if receiver := _receiver:
+    receiver = _receiver  # another thread may change it
+    if receiver:
         receiver(level, message)
 
 
@@ -42,8 +43,8 @@ class _Lines(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        *lines, rest = (getattr(self._unfinished, "text", "") + text).split("\n")
-        self._unfinished.text = rest
+        text_so_far = getattr(self._unfinished, "text", "") + text
+        *lines, self._unfinished.text = text_so_far.split("\n")
         for line in lines:
             if line.strip():
                 log(self._level, line)

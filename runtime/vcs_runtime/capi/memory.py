@@ -13,8 +13,7 @@ import math
 import os
 import struct
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -47,24 +46,25 @@ _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 class Results:
     """An array of results that is filled in order.
 
-    After an exception, the remaining ones get its status.
+    After an exception in a `with` block, the remaining results get its status.
 
-    The first `struct_size` is the size of all; ValueError if another differs. Results of an earlier
-    header are smaller, and get the members that they have.
+    All results have the `struct_size` of the first one; otherwise ValueError is raised. Results of
+    an earlier header are smaller, and only the members that they have are written.
     """
 
     def __init__(self, out: Any, count: int) -> None:
-        self._left: Iterator[int] = iter(())
-        self._written = 0
+        self._addresses: Sequence[int] = ()
+        self._filled = 0
+        self._written = 0  # bytes of each result, without its `struct_size`
         if count == 0:
             return
         first = required(out, "out")
         size = _check_size(first, vcs_result, "out")
-        places = range(first, first + count * size, size)
-        for i, place in enumerate(places):
-            if (other := ctypes.c_uint32.from_address(place).value) != size:
-                raise ValueError(f"out[{i}].struct_size is {other}, but that of out[0] is {size}")
-        self._left = iter(places)
+        self._addresses = range(first, first + count * size, size)
+        for i, address in enumerate(self._addresses):
+            other = ctypes.c_uint32.from_address(address).value
+            if other != size:
+                raise ValueError(f"out[{i}].struct_size is {other}, unlike the {size} of out[0]")
         # Whole members only, and none beyond the caller's struct.
         self._written = min(size // 8 * 8, ctypes.sizeof(vcs_result)) - 4
 
@@ -72,23 +72,22 @@ class Results:
         self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
     ) -> None:
         """Fill in the next result."""
-        names = (
-            flags_of(dict(zip(score_table.NAMES, scores, strict=True)), n_ref, n_gen)
-            if n_ref
-            else ()
-        )
-        flags = sum(Flag[f"VCS_{name.upper()}"] for name in names)
+        flags = 0
+        if n_ref:
+            named = dict(zip(score_table.NAMES, scores, strict=True))
+            for name in flags_of(named, n_ref, n_gen):
+                flags |= Flag[f"VCS_{name.upper()}"]
         packed = _RESULT.pack(status, n_ref, n_gen, *scores, flags)
-        ctypes.memmove(next(self._left) + 4, packed, self._written)
+        ctypes.memmove(self._addresses[self._filled] + 4, packed, self._written)
+        self._filled += 1
 
     def __enter__(self) -> Results:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         if error:
-            with suppress(StopIteration):
-                while True:
-                    self.put(status_of(error))
+            while self._filled < len(self._addresses):
+                self.put(status_of(error))
 
 
 def address_of(pointer: Any) -> int:
@@ -100,7 +99,8 @@ def address_of(pointer: Any) -> int:
 
 def required(pointer: Any, name: str) -> int:
     """Return the address of a pointer that must not be NULL."""
-    if not (address := address_of(pointer)):
+    address = address_of(pointer)
+    if not address:
         raise ValueError(f"{name} is NULL")
     return address
 
@@ -177,8 +177,9 @@ def matrix_at(pointer: Any, kind: str, n_ref: int, n_gen: int) -> npt.NDArray[An
 def write_string(text: str, buffer: Any, capacity: int) -> int:
     """Copy a text with a final NUL to `buffer`, cut to fit. Returns its full length in bytes."""
     full = text.encode(errors="replace")
-    if (address := address_of(buffer)) and capacity > 0:
-        # The cut is between characters.
+    address = address_of(buffer)
+    if address and capacity > 0:
+        # Decoding without the last incomplete character cuts between characters.
         part = full[: capacity - 1].decode(errors="ignore").encode() + b"\0"
         ctypes.memmove(address, part, len(part))
     return len(full)
@@ -186,7 +187,8 @@ def write_string(text: str, buffer: Any, capacity: int) -> int:
 
 def _check_size(address: int, kind: type[ctypes.Structure], name: str) -> int:
     size: int = ctypes.c_uint32.from_address(address).value
-    if size < (first := FIRST_SIZES[kind]):
+    first = FIRST_SIZES[kind]
+    if size < first:
         raise ValueError(
             f"{name}.struct_size is {size}, less than the {first} of the first {kind.__name__} of"
             f" ABI {VCS_ABI_VERSION}: set it to sizeof({kind.__name__})"

@@ -41,7 +41,13 @@ from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import SUFFIXES, files_of
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
 from vcs_runtime.report import HtmlReport
-from vcs_runtime.report.sources import report_pair, report_pairs, report_scores
+from vcs_runtime.report.sources import (
+    Explainer,
+    report_pair,
+    report_pairs,
+    report_scores,
+    system_sources,
+)
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -195,12 +201,10 @@ def report(
             *references, generated = (path.name for path in sources)
             day = date_of(sources) if dated is None else dated
             report_pair(
-                scorer,
+                Explainer(scorer, options, thresholds),
                 one_pair(sources, options.clean),
                 output,
                 title or generated,
-                options,
-                thresholds,
                 (generated, references),
                 day,
             )
@@ -213,13 +217,9 @@ def report(
                 progress_bar(2 * pages, "explaining", enabled=bool(found))
             )
             systems = report_scores(
-                sources,
-                found,
-                scorer,
+                system_sources(sources, found, names),
+                Explainer(scorer, options, thresholds) if scorer else None,
                 html,
-                options,
-                thresholds,
-                names=names,
                 pages=pages,
                 advance=advance,
                 force=ignore_signatures,
@@ -229,9 +229,8 @@ def report(
             [pairs] = found
             advance = stack.enter_context(progress_bar(count_pairs(pairs), "explaining"))
             [name] = names or [Path(str(pairs)).stem]
-            systems = report_pairs(
-                scorer, input_pairs(pairs), html, name, options, thresholds, advance
-            )
+            explainer = Explainer(scorer, options, thresholds)
+            systems = report_pairs(explainer, input_pairs(pairs), html, name, advance)
         systems.comparisons, systems.incomparable = comparisons
         systems.dated = _dated(sources, found, of_scores) if dated is None else dated
         html.finish(systems)

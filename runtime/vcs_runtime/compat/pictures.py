@@ -3,12 +3,12 @@
 `vcs_runtime.report` draws them.
 
 Every function takes the internals that `compute_vcs_score` returned, here or in the reference
-package. Its figures are pyplot's, as there: they can be shown, saved and closed.
+package. The figures are pyplot figures, as in the original: they can be shown, saved and closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,8 +35,8 @@ def visualize_text_chunks(internals: Internals) -> dict[str, list[Figure]]:
     """Show both texts chunk by chunk: pages under "reference_chunks" and "generated_chunks"."""
     e = _explained(internals)
     return {
-        f"{name}_chunks": [_shown(page) for page in figures.chunks(e, name)]
-        for name in ("reference", "generated")
+        "reference_chunks": _all_shown(figures.chunks(e, "reference")),
+        "generated_chunks": _all_shown(figures.chunks(e, "generated")),
     }
 
 
@@ -61,7 +61,7 @@ def visualize_best_match(internals: Internals) -> dict[str, Figure]:
     Returns
     -------
     dict of figures
-        "precision_details" and "recall_details" list the chunks of a direction, "summary_table"
+        "precision_details" and "recall_details" list the matches of a direction; "summary_table"
         counts them.
     """
     e = _explained(internals)
@@ -79,12 +79,12 @@ def visualize_line_nas(internals: Internals) -> Figure:
 
 def visualize_line_nas_precision_calculations(internals: Internals) -> list[Figure]:
     """Show NAS-L of the generated text step by step, on as many pages as needed."""
-    return [_shown(page) for page in figures.steps(_explained(internals), "generated")]
+    return _all_shown(figures.steps(_explained(internals), "generated"))
 
 
 def visualize_line_nas_recall_calculations(internals: Internals) -> list[Figure]:
     """Show NAS-L of the reference step by step, on as many pages as needed."""
-    return [_shown(page) for page in figures.steps(_explained(internals), "reference")]
+    return _all_shown(figures.steps(_explained(internals), "reference"))
 
 
 def visualize_distance_nas(internals: Internals) -> Figure:
@@ -117,7 +117,7 @@ def create_vcs_pdf_report(
     internals
         The internals.
     output_file
-        The file to write. Its folder is made if missing; an existing file is replaced.
+        The file to write. Its folder is created if necessary; an existing file is replaced.
     metrics_to_include
         "all", or names of sections: "Config", "Overview", "Text Chunks", "Similarity Matrix",
         "Mapping Windows", "Best Match", "LAS", "NAS Distance", "NAS Line", "Window Regularizer".
@@ -125,36 +125,46 @@ def create_vcs_pdf_report(
     Raises
     ------
     ValueError
-        There is no such section, or `internals` are none.
+        A section is unknown, or `internals` are invalid.
     InputError
         The file cannot be written.
     MissingExtraError
         matplotlib is not installed.
     """
-    wanted = (
-        [metrics_to_include] if isinstance(metrics_to_include, str) else list(metrics_to_include)
-    )
-    wanted = list(_SECTIONS) if wanted == ["all"] else wanted
-    if not wanted or not set(wanted) <= set(_SECTIONS):
-        names = ", ".join(map(repr, _SECTIONS))
-        raise ValueError(
-            f"metrics_to_include must be 'all' or names out of {names}, not {wanted!r}"
-        )
+    sections = _chosen(metrics_to_include)
     e = _explained(internals)
     path = Path(output_file)
     with file_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    body = [part for name, section in _SECTIONS.items() if name in wanted for part in section(e)]
+    body: list[Part] = []
+    for name, parts_of in _SECTIONS.items():
+        if name in sections:
+            body += parts_of(e)
     write_document(pair_document(e, "VCS report", body=body), path)
 
 
+def _chosen(sections: str | Sequence[str]) -> list[str]:
+    """Return the names of the chosen sections. Raises ValueError for an unknown name."""
+    names = [sections] if isinstance(sections, str) else list(sections)
+    if names == ["all"]:
+        return list(_SECTIONS)
+    if not names or not set(names) <= set(_SECTIONS):
+        known = ", ".join(map(repr, _SECTIONS))
+        raise ValueError(f"metrics_to_include must be 'all' or names out of {known}, not {names!r}")
+    return names
+
+
 def _tables(table: Callable[[Explanation, str], Table]) -> Callable[[Explanation], list[Part]]:
-    return lambda e: [table(e, name) for name in ("reference", "generated")]
+    return lambda e: [table(e, "reference"), table(e, "generated")]
 
 
 def _lines(e: Explanation) -> list[Part]:
-    steps = [pair_tables.steps(e, name) for name in ("generated", "reference")]
-    return [views.nas_l(e), *(table for table in steps if table.rows)]
+    parts: list[Part] = [views.nas_l(e)]
+    for name in ("generated", "reference"):
+        steps = pair_tables.steps(e, name)
+        if steps.rows:
+            parts.append(steps)
+    return parts
 
 
 #: The sections of the report in the package's order, and their parts.
@@ -181,8 +191,16 @@ def _one(view: Callable[[Explanation], Figure], internals: Internals) -> Figure:
     return _shown(view(_explained(internals)))
 
 
+def _all_shown(pages: Iterable[Figure]) -> list[Figure]:
+    return [_shown(page) for page in pages]
+
+
 def _shown(figure: Figure) -> Figure:
     """Hand a figure to pyplot, because users of the reference package call `figure.show()`."""
     from matplotlib import pyplot
 
-    return pyplot.figure(FigureClass=lambda **_: figure)  # type: ignore[arg-type]
+    def existing(**settings: Any) -> Figure:
+        return figure
+
+    # pyplot calls FigureClass to create the figure that it manages, and gets this one.
+    return pyplot.figure(FigureClass=existing)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ DEFAULT_CONTEXT_WINDOW_CONTROL: Final = 4.0
 DEFAULT_LCT: Final = 0
 DEFAULT_CHUNK_SIZE: Final = 1
 
-# No vector counts as shorter in a cosine: a vector of zeros has the cosine 0.
+# The minimum length of a vector in a cosine, so that a vector of zeros has the cosine 0.
 _SHORTEST: Final = 1e-8
 
 SegmenterFunction = Callable[[str], list[str]]
@@ -45,9 +45,9 @@ def compute_vcs_score(
 ) -> dict[str, Any]:
     """Score one pair as the reference package 1.0.0 does, with its rule for small texts.
 
-    Nothing is deleted from the texts. The similarity of two chunks is the product of their vectors
-    as they come, so the embedder has to scale them to unit length; GAS is a cosine. Products are
-    computed where the tensors are, in their precision.
+    Nothing is deleted from the texts. The similarity of two chunks is the product of their vectors,
+    which the embedder has to scale to unit length; GAS is a cosine. Products are computed on the
+    tensors' device and in their precision.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ def compute_vcs_score(
     segmenter_fn
         Splits a text into a list of segments.
     embedding_fn_las
-        Returns for a list of chunks an array (n, d): a torch tensor on any device, or what NumPy
-        reads. None: `embedding_fn_gas`.
+        Returns for a list of chunks an array (n, d): a torch tensor on any device, or an array that
+        NumPy reads. None: `embedding_fn_gas`.
     embedding_fn_gas
-        The same for the list of the two texts. None: `embedding_fn_las`.
+        Returns an array (2, d) for the list of the two texts. None: `embedding_fn_las`.
     chunk_size
         Number of segments joined to one chunk.
     context_cutoff_value
@@ -71,9 +71,9 @@ def compute_vcs_score(
     lct
         `lct` of `Params`.
     return_all_metrics
-        Whether all fifteen scores are returned, or only VCS.
+        Whether to return all fifteen scores, or only VCS.
     return_internals
-        Whether the intermediate results are returned, for the pictures.
+        Whether to return the intermediate results, for the pictures.
 
     Returns
     -------
@@ -85,14 +85,12 @@ def compute_vcs_score(
     TextError
         `segmenter_fn` finds no segment in a text.
     ModelError
-        An embedding function returns something else than one row of finite numbers for each text.
+        An embedding function does not return one row of finite numbers for each text.
     ValueError
-        A parameter is out of range, or a function is none.
+        A parameter is out of range, or a function is not callable.
     """
-    embed_chunks, embed_texts = (
-        embedding_fn_las or embedding_fn_gas,
-        embedding_fn_gas or embedding_fn_las,
-    )
+    embed_chunks = embedding_fn_las or embedding_fn_gas
+    embed_texts = embedding_fn_gas or embedding_fn_las
     functions = {
         "segmenter_fn": segmenter_fn,
         "embedding_fn_las": embed_chunks,
@@ -110,8 +108,8 @@ def compute_vcs_score(
         "lct": lct,
     }
     options = _options(config)
-    # In this order, each as one call: what an embedder returns may depend on what it is given at a
-    # time.
+    # In the reference package's order, each list in one call: an embedder's vectors may depend on
+    # the texts of the same call.
     whole = _rows(embed_texts([reference_text, generated_text]), 2, "embedding_fn_gas")
     gas = _cosine(whole[:1], whole[1:], "embedding_fn_gas")
     reference = _chunks(reference_text, "reference_text", segmenter_fn, options.chunk_size)
@@ -147,16 +145,16 @@ def compute_vcs_from_embeddings(
 ) -> dict[str, Any]:
     """Score one pair from vectors, as `compute_vcs_score` scores a pair from the texts.
 
-    The function of this name in the authors' unreleased versions computes their later definition;
-    this one computes 1.0.0, with `lct` in place of `Rn`, and takes vectors as they come.
+    The function of this name in the authors' unreleased versions computes their later definition.
+    This one computes 1.0.0, with `lct` in place of `Rn`, and does not scale the vectors.
 
     Parameters
     ----------
     reference_doc_embedding
-        Vector (d,) or (1, d) of the whole reference: a torch tensor on any device, or what NumPy
-        reads.
+        Vector (d,) or (1, d) of the whole reference: a torch tensor on any device, or an array that
+        NumPy reads.
     generated_doc_embedding
-        The same of the whole generated text.
+        Vector of the whole generated text.
     reference_chunk_embeddings
         Unit vectors (n_ref, d) of the reference's chunks, in their order.
     generated_chunk_embeddings
@@ -172,21 +170,21 @@ def compute_vcs_from_embeddings(
     lct
         `lct` of `Params`.
     return_all_metrics
-        Whether all fifteen scores are returned, or only VCS.
+        Whether to return all fifteen scores, or only VCS.
     return_internals
-        Whether the intermediate results are returned, for the pictures; their chunk size is None.
+        Whether to return the intermediate results, for the pictures; their chunk size is None.
 
     Returns
     -------
     dict
-        As that of `compute_vcs_score`.
+        As for `compute_vcs_score`.
 
     Raises
     ------
     ModelError
-        Vectors are no finite numbers, or not of one length.
+        A number is not finite, or vectors have different lengths.
     ValueError
-        A parameter is out of range, or the number of texts is not that of the vectors.
+        A parameter is out of range, or the numbers of texts and vectors differ.
     """
     config = {
         "chunk_size": None,
@@ -219,7 +217,7 @@ def explain_internals(
     Parameters
     ----------
     internals
-        What `compute_vcs_score` returned under "internals", here or in the reference package.
+        The value under "internals" of `compute_vcs_score`, here or in the reference package.
     thresholds
         Thresholds of the verdicts.
 
@@ -231,7 +229,7 @@ def explain_internals(
     Raises
     ------
     ValueError
-        `internals` lacks a key, or holds impossible numbers.
+        `internals` lacks a key, or has impossible numbers.
     """
     try:
         options = _options(internals["config"])
@@ -269,13 +267,21 @@ def _scored(
     internals: bool,
 ) -> dict[str, Any]:
     params = _options(config).params
-    alignment = align(similarity, params) if internals else None
-    scores = alignment.scores(gas) if alignment else score_similarity(similarity, gas, params)
-    named = scores.to_reference_dict()
-    output: dict[str, Any] = {key: named[key] for key in (KEYS if return_all_metrics else ("VCS",))}
-    if alignment:
-        output["internals"] = internals_of(chunks, similarity, alignment, scores, config)
+    if not internals:
+        scores = score_similarity(similarity, gas, params)
+        return _named(scores, return_all_metrics)
+    alignment = align(similarity, params)
+    scores = alignment.scores(gas)
+    output = _named(scores, return_all_metrics)
+    output["internals"] = internals_of(chunks, similarity, alignment, scores, config)
     return output
+
+
+def _named(scores: Scores, return_all_metrics: bool) -> dict[str, Any]:
+    named = scores.to_reference_dict()
+    if not return_all_metrics:
+        return {"VCS": named["VCS"]}
+    return {key: named[key] for key in KEYS}
 
 
 def _texts(texts: Sequence[str] | None, count: int, name: str) -> list[str]:
@@ -332,9 +338,9 @@ def _cosine(reference: Any, generated: Any, name: str) -> float:
 
 
 def _check_lengths(reference: Any, generated: Any, name: str) -> None:
-    lengths = reference.shape[1], generated.shape[1]
-    if lengths[0] != lengths[1]:
-        raise ModelError(f"{name}: " + "vectors of {} and of {} components".format(*lengths))
+    size, other_size = reference.shape[1], generated.shape[1]
+    if size != other_size:
+        raise ModelError(f"{name}: vectors of {size} and of {other_size} components")
 
 
 #: The scores in the order of the reference package.
@@ -364,17 +370,16 @@ def internals_of(
     scores: Scores,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the reference package calls `internals`; `similarity` is (n_ref, n_gen).
+    """Return the `internals` of the reference package; `similarity` is (n_ref, n_gen).
 
-    Chunks of a line count from 1, everything else from 0, as there.
+    As in the original, chunks of a line count from 1, everything else from 0.
     """
     a = alignment
-    sides = {"precision": a.precision, "recall": a.recall}
     reference, generated = chunks
-    pairs = {
-        "precision": [(j, i) for j, i in enumerate(a.precision.match.tolist())],
-        "recall": [(j, i) for i, j in enumerate(a.recall.match.tolist())],
-    }
+    cutoff = config["context_cutoff_value"]
+    # Positions of the generated chunk and of the reference chunk.
+    precision_pairs = list(enumerate(a.precision.match.tolist()))
+    recall_pairs = [(j, i) for i, j in enumerate(a.recall.match.tolist())]
     return {
         "texts": {
             "reference_chunks": list(reference),
@@ -383,17 +388,10 @@ def internals_of(
             "generated_length": a.n_gen,
         },
         "similarity": {"matrix": similarity.tolist()},
-        "mapping_windows": {name: _windows(side) for name, side in sides.items()},
+        "mapping_windows": {"precision": _windows(a.precision), "recall": _windows(a.recall)},
         "alignment": {
-            name: {
-                "matches": pairs[name],
-                "indices": side.match.tolist(),
-                "similarity_values": side.similarity.tolist(),
-                "aligned_segments": [
-                    (j + 1, i + 1, generated[j], reference[i]) for j, i in pairs[name]
-                ],
-            }
-            for name, side in sides.items()
+            "precision": _matches(a.precision, precision_pairs, chunks),
+            "recall": _matches(a.recall, recall_pairs, chunks),
         },
         "metrics": {
             "gas": {"value": scores.gas},
@@ -404,11 +402,13 @@ def internals_of(
             },
             "nas": {
                 "nas_d": {
-                    **{name: _distance(side) for name, side in sides.items()},
+                    "precision": _distance(a.precision),
+                    "recall": _distance(a.recall),
                     "f1": scores.nas_d,
                 },
                 "nas_l": {
-                    **{name: _line(side) for name, side in sides.items()},
+                    "precision": _line(a.precision),
+                    "recall": _line(a.recall),
                     "f1": scores.nas_l,
                 },
                 "regularizer": {
@@ -424,15 +424,29 @@ def internals_of(
         },
         "config": dict(config),
         "best_match": {
-            name: {
-                "direction": name,
-                "segments": [
-                    _match(i, side, config["context_cutoff_value"]) for i in range(side.x)
-                ],
-            }
-            for name, side in sides.items()
+            "precision": _best_matches("precision", a.precision, cutoff),
+            "recall": _best_matches("recall", a.recall, cutoff),
         },
     }
+
+
+def _matches(
+    side: Orientation,
+    pairs: Sequence[tuple[int, int]],
+    chunks: tuple[Sequence[str], Sequence[str]],
+) -> dict[str, Any]:
+    reference, generated = chunks
+    return {
+        "matches": pairs,
+        "indices": side.match.tolist(),
+        "similarity_values": side.similarity.tolist(),
+        "aligned_segments": [(j + 1, i + 1, generated[j], reference[i]) for j, i in pairs],
+    }
+
+
+def _best_matches(direction: str, side: Orientation, context_cutoff: float) -> dict[str, Any]:
+    segments = [_match(i, side, context_cutoff) for i in range(side.x)]
+    return {"direction": direction, "segments": segments}
 
 
 def _windows(side: Orientation) -> list[tuple[int, int]]:
@@ -453,32 +467,31 @@ def _distance(side: Orientation) -> dict[str, Any]:
 
 def _line(side: Orientation) -> dict[str, Any]:
     points = list(enumerate((side.match + 1).tolist(), 1))
-    rises = zip(
-        side.segment_dy.tolist(), side.segment_method, side.segment_length.tolist(), strict=True
-    )
     return {
         "value": side.nas_l,
         "actual_line_length": side.actual_length,
         "floor_ideal_line_length": side.floor_length,
         "ceil_ideal_line_length": side.ceiling_length,
         "average_ideal_line_length": (side.floor_length + side.ceiling_length) / 2,
-        "segments": [
-            {
-                "start": points[i],
-                "end": points[i + 1],
-                "dx": 1,
-                "dy": rise,
-                "threshold": float(side.segment_limit),
-                "threshold_with_lct": side.segment_limit_lct,
-                "is_calculable": method != "none",
-                "calculation_method": method,
-                "length": length,
-            }
-            for i, (rise, method, length) in enumerate(rises)
-        ],
+        "segments": [_segment(i, side, points) for i in range(len(side.segment_method))],
         "floor_path": list(enumerate(side.floor_path.tolist(), 1)),
         "ceil_path": list(enumerate(side.ceiling_path.tolist(), 1)),
         "actual_path": points,
+    }
+
+
+def _segment(i: int, side: Orientation, points: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    method = side.segment_method[i]
+    return {
+        "start": points[i],
+        "end": points[i + 1],
+        "dx": 1,
+        "dy": int(side.segment_dy[i]),
+        "threshold": float(side.segment_limit),
+        "threshold_with_lct": side.segment_limit_lct,
+        "is_calculable": method != "none",
+        "calculation_method": method,
+        "length": float(side.segment_length[i]),
     }
 
 

@@ -1,5 +1,4 @@
 """Metrics for torchmetrics and Hugging Face evaluate (docs/guide/integrations.md).
 
-Each module imports the library that it is for, so nothing here imports the modules: a user does, by
-name.
+Each module imports its library, so this package imports none of them: a user imports one by name.
 """

@@ -7,7 +7,6 @@ it starts.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import secrets
@@ -25,8 +24,8 @@ from vcs_runtime.util.extras import require
 
 # Ray reads these settings when it is imported. With the first one, named after the systems where it
 # is the default, Ray's servers listen on the loopback interface alone. A token keeps other users of
-# the machine out. Actors get the niceness of this process; Ray's default of 15 more would cost nine
-# tenths of the speed on a machine with other work.
+# the machine out. Actors get the niceness of this process; with Ray's default of 15 more, they lost
+# nine tenths of their speed on a machine with other work.
 _ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
@@ -82,9 +81,7 @@ class Needs:
             it is not the name of a device.
         """
         if device == "cuda:all":
-            raise ValueError(
-                "device: each Ray actor has a GPU of its own: 'cuda:0', not 'cuda:all'"
-            )
+            raise ValueError("device: each Ray actor has its own GPU: use 'cuda:0', not 'cuda:all'")
         kind, index = split_device(device)
         if index:
             raise ValueError(f"device: Ray chooses the GPU of an actor: '{kind}:0', not {device!r}")
@@ -93,14 +90,17 @@ class Needs:
         gpu = kind in ("cuda", "tensorrt") or (kind == "auto" and in_cluster)
         needs = cls(actors or 1, threads or 1, int(gpu))
         needs.check()
-        return needs if actors else replace(needs, actors=needs._room(nodes))
+        if actors:
+            return needs
+        return replace(needs, actors=needs._room(nodes))
 
     def check(self) -> None:
         """Raise DeviceError unless the cluster can run these actors."""
         nodes = _nodes()
         if self.gpus and not any(node.get("GPU", 0) >= self.gpus for node in nodes):
             raise DeviceError(f"no machine of the Ray cluster ({_offers(nodes)}) offers a GPU")
-        if (room := self._room(nodes)) < self.actors:
+        room = self._room(nodes)
+        if room < self.actors:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
                 f"actors: {self.actors} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU"
@@ -110,17 +110,16 @@ class Needs:
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:
         """Return how many actors fit, each on one machine, with one CPU of the cluster free."""
-        fitting = sum(
-            int(
-                min(
-                    node.get("CPU", 0) // self.cpus,
-                    node.get("GPU", 0) // self.gpus if self.gpus else math.inf,
-                )
-            )
-            for node in nodes
-        )
-        spare = (sum(node.get("CPU", 0) for node in nodes) - 1) // self.cpus
-        return max(0, min(fitting, int(spare)))
+        fitting = 0
+        cpus = 0.0
+        for node in nodes:
+            room = node.get("CPU", 0) // self.cpus
+            if self.gpus:
+                room = min(room, node.get("GPU", 0) // self.gpus)
+            fitting += int(room)
+            cpus += node.get("CPU", 0)
+        spare = int((cpus - 1) // self.cpus)
+        return max(0, min(fitting, spare))
 
 
 def _nodes() -> list[Mapping[str, float]]:
@@ -130,10 +129,13 @@ def _nodes() -> list[Mapping[str, float]]:
 
 
 def _offers(nodes: list[Mapping[str, float]]) -> str:
-    return "; ".join(
-        f"{node.get('CPU', 0):g} CPUs" + (f", {node['GPU']:g} GPUs" if node.get("GPU") else "")
-        for node in nodes
-    )
+    offers = []
+    for node in nodes:
+        offer = f"{node.get('CPU', 0):g} CPUs"
+        if node.get("GPU"):
+            offer += f", {node['GPU']:g} GPUs"
+        offers.append(offer)
+    return "; ".join(offers)
 
 
 @contextmanager
@@ -169,25 +171,11 @@ def connected(address: str | None = None) -> Iterator[None]:
         )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == "local":
-        if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
-            raise DeviceError(
-                "Ray was imported before `connected()` could choose its settings: import it later"
-            )
-        for name, value in {**_ALONE, _TOKEN: secrets.token_hex(32)}.items():
-            os.environ.setdefault(name, value)
+        _choose_settings()
     ray: Any = import_ray()
     try:
-        if match := re.fullmatch(r"(.+):(\d+)", address):
-            # Ray itself would retry for many minutes.
-            socket.create_connection((match[1], int(match[2])), _CONNECT_S).close()
-        with _silent_core() if process.is_command else nullcontext():
-            ray.init(
-                address=address,
-                log_to_driver=False,
-                logging_level="ERROR",
-                **({"include_dashboard": False} if address == "local" else {}),
-            )
-    except Exception as error:  # some of Ray's are of no class of their own
+        _start(ray, address)
+    except Exception as error:  # Ray raises some errors as plain exceptions
         reason = " ".join(str(error).split())
         if address == "local":
             raise DeviceError(
@@ -202,21 +190,46 @@ def connected(address: str | None = None) -> Iterator[None]:
         ray.shutdown()
 
 
+def _choose_settings() -> None:
+    """Set up the environment of a new cluster. Raises DeviceError if Ray was imported before."""
+    if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
+        raise DeviceError(
+            "Ray was imported before `connected()` could choose its settings: import it later"
+        )
+    for name, value in _ALONE.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault(_TOKEN, secrets.token_hex(32))
+
+
+def _start(ray: Any, address: str) -> None:
+    """Connect to the cluster at an address, or start one for the address "local"."""
+    host_and_port = re.fullmatch(r"(.+):(\d+)", address)
+    if host_and_port:
+        # Ray itself would retry for many minutes.
+        host, port = host_and_port.groups()
+        socket.create_connection((host, int(port)), _CONNECT_S).close()
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        settings["include_dashboard"] = False
+    with _silent_core() if process.is_command else nullcontext():
+        ray.init(address=address, **settings)
+
+
 @contextmanager
 def _silent_core() -> Iterator[None]:
-    """Start Ray's core without messages; it would warn of Ray Data's pools and of Ray's settings.
+    """Start Ray's core without its warnings about Ray Data's pools and about Ray's settings.
 
-    What ends a job is an exception, too.
+    Errors that end a job are also raised as exceptions.
     """
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    shown = os.dup(2)
+    standard_error = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(shown, 2)
-        os.close(shown)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
 
 
 def import_ray() -> Any:

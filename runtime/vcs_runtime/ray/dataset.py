@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -94,12 +94,8 @@ class ScoreBatch:
 
     def pairs(self, batch: Mapping[str, npt.NDArray[Any]]) -> list[Pair]:
         """Return the pairs of a batch. Raises InputError if a column of texts is missing."""
-        for name in self._texts:
-            if name not in batch:
-                raise InputError(
-                    f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
-                )
-        return list(pairs_of(*(batch[name] for name in self._texts)))
+        reference, generated = (column_of(batch, name) for name in self._texts)
+        return list(pairs_of(reference, generated))
 
     def score(self, pairs: Sequence[Pair]) -> list[Result]:
         """Score pairs. A pair that cannot be scored has a Result with an `error`."""
@@ -111,19 +107,27 @@ class ScoreBatch:
         return signature, platform.node(), describe(self._scorer.embedder.device)
 
 
+def column_of(batch: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+    """Return a column of a batch. Raises InputError if it is missing."""
+    if name not in batch:
+        raise InputError(
+            f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
+        )
+    return batch[name]
+
+
 def _assigned_cpus() -> int | None:
     """Return the CPUs that Ray has assigned to this worker, None outside of a worker.
 
     More threads would take the cores of other actors.
     """
     ray: Any = sys.modules.get("ray")
-    if (
-        ray is None
-        or not ray.is_initialized()
-        or ray.get_runtime_context().worker.mode != ray.WORKER_MODE
-    ):
+    if ray is None or not ray.is_initialized():
         return None
-    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+    context = ray.get_runtime_context()
+    if context.worker.mode != ray.WORKER_MODE:
+        return None
+    return max(1, int(context.get_assigned_resources().get("CPU", 1)))
 
 
 def score_dataset(
@@ -136,7 +140,7 @@ def score_dataset(
     reference: str = "reference",
     generated: str = "generated",
 ) -> Dataset:
-    """Score a data set lazily. Its order stays, and Ray Data replaces an actor that dies.
+    """Score a data set lazily and in order. Ray Data replaces an actor that dies.
 
     Parameters
     ----------
@@ -169,24 +173,41 @@ def score_dataset(
     return through_actors(ScoreBatch, dataset, config, options, actors, batch_size, arguments)
 
 
+@dataclass(frozen=True)
+class PairColumns:
+    """Names of the columns of pairs in a data set.
+
+    Attributes
+    ----------
+    id
+        Column of unique strings or integers.
+    reference
+        Column of references.
+    generated
+        Column of generated texts.
+    """
+
+    id: str = "id"
+    reference: str = "reference"
+    generated: str = "generated"
+
+
 def score_shards(
     dataset: Dataset,
     folder: str | os.PathLike[str],
     config: ScorerConfig | str | os.PathLike[str] = ScorerConfig(),
     options: Options = Options(),
     *,
-    id: str = "id",
     actors: int | None = None,
     batch_size: int = 1024,
-    reference: str = "reference",
-    generated: str = "generated",
+    columns: PairColumns = PairColumns(),
 ) -> Summary:
     """Score a data set into a folder that all machines share: each actor writes its own files.
 
-    Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, which is there as a
-    whole or not at all. The files are in no order. Rows whose id is in a file are skipped, so that
-    the same call continues an interrupted run. These ids, and the hashes of their texts, are in the
-    memory of every actor.
+    Each batch becomes a JSONL file with the lines of `vcs-runtime score -o`, written as a whole or
+    not at all. The files are in no order. Rows whose id is in a file are skipped, so that the same
+    call continues an interrupted run. Every actor holds these ids and the hashes of their texts in
+    memory.
 
     Parameters
     ----------
@@ -198,21 +219,17 @@ def score_shards(
         How each actor opens its scorer, as for `score_file`.
     options
         How pairs are scored.
-    id
-        Name of the column of unique strings or integers.
     actors
         Number of actors. None: as many as fit the cluster.
     batch_size
         Rows that an actor scores together.
-    reference
-        Name of the column of references.
-    generated
-        Name of the column of generated texts.
+    columns
+        Names of the columns.
 
     Returns
     -------
     Summary
-        The statistics of all rows, those of earlier runs included.
+        The statistics of all rows, including the rows of earlier runs.
 
     Raises
     ------
@@ -226,6 +243,28 @@ def score_shards(
     folder.mkdir(parents=True, exist_ok=True)
     summary = Summary("")
     started = monotonic()
+    finished = _finished(folder, summary)
+    arguments = {
+        "columns": columns,
+        "folder": folder,
+        "finished": import_ray().put(finished),
+        "expected": summary.signature,
+    }
+    scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
+    names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
+    for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
+        for row, error in enumerate(batch["error"]):
+            if error:
+                summary.add({"error": error})
+            else:
+                summary.add({name: batch[name][row] for name in names})
+            summary.signature = batch["signature"][row]
+    summary.seconds = monotonic() - started
+    return summary
+
+
+def _finished(folder: Path, summary: Summary) -> dict[str | int, str]:
+    """Add the scores of earlier runs to a summary, and return the hash of each id's texts."""
     finished: dict[str | int, str] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for place, record in read_scores(path):
@@ -235,67 +274,50 @@ def score_shards(
                 finished[record["id"]] = written_texts(place, record)
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
-    arguments = {
-        "reference": reference,
-        "generated": generated,
-        "folder": folder,
-        "id": id,
-        "finished": import_ray().put(finished),
-        "expected": summary.signature,
-    }
-    scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
-    names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
-    for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
-        for row in range(len(batch["error"])):
-            record = {name: batch[name][row] for name in names}
-            summary.add({"error": batch["error"][row]} if batch["error"][row] else record)
-            summary.signature = batch["signature"][row]
-    summary.seconds = monotonic() - started
-    return summary
+    return finished
 
 
 class _ShardWriter(ScoreBatch):
     """A batch scorer that scores and writes unfinished rows, and returns scores without texts."""
 
     def __init__(
-        self, *arguments: Any, folder: Path, id: str, finished: Any, expected: str, **columns: Any
+        self, *arguments: Any, columns: PairColumns, folder: Path, finished: Any, expected: str
     ) -> None:
-        super().__init__(*arguments, **columns)
+        super().__init__(*arguments, reference=columns.reference, generated=columns.generated)
         self._folder = folder
-        self._id = id
+        self._id = columns.id
         self._finished = import_ray().get(finished)
         signature, _, _ = self.about()
         check_signature(folder, expected or signature, signature)
 
     def __call__(self, batch: Mapping[str, npt.NDArray[Any]]) -> Columns:
-        if self._id not in batch:
-            raise InputError(
-                f"no column {self._id!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
-            )
-        ids = batch[self._id].tolist()
-        rows = [row for row, id in enumerate(ids) if id not in self._finished]
-        pairs = self.pairs(batch)
-        for id, pair in zip(ids, pairs, strict=True):
+        batch_ids = column_of(batch, self._id).tolist()
+        ids, pairs = [], []
+        for id, pair in zip(batch_ids, self.pairs(batch), strict=True):
             if id in self._finished:
-                check_texts(
-                    self._folder, {"id": id, "texts": self._finished[id]}, hash_texts(*pair)
-                )
-        results = self.score([pairs[row] for row in rows])
-        if rows:
-            # The name depends on the ids, so that a batch which is scored again replaces its file.
-            digest = hashlib.sha256(json.dumps([ids[row] for row in rows]).encode()).hexdigest()[
-                :16
-            ]
-            path = self._folder / f"{digest}.jsonl"
-            records = (
-                record_of(ids[row], pairs[row], result)
-                for row, result in zip(rows, results, strict=True)
-            )
-            with file_errors(path):
-                # The temporary name is unique: two actors may have the same rows, if one was
-                # believed dead.
-                write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
+                finished = {"id": id, "texts": self._finished[id]}
+                check_texts(self._folder, finished, hash_texts(*pair))
+            else:
+                ids.append(id)
+                pairs.append(pair)
+        results = self.score(pairs)
+        if ids:
+            self._write(ids, pairs, results)
         return to_columns(results, self._options)
+
+    def _write(
+        self, ids: Sequence[str | int], pairs: Sequence[Pair], results: Sequence[Result]
+    ) -> None:
+        # The name depends on the ids, so that a batch which is scored again replaces its file.
+        digest = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
+        path = self._folder / f"{digest[:16]}.jsonl"
+        lines = []
+        for id, pair, result in zip(ids, pairs, results, strict=True):
+            lines.append(json.dumps(record_of(id, pair, result)) + "\n")
+        with file_errors(path):
+            # The temporary name is unique: two actors may have the same rows, if Ray took one of
+            # them for dead.
+            write_whole(path, "".join(lines))
 
 
 def pool_config(config: ScorerConfig, needs: Needs) -> ScorerConfig:

@@ -30,7 +30,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, BLOCK_PAIRS
 from vcs_runtime.scoring.result import Result
 
-_ATTEMPTS = 3  # actors that may die of one shard
+_ATTEMPTS = 3  # actors that may start a shard, in case they die of it
 
 
 def score_file(
@@ -51,7 +51,7 @@ def score_file(
     source
         The path of a file of pairs, or an object that reads pairs.
     files
-        The output, whether it is continued, and what reports failures; or the path of a new output.
+        The output and how it is written, or the path of a new output.
     config
         How each actor opens its scorer, or a bundle's folder. Paths become absolute and must be
         valid on every machine. `threads` is the number of CPUs of an actor (None: 1). If `device`
@@ -61,12 +61,12 @@ def score_file(
     actors
         Number of actors. None: as many as fit the cluster.
     report_device
-        Is called once with the device of an actor, and the reason for it.
+        Called once with the device of an actor, and the reason for it.
 
     Returns
     -------
     Summary
-        The statistics of all pairs, those of earlier runs included.
+        The statistics of all pairs, including the pairs of earlier runs.
 
     Raises
     ------
@@ -106,9 +106,11 @@ class ShardScorer(ScoreBatch):
         ray = import_ray()
         column = np.empty(len(batch["shard"]), object)
         for row, number in enumerate(batch["shard"].tolist()):
+            references = ray.get(self._shards.begin.remote(number))
             results = None
-            if reference := ray.get(self._shards.begin.remote(number)):
-                results = self.score([pair.texts for pair in ray.get(reference[0])])
+            if references:
+                [pairs] = ray.get(references)
+                results = self.score([pair.texts for pair in pairs])
             column[row] = pickle.dumps((platform.node(), results))
         return {"shard": batch["shard"], "results": column}
 
@@ -129,7 +131,9 @@ class _Shards:
         The list keeps Ray from replacing the reference by the shard.
         """
         self._starts[number] += 1
-        return [] if self._starts[number] > _ATTEMPTS else [self._references[number]]
+        if self._starts[number] > _ATTEMPTS:
+            return []
+        return [self._references[number]]
 
 
 def _about(config: ScorerConfig, options: Options) -> tuple[str, str, str]:
@@ -175,18 +179,19 @@ def _block(
             f"{_ATTEMPTS} actors died of the pairs from {pairs[0].place} to {pairs[-1].place}; "
             "what was finished is kept, continue with --resume"
         )
-    if other := next(
-        (result.signature for result in results if result.signature != signature), None
-    ):
-        raise DeviceError(
-            f"{host} would score as {other}, another machine as {signature}: install the same"
-            " version and bundle everywhere, and name a device"
-        )
-    return [(pair, line_of(pair, result)) for pair, result in zip(pairs, results, strict=True)]
+    block = []
+    for pair, result in zip(pairs, results, strict=True):
+        if result.signature != signature:
+            raise DeviceError(
+                f"{host} would score as {result.signature}, another machine as {signature}: install"
+                " the same version and bundle everywhere, and name a device"
+            )
+        block.append((pair, line_of(pair, result)))
+    return block
 
 
 def _cut(pairs: Iterator[InputPair]) -> Iterator[list[InputPair]]:
-    """Split the pairs into shards as large as a scorer's blocks, so batches are equally full."""
+    """Split the pairs into shards as large as a scorer's blocks, so that batches are as full."""
     shard: list[InputPair] = []
     characters = 0
     for pair in pairs:
@@ -200,15 +205,17 @@ def _cut(pairs: Iterator[InputPair]) -> Iterator[list[InputPair]]:
 
 
 def _size(texts: Any) -> int:
-    """Characters of one text or several; 0 for anything else."""
+    """Return the characters of one text or a list of texts; 0 for anything else."""
     if isinstance(texts, str):
         return len(texts)
-    return sum(map(_size, texts)) if isinstance(texts, list) else 0
+    if isinstance(texts, list):
+        return sum(map(_size, texts))
+    return 0
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Ray Data logs off standard error; its errors are raised, too."""
+    """Keep Ray Data's log off standard error. Its errors are also raised."""
     logger = logging.getLogger("ray.data")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def summary(e: Explanation) -> Figure:
-    """Show why VCS has its value, all scores, and the cost of each part in a bar of length 1."""
+    """Explain the value of VCS, and show all scores and the cost of each part."""
     return alone(views.summary(e))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -35,12 +35,12 @@ Rows = list[tuple[str, ...]]
 _HEAD, _GAP = 0.24, 0.28  # inches of a heading, and between two parts
 _TITLE: Final = 11.0  # size of a heading in points
 _FEWEST = 4  # lines of a table that stay together
-_EDGE: Final = 0.15  # inches around a part that is a figure of its own
+_EDGE: Final = 0.15  # inches around a figure of one part
 _ENDLESS: Final = 1e6  # inches of a figure of any height
 
 
 class Block(NamedTuple):
-    """What stands on one page: its height in inches, and how it is drawn."""
+    """A drawing on one page, with its height in inches."""
 
     height: float
     draw: Callable[[Area], None]
@@ -54,7 +54,7 @@ class Part(Protocol):
         """Return the heading."""
 
     def split(self, room: float) -> tuple[Block | None, Part | None]:
-        """Return what fits into `room` inches of a page, and what is left for the next one."""
+        """Divide the part: a block that fits into `room` inches, and the rest for the next page."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class View:
     draw: Callable[[Area], None]
 
     def split(self, room: float) -> tuple[Block | None, Part | None]:
-        """Return the whole if it fits."""
+        """Return the whole part if it fits."""
         top = _head_height(self.title, self.caption)
 
         def draw(area: Area) -> None:
@@ -99,19 +99,22 @@ class Table:
         title = f"{self.title} (continued)" if self.continued and self.title else self.title
         caption = "" if self.continued else self.caption
         top = _head_height(title, caption)
-        lines = int((room - top + 1e-6) // PITCH) - any(self.head)
+        head_lines = 1 if any(self.head) else 0
+        lines = int((room - top + 1e-6) // PITCH) - head_lines
         if lines < min(_FEWEST, len(self.rows)):
             return None, self
         end = len(self.rows) if lines >= len(self.rows) else last_break(self.rows, lines)
         rows = self.rows[:end]
-        height = top + PITCH * (len(rows) + bool(any(self.head)))
+        height = top + PITCH * (len(rows) + head_lines)
 
         def draw(area: Area) -> None:
             _draw_head(area, title, caption)
             self._draw_rows(area.inner(0, top), rows)
 
-        rest = Table(self.title, "", self.head, self.at, self.rows[end:], self.marks, True)
-        return Block(height, draw), rest if end < len(self.rows) else None
+        block = Block(height, draw)
+        if end == len(self.rows):
+            return block, None
+        return block, replace(self, caption="", rows=self.rows[end:], continued=True)
 
     def _draw_rows(self, area: Area, rows: Rows) -> None:
         lefts = [area.width * at for at in self.at]
@@ -124,35 +127,40 @@ class Table:
         bold: list[Cell] = []
         marked: dict[str, list[Cell]] = {}
         for number, row in enumerate(rows):
-            heading = bool(row[0]) and not any(row[1:]) and len(row) > 2
+            is_heading = bool(row[0]) and not any(row[1:]) and len(row) > 2
+            cells = bold if is_heading else plain
+            baseline = y + number * PITCH
             for x, text in zip(lefts, row, strict=True):
-                place = (x, y + number * PITCH, text)
+                left = x
                 if text in self.marks:
                     glyph, colour = self.marks[text]
-                    marked.setdefault(colour, []).append((x, place[1], glyph))
-                    place = (x + 0.13, place[1], text)
-                (bold if heading else plain).append(place)
+                    marked.setdefault(colour, []).append((x, baseline, glyph))
+                    left += 0.13
+                cells.append((left, baseline, text))
         area.write(plain)
         area.write(bold, bold=True)
-        for colour, cells in marked.items():
-            area.write(cells, colour=colour)
+        for colour, glyphs in marked.items():
+            area.write(glyphs, colour=colour)
 
 
 def last_break(rows: Rows, lines: int) -> int:
-    """Return where to divide rows so that the first part has at most `lines` lines.
+    """Return the number of lines, at most `lines`, after which a table can be divided.
 
-    The lines of a row stay together, unless one row fills the page.
+    The lines of a row stay together, and so do a subheading and the row below it.
     """
     for end in range(lines, 0, -1):
-        if rows[end][0] and any(rows[end - 1][1:]):  # not below a subheading either
+        begins_row = bool(rows[end][0])
+        follows_subheading = not any(rows[end - 1][1:])
+        if begins_row and not follows_subheading:
             return end
     return lines  # one row fills the page
 
 
 def _head_height(title: str, caption: str) -> float:
-    return (
-        bool(title) * _HEAD + PITCH * len(_caption_lines(caption)) + bool(title or caption) * 0.06
-    )
+    if not (title or caption):
+        return 0.0
+    title_height = _HEAD if title else 0.0
+    return title_height + PITCH * len(_caption_lines(caption)) + 0.06
 
 
 def _caption_lines(caption: str) -> list[str]:
@@ -161,12 +169,9 @@ def _caption_lines(caption: str) -> list[str]:
 
 def _draw_head(area: Area, title: str, caption: str) -> None:
     area.write([(0, 0.14, title)], _TITLE, bold=True)
-    top = bool(title) * _HEAD
-    area.write(
-        [(0, top + (i + 0.6) * PITCH, line) for i, line in enumerate(_caption_lines(caption))],
-        7.5,
-        SOFT,
-    )
+    top = _HEAD if title else 0.0
+    lines = enumerate(_caption_lines(caption))
+    area.write(((0, top + (i + 0.6) * PITCH, line) for i, line in lines), 7.5, SOFT)
 
 
 def alone(part: Part) -> Figure:
@@ -188,6 +193,7 @@ def alone_pages(part: Part) -> list[Figure]:
 
 
 def _figure(block: Block) -> Figure:
+    require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -207,7 +213,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """Pages, and what is on them."""
+    """Blocks on pages, with a title and the entries of the contents."""
 
     title: str
     pages: list[list[Placed]]
@@ -233,7 +239,7 @@ def _fill(parts: Sequence[Part], entries: list[tuple[str, int]]) -> list[list[Pl
     for part in parts:
         rest: Part | None = part
         while rest is not None:
-            block, left = rest.split(HEIGHT - used)
+            block, remainder = rest.split(HEIGHT - used)
             if block is None:
                 assert pages[-1], f"{part.title!r} is higher than a page"
                 pages.append([])
@@ -243,7 +249,7 @@ def _fill(parts: Sequence[Part], entries: list[tuple[str, int]]) -> list[list[Pl
                 entries.append((part.title, len(pages)))
             pages[-1].append(Placed(used, block))
             used += block.height + _GAP
-            rest = left
+            rest = remainder
     return pages
 
 
@@ -268,14 +274,12 @@ def drawn_pages(document: Document) -> Iterator[Figure]:
             figure = Figure(figsize=PAGE)
             for top, block in placed:
                 block.draw(Area(figure, MARGIN, MARGIN + top, WIDTH, block.height))
-            _draw_footer(
-                Area(figure, MARGIN, PAGE[1] - MARGIN, WIDTH, MARGIN), document.title, number, count
-            )
+            footer = Area(figure, MARGIN, PAGE[1] - MARGIN, WIDTH, MARGIN)
+            _draw_footer(footer, document.title, f"{number} of {count}")
         yield figure
 
 
-def _draw_footer(area: Area, title: str, number: int, count: int) -> None:
-    place = f"{number} of {count}"
+def _draw_footer(area: Area, title: str, place: str) -> None:
     right = area.width - length(place, 7)
     area.rule(0.18)
     area.write([(0, 0.36, shorten(title, right - 0.3, 7)), (right, 0.36, place)], 7, SOFT)
@@ -292,8 +296,7 @@ def write_document(document: Document, path: Path) -> None:
 
     # The file itself holds no time: the same pair gives the same bytes.
     metadata = {"Title": printable(document.title), "CreationDate": None}
-    # In memory first: after an error of the disk, PdfPages fails once more, with an error of its
-    # own.
+    # In memory first: after an error of the disk, PdfPages would raise a second, unrelated error.
     pages = io.BytesIO()
     with matplotlib.rc_context(STYLE), PdfPages(pages, metadata=metadata) as pdf:
         for figure in drawn_pages(document):

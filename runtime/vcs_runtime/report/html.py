@@ -11,14 +11,14 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from vcs_numba import Orientation, strict_cap
+from vcs_numba import Orientation, Scores, strict_cap
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.report.page import block, head, tail
 from vcs_runtime.report.systems import MARKS, Systems, figures_of, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
-from vcs_runtime.scoring.replaced import surest
+from vcs_runtime.scoring.replaced import ReplacedWord, surest
 from vcs_runtime.scoring.score_table import (
     ALL,
     FULL_NAMES,
@@ -69,7 +69,7 @@ class HtmlReport:
         self.path = path
         self.title = title
         self.pages = 0
-        self._shown = up_to(PART)
+        self._score_names = up_to(PART)
         self._file: BinaryIO | None = None
         self._replacing = ExitStack()
 
@@ -96,10 +96,10 @@ class HtmlReport:
         name
             Name of the pair. None: the title of the report.
         system
-            Name of the system whose text is explained.
+            Name of the system that generated the text.
         pair
-            The pair as it was read: whole texts, all references, kept columns. None: the chunks
-            alone.
+            The pair as it was read, with whole texts, all references and kept columns. None: only
+            the chunks are shown.
 
         Returns
         -------
@@ -107,16 +107,15 @@ class HtmlReport:
             Number of the page, from 0.
         """
         self._write(block(f"block-{self.pages}", pair_data(explanation, name, system, pair)))
-        self._shown = up_to(PART, explanation.result.also)
+        self._score_names = up_to(PART, explanation.result.also)
         self.pages += 1
         return self.pages - 1
 
     def finish(self, systems: Systems | None = None) -> None:
         """Write the overview of all pairs; without `systems`, the report shows a single pair."""
-        index: dict[str, Any]
-        names = self._shown
         if systems is None:
-            index = {"single": True, "title": self.title}
+            names = self._score_names
+            index: dict[str, Any] = {"single": True, "title": self.title}
         else:
             names = systems.shown
             index = {"single": False, **systems.to_index(self.title)}
@@ -139,27 +138,26 @@ class HtmlReport:
 
 
 def vocabulary(names: Sequence[str]) -> dict[str, Any]:
-    """Return the data of scores, flags and verdicts for the script of the page.
-
-    The data are names, labels, ranges and meanings.
-    """
-    infos = [(name, ALL[name]) for name in names]
+    """Return the names, labels and meanings of scores, flags and verdicts for the page's script."""
     return {
-        "scores": [
-            {
-                "name": name,
-                "label": i.label,
-                "full": FULL_NAMES.get(name, ""),
-                "low": i.low,
-                "high": i.high,
-                "meaning": i.meaning,
-                "headline": name in figures_of(FURTHER),
-                "smaller": name in SMALLER_IS_BETTER,
-            }
-            for name, i in infos
-        ],
+        "scores": [_described(name) for name in names],
         "flags": {flag: {"mark": mark, "meaning": FLAGS[flag]} for flag, mark in MARKS.items()},
         "verdicts": VERDICTS,
+    }
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Return the data of a score."""
+    score = ALL[name]
+    return {
+        "name": name,
+        "label": score.label,
+        "full": FULL_NAMES.get(name, ""),
+        "low": score.low,
+        "high": score.high,
+        "meaning": score.meaning,
+        "headline": name in figures_of(FURTHER),
+        "smaller": name in SMALLER_IS_BETTER,
     }
 
 
@@ -207,48 +205,53 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
         texts["references"] = [shortened(text, MAX_TEXT) for text in references]
     if r.n_references > 1 and e.by_reference:
         names = up_to(HEADLINE)
-        texts["scores"] = [
-            {name: round(getattr(s, name), 4) for name in names} for s in e.by_reference
-        ]
+        texts["scores"] = [_rounded(scores, names) for scores in e.by_reference]
         texts["mean"] = r.scores != e.by_reference[r.reference_index]
     return texts
 
 
-def _replaced(e: Explanation) -> list[dict[str, Any]]:
-    """Return the replaced words, with their places in the chunks as they are shown.
+def _rounded(scores: Scores, names: Sequence[str]) -> dict[str, float]:
+    return {name: round(getattr(scores, name), 4) for name in names}
 
-    The chunks, the places and the texts are of the reference first. Places count as JavaScript
-    does, in units of UTF-16. They are None in a part of a chunk that is not shown.
-    """
+
+def _replaced(e: Explanation) -> list[dict[str, Any]]:
     listed = surest(e.replaced)
-    return [
-        {
-            "words": [word.reference, word.generated],
-            "kind": word.word_class,
-            "likeness": word.likeness,
-            "contrast": word.contrast,
-            "chunks": [word.reference_chunk, word.generated_chunk],
-            "places": [
-                _shown_place(e.reference[word.reference_chunk].text, word.reference_place),
-                _shown_place(e.generated[word.generated_chunk].text, word.generated_place),
-            ],
-            "listed": word in listed,
-        }
-        for word in e.replaced
-    ]
+    return [{**_replacement(e, word), "listed": word in listed} for word in e.replaced]
+
+
+def _replacement(e: Explanation, word: ReplacedWord) -> dict[str, Any]:
+    """Return the data of a replaced word; in each list, the reference comes first.
+
+    Places in chunks count as JavaScript does, in units of UTF-16. A place is None in a part of a
+    chunk that is not shown.
+    """
+    return {
+        "words": [word.reference, word.generated],
+        "kind": word.word_class,
+        "likeness": word.likeness,
+        "contrast": word.contrast,
+        "chunks": [word.reference_chunk, word.generated_chunk],
+        "places": [
+            _shown_place(e.reference[word.reference_chunk].text, word.reference_place),
+            _shown_place(e.generated[word.generated_chunk].text, word.generated_place),
+        ],
+    }
 
 
 def _strict(substitution: float) -> dict[str, Any]:
-    """Return the limit that substitution sets for VCS, and the constants that lead to both."""
+    """Return the limit that substitution sets for VCS, and the constants of both."""
     p = DEFAULT_SUBSTITUTION
-    constants = {
-        name: getattr(p, name) for name in ("slope", "allowance", "thing_weight", "rewording")
+    return {
+        "cap": strict_cap(substitution),
+        "slope": p.slope,
+        "allowance": p.allowance,
+        "thing_weight": p.thing_weight,
+        "rewording": p.rewording,
     }
-    return {"cap": strict_cap(substitution), **constants}
 
 
 def _shown_place(text: str, place: tuple[int, int]) -> list[int] | None:
-    # The last one shown is an ellipsis.
+    # The last character that is shown is an ellipsis.
     if len(text) > MAX_CHARACTERS and place[1] >= MAX_CHARACTERS:
         return None
     return [len(text[:at].encode("utf-16-le")) // 2 for at in place]
@@ -285,20 +288,23 @@ def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
 
 def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
     """Return `text`, or its beginning and an ellipsis if it has more than `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"
 
 
 def _matrix(similarity: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return the matrix; a large one as the maximum of each tile."""
-    step = [-(-count // MAX_CELLS) for count in similarity.shape]
-    starts = [np.arange(0, count, size) for count, size in zip(similarity.shape, step, strict=True)]
-    tiles = np.maximum.reduceat(
-        np.maximum.reduceat(similarity, starts[0], axis=0), starts[1], axis=1
-    )
+    steps = []
+    tiles = similarity
+    for axis, count in enumerate(similarity.shape):
+        step = -(-count // MAX_CELLS)
+        tiles = np.maximum.reduceat(tiles, np.arange(0, count, step), axis=axis)
+        steps.append(step)
     values = np.rint(tiles * 10_000).astype("<i2")
     return {
         "rows": values.shape[0],
         "columns": values.shape[1],
-        "step": step,
+        "step": steps,
         "values": base64.b64encode(values.tobytes()).decode(),
     }

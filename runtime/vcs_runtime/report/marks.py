@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from vcs_runtime.report.sheet import BLUE, GREEN, ORANGE, PINK, PITCH, RED, WIDTH, Area, length
@@ -37,18 +38,25 @@ VERDICT_MARKS: Final = {
 }
 #: Maximum number of chunks with large marks; more of them would hide each other.
 MANY: Final = 60
-_SMALL, _APART = 7.5, 0.16  # size of a legend in points, and inches between its entries
+_SMALL = 7.5  # size of a legend in points
+_APART = 0.16  # inches between the entries of a legend
 
 
 def draw_marks(axes: Axes, chunks: tuple[Chunk, ...], y: npt.NDArray[Any]) -> None:
     """Draw the chunks at the heights `y`, each verdict with its colour and marker."""
     for verdict, (colour, marker, _) in VERDICT_MARKS.items():
-        places = [i for i, chunk in enumerate(chunks) if chunk.verdict == verdict]
-        if places:
+        places = np.array([i for i, chunk in enumerate(chunks) if chunk.verdict == verdict], int)
+        if len(places):
             size = 20 if len(chunks) <= MANY else 7
-            x = [i + 1 for i in places]
             axes.scatter(
-                x, y[places], c=colour, marker=marker, s=size, lw=0, zorder=3, clip_on=False
+                places + 1,
+                y[places],
+                c=colour,
+                marker=marker,
+                s=size,
+                lw=0,
+                zorder=3,
+                clip_on=False,
             )
 
 

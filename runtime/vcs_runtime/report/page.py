@@ -1,4 +1,4 @@
-"""The page around a report: one file that fetches nothing and runs only its own script."""
+"""The page around a report: one file that fetches nothing and runs only the script in it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,11 @@ def head(title: str) -> str:
 def block(name: str, value: Any) -> str:
     """Return a value as an HTML element for the script: JSON, deflated, in base64.
 
-    So no text in it can be markup. A browser neither runs nor draws the element by itself.
+    So no text of the value can be markup, and a browser neither runs nor draws the element.
     """
-    packed = zlib.compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), 6)
-    return (
-        '<script type="application/octet-stream"'
-        f' id="{name}">{base64.b64encode(packed).decode()}</script>\n'
-    )
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    packed = base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
 
 
 def tail() -> str:
@@ -66,10 +64,10 @@ def _style() -> str:
 
 @cache
 def _script() -> str:
-    return (
-        "{\n" + "\n".join(_asset(name).replace('"use strict";\n', "") for name in _SCRIPTS) + "}\n"
-    )
+    assets = "\n".join(map(_asset, _SCRIPTS))
+    return "{\n" + assets.replace('"use strict";\n', "") + "}\n"
 
 
 def _source(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

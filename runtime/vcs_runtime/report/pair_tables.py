@@ -53,18 +53,17 @@ def chunks(e: Explanation, name: str) -> Table:
         if len(lines) > _MAX_LINES or len(chunk.text) > _MAX_CHARACTERS:
             lines = [*lines[: _MAX_LINES - 1], "… (the HTML report shows more)"]
         rows.append((str(number), chunk.verdict, f"{chunk.similarity:z.3f}", lines[0]))
-        rows += [("", "", "", line) for line in lines[1:]]
-    counts = verdict_counts(listed)
-    caption = (
-        "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts.items())
-        + "."
-    )
-    title = f"The {'reference' if name == 'reference' else 'generated text'}, {e.noun} by {e.noun}"
-    return Table(title, caption, (*_CHUNKS, e.noun), _CHUNKS_AT, rows, _MARKS)
+        for line in lines[1:]:
+            rows.append(("", "", "", line))
+    counts = verdict_counts(listed).items()
+    caption = "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts)
+    text = "reference" if name == "reference" else "generated text"
+    title = f"The {text}, {e.noun} by {e.noun}"
+    return Table(title, f"{caption}.", (*_CHUNKS, e.noun), _CHUNKS_AT, rows, _MARKS)
 
 
 def replaced(e: Explanation) -> Table:
-    """Return a table of the most surely replaced words, without rows if no word was replaced."""
+    """Return a table of the most certain replaced words, without rows if there are none."""
     width = WIDTH * 0.21
     rows: Rows = [
         (
@@ -89,7 +88,8 @@ def matches(e: Explanation, name: str) -> Table:
 
     `name` is "reference" or "generated".
     """
-    side, other = _side(e, name), "generated text" if name == "reference" else "reference"
+    side = _side(e, name)
+    other = "generated text" if name == "reference" else "reference"
     rows: Rows = [_match(i, chunk, side, e.noun) for i, chunk in enumerate(getattr(e, name))]
     caption = (
         f"The match of a {e.noun} is the {e.noun} of the {other} that counts as its counterpart."
@@ -103,11 +103,10 @@ def match_summary(e: Explanation) -> Table:
     for name in ("generated", "reference"):
         side, listed = _side(e, name), getattr(e, name)
         rows.append((name, f"{counted(side.x, e.noun)}, mean similarity {side.las:z.3f}"))
-        rows += [("", f"{count} {verdict}") for verdict, count in verdict_counts(listed).items()]
-        rows += [
-            ("", f"{n} chosen as {why.replace('_', ' ')}")
-            for why, n in Counter(side.reason).items()
-        ]
+        for verdict, count in verdict_counts(listed).items():
+            rows.append(("", f"{count} {verdict}"))
+        for reason, count in Counter(side.reason).items():
+            rows.append(("", f"{count} chosen as {reason.replace('_', ' ')}"))
     return Table("Matches", "", ("", ""), (0.0, 0.15), rows)
 
 
@@ -119,27 +118,21 @@ def steps(e: Explanation, name: str) -> Table:
         f"From ({e.noun}, match) to ({e.noun}, match). Length of all steps"
         f" {side.actual_length:.3f}, ideal {side.floor_length:.3f} to {side.ceiling_length:.3f}."
     )
-    rows: Rows = [
-        (
-            str(i + 1),
-            f"({i + 1}, {side.match[i] + 1})",
-            f"({i + 2}, {side.match[i + 1] + 1})",
-            f"{rise:+d}",
-            str(side.segment_limit),
-            f"{side.segment_limit_lct:g}",
-            method.replace("_", " "),
-            f"{length:.3f}",
-        )
-        for i, (rise, method, length) in enumerate(
-            zip(
-                side.segment_dy.tolist(),
-                side.segment_method,
-                side.segment_length.tolist(),
-                strict=True,
-            )
-        )
-    ]
+    rows: Rows = [_step(i, side) for i in range(len(side.segment_method))]
     return Table(f"NAS-L {which} {side.nas_l:.3f}, step by step", caption, _STEPS, _STEPS_AT, rows)
+
+
+def _step(i: int, side: Orientation) -> tuple[str, ...]:
+    return (
+        str(i + 1),
+        f"({i + 1}, {side.match[i] + 1})",
+        f"({i + 2}, {side.match[i + 1] + 1})",
+        f"{side.segment_dy[i]:+d}",
+        str(side.segment_limit),
+        f"{side.segment_limit_lct:g}",
+        side.segment_method[i].replace("_", " "),
+        f"{side.segment_length[i]:.3f}",
+    )
 
 
 def configuration(e: Explanation) -> Table:
@@ -164,10 +157,13 @@ def configuration(e: Explanation) -> Table:
 def signature_rows(name: str, signature: str, size: float = 0.0) -> Rows:
     """Return a signature as rows of two columns, divided at the bars of the signature.
 
-    If `size` is given, in points, the rows are as wide as a page.
+    With a `size` in points, the rows are as wide as a page.
     """
-    lines = wrap(signature.replace("|", "| "), WIDTH if size else 0.76 * WIDTH, size or SIZE)
-    return [("" if i else name, line.replace("| ", "|")) for i, line in enumerate(lines)]
+    width = WIDTH if size else 0.76 * WIDTH
+    lines = wrap(signature.replace("|", "| "), width, size or SIZE)
+    rows: Rows = [("", line.replace("| ", "|")) for line in lines]
+    rows[0] = (name, rows[0][1])
+    return rows
 
 
 def _side(e: Explanation, name: str) -> Orientation:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vcs_runtime.report import pair_tables, views
 from vcs_runtime.report.flow import Document, Part, View, compose, write_document
-from vcs_runtime.report.sheet import PITCH, SOFT, WIDTH, Area, printable, shorten, wrap
+from vcs_runtime.report.sheet import PITCH, SOFT, WIDTH, Area, Cell, printable, shorten, wrap
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.util.printable import counted
 
@@ -53,7 +53,7 @@ def pair_document(
     dated: str = "",
     body: Sequence[Part] | None = None,
 ) -> Document:
-    """Compose the pages of a pair; `body` is what follows the title page, None for everything."""
+    """Compose the pages of a pair; `body` has the parts after the title page, None for all."""
     front = [
         heading(title, _about(e, names), dated, e.result.signature),
         sentences([e.conclusion], mark=""),
@@ -79,62 +79,72 @@ def all_parts(e: Explanation) -> list[Part]:
     )
     parts: list[Part] = [view(e) for view in drawn]
     listed = [pair_tables.replaced(e)]
-    listed += [table(e, name) for table in tables for name in ("generated", "reference")]
-    shown = [table for table in listed if table.rows]
-    verdicts = len(shown) - 4  # what says most to a reader stands before how it was computed
+    for table in tables:
+        listed += [table(e, "generated"), table(e, "reference")]
+    listed = [table for table in listed if table.rows]
+    # The tables that tell a reader most come first, those on how scores were computed last.
+    first, last = listed[:-4], listed[-4:]
     why = [views.costs(e), sentences(_reasons(e))]
-    return [*shown[:verdicts], *why, *parts, *shown[verdicts:], pair_tables.configuration(e)]
+    return [*first, *why, *parts, *last, pair_tables.configuration(e)]
 
 
 def heading(title: str, about: Sequence[str], dated: str, signature: str = "") -> View:
     """Return the head of a title page."""
     lines = wrap(title, WIDTH, _BIG * 1.06)[:3]  # bold letters are wider
-    lower = [
-        line for text in (*about, *([dated] if dated else [])) for line in wrap(text, WIDTH, 9)
-    ]
-    small = (
-        [line for _, line in pair_tables.signature_rows("", f"Scored as {signature}", 7)]
-        if signature
-        else []
-    )
+    about_lines: list[str] = []
+    for text in [*about, dated] if dated else about:
+        about_lines += wrap(text, WIDTH, 9)
+    signature_lines: list[str] = []
+    if signature:
+        rows = pair_tables.signature_rows("", f"Scored as {signature}", 7)
+        signature_lines = [line for _, line in rows]
     top = 0.32 + 0.32 * len(lines)
-    middle = top + 0.2 + 0.175 * len(lower)
+    middle = top + 0.2 + 0.175 * len(about_lines)
 
     def draw(area: Area) -> None:
         area.write([(0, 0.1, "Video Comprehension Score")], 9, SOFT)
-        area.write([(0, 0.45 + 0.32 * i, line) for i, line in enumerate(lines)], _BIG, bold=True)
-        area.write([(0, top + 0.25 + 0.175 * i, line) for i, line in enumerate(lower)], 9)
-        area.write([(0, middle + 0.14 + 0.13 * i, line) for i, line in enumerate(small)], 7, SOFT)
+        area.write(_stacked(lines, 0.45, 0.32), _BIG, bold=True)
+        area.write(_stacked(about_lines, top + 0.25, 0.175), 9)
+        area.write(_stacked(signature_lines, middle + 0.14, 0.13), 7, SOFT)
 
-    return View("", "", middle + 0.13 * len(small), draw)
+    return View("", "", middle + 0.13 * len(signature_lines), draw)
+
+
+def _stacked(lines: Sequence[str], first: float, pitch: float) -> list[Cell]:
+    """Return lines as cells at the left edge, the first baseline at `first` inches."""
+    return [(0, first + pitch * i, line) for i, line in enumerate(lines)]
 
 
 def sentences(texts: Sequence[str], mark: str = "•") -> View:
     """Return a part without a title that lists sentences, each with a mark before it."""
-    indent = 0.15 * bool(mark)
-    lines = [
-        ("" if i else mark, line)
-        for text in texts
-        for i, line in enumerate(wrap(text, WIDTH - indent))
-    ]
+    indent = 0.15 if mark else 0.0
+    marks: list[Cell] = []
+    lines: list[Cell] = []
+    for text in texts:
+        marks.append((0, PITCH * (len(lines) + 0.6), mark))
+        for line in wrap(text, WIDTH - indent):
+            lines.append((indent, PITCH * (len(lines) + 0.6), line))
 
     def draw(area: Area) -> None:
-        baselines = [PITCH * (i + 0.6) for i in range(len(lines))]
-        area.write((0, y, mark) for y, (mark, _) in zip(baselines, lines, strict=True))
-        area.write((indent, y, line) for y, (_, line) in zip(baselines, lines, strict=True))
+        area.write(marks)
+        area.write(lines)
 
     return View("", "", PITCH * len(lines), draw)
 
 
 def _about(e: Explanation, names: tuple[str, str]) -> list[str]:
-    generated, reference = (f" {shorten(name, WIDTH - 2.5, 9)}" if name else "" for name in names)
-    which = f" (number {e.result.reference_index + 1} of {e.result.n_references})" * (
-        e.result.n_references > 1
-    )
+    generated, reference = names
+    which = ""
+    if e.result.n_references > 1:
+        which = f" (number {e.result.reference_index + 1} of {e.result.n_references})"
     return [
-        f"Generated text{generated}: {counted(e.alignment.n_gen, e.noun)}",
-        f"Reference{reference}{which}: {counted(e.alignment.n_ref, e.noun)}",
+        f"Generated text{_name(generated)}: {counted(e.alignment.n_gen, e.noun)}",
+        f"Reference{_name(reference)}{which}: {counted(e.alignment.n_ref, e.noun)}",
     ]
+
+
+def _name(name: str) -> str:
+    return f" {shorten(name, WIDTH - 2.5, 9)}" if name else ""
 
 
 def _reasons(e: Explanation) -> list[str]:
@@ -144,14 +154,12 @@ def _reasons(e: Explanation) -> list[str]:
 
 
 def _replaced(e: Explanation) -> str:
-    """Say how many characters of the texts cannot be drawn, if there are any."""
+    """Return a sentence on the characters of the texts that cannot be drawn, if there are any."""
     text = "".join(chunk.text for chunk in (*e.reference, *e.generated))
     count = printable(text).count("\ufffd")
+    if not count:
+        return ""
     return (
-        ""
-        if not count
-        else (
-            f"The font of this document lacks {count} of {len(text)} characters, shown as \ufffd. "
-            "The HTML report shows all of them."
-        )
+        f"The font of this document lacks {count} of {len(text)} characters, shown as \ufffd. "
+        "The HTML report shows all of them."
     )

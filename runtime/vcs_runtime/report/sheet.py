@@ -1,8 +1,8 @@
 """Figures measured in inches: areas, lines of text and axes (extra `report`).
 
 There is no layout engine: every place is known before anything is drawn, so no text is laid out
-twice. Texts are drawn literally, without mathematics. A character that the font lacks becomes a
-replacement mark.
+twice. Texts are drawn literally, not as mathematical notation. A character that the font lacks
+becomes a replacement mark.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from vcs_runtime.util.figures import require_matplotlib
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, GREEN, ORANGE, RED, SKY, PINK = (
-    "#0072b2",
-    "#009e73",
-    "#e69f00",
-    "#d55e00",
-    "#56b4e9",
-    "#cc79a7",
-)
-INK, SOFT, WINDOW, LINE = "#1b1f24", "#5b636d", "#c9ced4", "#d5d9de"
+BLUE: Final = "#0072b2"
+GREEN: Final = "#009e73"
+ORANGE: Final = "#e69f00"
+RED: Final = "#d55e00"
+SKY: Final = "#56b4e9"
+PINK: Final = "#cc79a7"
+INK: Final = "#1b1f24"
+SOFT: Final = "#5b636d"
+WINDOW: Final = "#c9ced4"
+LINE: Final = "#d5d9de"
 #: Settings of matplotlib while a figure is drawn, and while it is written.
 STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
@@ -42,7 +45,7 @@ STYLE: Final[Any] = {
     "axes.titlepad": 4,
     "pdf.fonttype": 42,
 }
-#: Size of a page (A4), its margins, and what is left between them.
+#: Size of a page (A4), its margins, and the space between them, in inches.
 PAGE: Final = (8.27, 11.69)
 MARGIN: Final = 0.8
 WIDTH: Final = PAGE[0] - 2 * MARGIN
@@ -65,7 +68,7 @@ class Area:
     height: float
 
     def inner(self, x: float, y: float, width: float = 0.0, height: float = 0.0) -> Area:
-        """Return a part of the area; without a size, all that lies to the right and below."""
+        """Return a part of the area; without a size, everything to the right and below."""
         return Area(
             self.figure,
             self.left + x,
@@ -154,19 +157,23 @@ def printable(text: str) -> str:
     Newlines stay.
     """
     glyphs = _glyphs()
-    return "".join(
-        c if c == "\n" or (ord(c) in glyphs and c.isprintable()) else "\ufffd" for c in text
-    )
+
+    def shown(character: str) -> str:
+        if character == "\n" or (ord(character) in glyphs and character.isprintable()):
+            return character
+        return "\ufffd"
+
+    return "".join(map(shown, text))
 
 
 @functools.cache
 def _glyphs() -> frozenset[int]:
+    require_matplotlib()
     from matplotlib.font_manager import findfont, get_font
 
-    bold = findfont("DejaVu Sans:bold")
-    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap()) & frozenset(
-        get_font(bold).get_charmap()
-    )
+    plain = get_font(findfont("DejaVu Sans"))
+    bold = get_font(findfont("DejaVu Sans:bold"))
+    return frozenset(plain.get_charmap()) & frozenset(bold.get_charmap())
 
 
 def length(text: str, size: float = SIZE) -> float:
@@ -183,16 +190,17 @@ def _advance(character: str) -> float:
 
 @functools.cache
 def _font() -> Any:
+    require_matplotlib()
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
-    font = FT2Font(findfont("DejaVu Sans"))  # of its own, because the size is set
+    font = FT2Font(findfont("DejaVu Sans"))  # not matplotlib's cached one, because the size is set
     font.set_size(100, 72)
     return font
 
 
 def wrap(text: str, width: float, size: float = SIZE) -> list[str]:
-    """Divide a text into one printable line or more of `width` inches; a longer word is divided."""
+    """Divide a text into printable lines, at least one, of `width` inches; divide longer words."""
     lines = [""]
     used, space = 0.0, length(" ", size)
     for word in printable(" ".join(text.split())).split(" "):

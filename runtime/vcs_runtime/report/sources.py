@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
 from itertools import chain
 from operator import attrgetter
@@ -28,21 +30,65 @@ Advance = Callable[[int], None]
 _ROUNDING = 1e-3
 
 
+@dataclass(frozen=True)
+class Explainer:
+    """A scorer, with the options and the thresholds of its explanations."""
+
+    scorer: Scorer
+    options: Options
+    thresholds: Thresholds
+
+    def explained(
+        self, pairs: Iterable[InputPair]
+    ) -> Iterator[tuple[InputPair, Result, Explanation | None]]:
+        """Yield each pair with its result and explanation, None if it could not be scored."""
+        blocks = self.scorer.stream(pairs, attrgetter("texts"), self.options)
+        for pair, result, evidence in chain.from_iterable(blocks):
+            if evidence is None:
+                yield pair, result, None
+            else:
+                yield pair, result, explain(result, evidence, self.options.params, self.thresholds)
+
+
+@dataclass(frozen=True)
+class SystemSource:
+    """A system of a report: its name, its score file, and the scored pairs if they are known."""
+
+    name: str
+    scores: Path
+    pairs: Path | PairSource | None = None
+
+
+def system_sources(
+    files: Sequence[Path], pairs: Sequence[Path | PairSource], names: Sequence[str] = ()
+) -> list[SystemSource]:
+    """Return the sources of systems; their names are the files' names by default.
+
+    `pairs` are in the order of the score files, or empty.
+    """
+    names = names or _file_names(files)
+    known: Sequence[Path | PairSource | None] = pairs or [None] * len(files)
+    return [SystemSource(*source) for source in zip(names, files, known, strict=True)]
+
+
+def _file_names(files: Sequence[Path]) -> list[str]:
+    """Return the names of files without suffix, or their paths where several have one name."""
+    counts = Counter(path.stem for path in files)
+    return [path.stem if counts[path.stem] == 1 else str(path) for path in files]
+
+
 def report_pair(
-    scorer: Scorer,
+    explainer: Explainer,
     pair: InputPair,
     path: Path,
     title: str,
-    options: Options,
-    thresholds: Thresholds,
     names: tuple[str, Sequence[str]] = ("", ()),
     dated: str = "",
 ) -> None:
     """Explain one pair in an HTML or PDF file. Raises TextError if the pair cannot be scored."""
-    [[(_, result, evidence)]] = scorer.stream(iter([pair]), attrgetter("texts"), options)
-    if evidence is None:
+    [(_, result, explanation)] = explainer.explained(iter([pair]))
+    if explanation is None:
         raise TextError(result.error)
-    explanation = explain(result, evidence, options.params, thresholds)
     if path.suffix.lower() == ".pdf":
         generated, references = names
         reference = references[result.reference_index] if references else ""
@@ -54,105 +100,112 @@ def report_pair(
 
 
 def report_pairs(
-    scorer: Scorer,
+    explainer: Explainer,
     pairs: Iterable[InputPair],
     report: HtmlReport,
     name: str,
-    options: Options,
-    thresholds: Thresholds,
     advance: Advance = lambda count: None,
 ) -> Systems:
     """Explain every pair, and add a page for each to `report`."""
     systems = Systems()
-    systems.begin(name, scorer.signature_for(options))
-    for pair, result, evidence in chain.from_iterable(
-        scorer.stream(pairs, attrgetter("texts"), options)
-    ):
-        explanation = evidence and explain(result, evidence, options.params, thresholds)
-        page = None
-        if explanation:
+    systems.begin(name, explainer.scorer.signature_for(explainer.options))
+    for pair, result, explanation in explainer.explained(pairs):
+        record = {**result.to_dict(), **pair.kept}
+        if explanation is None:
+            systems.add(pair.name, record, None)
+        else:
             page = report.add(explanation, str(pair.name), system=name, pair=pair)
-        systems.add(pair.name, {**result.to_dict(), **pair.kept}, page, _verdicts(explanation))
+            systems.add(pair.name, record, page, _verdicts(explanation))
         advance(1)
     return systems
 
 
 def report_scores(
-    files: Sequence[Path],
-    pairs: Sequence[Path | PairSource],
-    scorer: Scorer | None,
+    sources: Sequence[SystemSource],
+    explainer: Explainer | None,
     report: HtmlReport,
-    options: Options,
-    thresholds: Thresholds,
     *,
-    names: Sequence[str] = (),
     pages: int = 50,
     advance: Advance = lambda count: None,
     force: bool = False,
 ) -> Systems:
-    """Read score files, one for each system, and add pages for their worst and best pairs.
+    """Read the score files of systems, and add pages for their worst and best pairs.
 
-    `pages` of both kinds, by margin, in equal shares, if the scored `pairs` are given in the order
-    of the files. Raises InputError for files of different signatures (without `force`), or scores
-    of other pairs.
+    `pages` is the number of worst and of best pairs, by margin, in equal shares of the systems.
+    Without `explainer` there are no pages. Raises InputError for score files with different
+    signatures (without `force`), and for pairs whose scores differ from the score file.
     """
     if not force:
-        check_signatures({path: next(read_scores(path))[1]["signature"] for path in files})
+        check_signatures({source.scores: _signature(source.scores) for source in sources})
     systems = Systems()
-    stems = [path.stem for path in files]
-    names = names or [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
-    for number, (name, path) in enumerate(zip(names, files, strict=True)):
-        added: dict[Any, tuple[int, set[str]]] = {}
-        _, first = next(read_scores(path))
-        if scorer:
-            own, differs = options_of(path, options, scorer)
-            if differs:
-                raise InputError(differs)
-            extremes = _extremes(path, max(1, pages // len(files)))
-            chosen = (pair for pair in read_pairs(pairs[number]) if pair.name in extremes)
-            blocks = scorer.stream(chosen, attrgetter("texts"), own)
-            for pair, result, evidence in chain.from_iterable(blocks):
-                _check_same(result, extremes[pair.name], f"{path}: id {pair.name!r}", pairs[number])
-                assert evidence is not None
-                explanation = explain(result, evidence, options.params, thresholds)
-                page = report.add(explanation, str(pair.name), system=name, pair=pair)
-                added[pair.name] = page, _verdicts(explanation)
-                advance(1)
-        systems.begin(name, first["signature"])
-        for _, row in read_scores(path):
-            systems.add(row["id"], row, *added.get(row["id"], (None,)))
+    for source in sources:
+        signature = _signature(source.scores)
+        explained: dict[Any, tuple[int, set[str]]] = {}
+        if explainer:
+            share = max(1, pages // len(sources))
+            explained = _add_extremes(source, explainer, report, share, advance)
+        systems.begin(source.name, signature)
+        for _, row in read_scores(source.scores):
+            page, verdicts = explained.get(row["id"], (None, set()))
+            systems.add(row["id"], row, page, verdicts)
     return systems
 
 
-def _verdicts(explanation: Explanation | None) -> set[str]:
+def _signature(path: Path) -> str:
+    """Return the signature of the first line of a score file."""
+    _, row = next(read_scores(path))
+    signature: str = row["signature"]
+    return signature
+
+
+def _add_extremes(
+    source: SystemSource, explainer: Explainer, report: HtmlReport, count: int, advance: Advance
+) -> dict[Any, tuple[int, set[str]]]:
+    """Add pages for the `count` worst and best pairs; return page and verdicts by the pair's id."""
+    assert source.pairs is not None
+    options, difference = options_of(source.scores, explainer.options, explainer.scorer)
+    if difference:
+        raise InputError(difference)
+    extremes = _extremes(source.scores, count)
+    chosen = (pair for pair in read_pairs(source.pairs) if pair.name in extremes)
+    pages = {}
+    for pair, result, explanation in replace(explainer, options=options).explained(chosen):
+        place = f"{source.scores}: id {pair.name!r}"
+        _check_same(result, extremes[pair.name], place, source.pairs)
+        assert explanation is not None
+        page = report.add(explanation, str(pair.name), system=source.name, pair=pair)
+        pages[pair.name] = page, _verdicts(explanation)
+        advance(1)
+    return pages
+
+
+def _verdicts(explanation: Explanation) -> set[str]:
     """Return the verdicts of all chunks of a pair."""
-    sides = (explanation.reference, explanation.generated) if explanation else ()
-    return {chunk.verdict for chunk in chain.from_iterable(sides)}
+    return {chunk.verdict for chunk in (*explanation.reference, *explanation.generated)}
 
 
 def _extremes(path: Path, count: int) -> dict[Any, Sequence[float]]:
     """Return the scores of `RANKING` of the `count` worst and the `count` best pairs, by id."""
-    scored = [
-        ([float(row[name]) for name in RANKING], number, row["id"])
-        for number, (_, row) in enumerate(read_scores(path))
-        if "error" not in row
-    ]
-    return {
-        name: values for values, _, name in (*nsmallest(count, scored), *nlargest(count, scored))
-    }
+    scored = []
+    for number, (_, row) in enumerate(read_scores(path)):
+        if "error" not in row:
+            # The number decides between equal scores, so that ids are not compared.
+            scored.append(([float(row[name]) for name in RANKING], number, row["id"]))
+    extremes = (*nsmallest(count, scored), *nlargest(count, scored))
+    return {name: values for values, _, name in extremes}
 
 
 def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: object) -> None:
     """Raise InputError unless the texts in `pairs` have the scores of the score file."""
     values = [getattr(result.scores, name, math.nan) for name in RANKING]
     if not all(abs(value - old) <= _ROUNDING for value, old in zip(values, wanted, strict=True)):
-        was, now = (
-            ", ".join(
-                f"{LABELS[name]} {value:.4f}" for name, value in zip(RANKING, side, strict=True)
-            )
-            for side in (wanted, values)
-        )
         raise InputError(
-            f"{place} scored {was}, but its texts in {pairs} score {now}: they are not those that"
-            " were scored"
+            f"{place} scored {_in_words(wanted)}, but its texts in {pairs} score"
+            f" {_in_words(values)}: these are not the texts that were scored"
         )
+
+
+def _in_words(values: Sequence[float]) -> str:
+    """Return the scores of `RANKING` with their names."""
+    named = zip(RANKING, values, strict=True)
+    return ", ".join(f"{LABELS[name]} {value:.4f}" for name, value in named)

@@ -7,7 +7,6 @@ import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from vcs_runtime.util.printable import counted, enumerated
 _COLUMNS: Final = up_to(PART, FURTHER)
 #: The scores that rank pairs, the worst first: each decides where those before it are equal.
 RANKING: Final = ("margin", "vcs", "gas")
-#: The mark that a pair with a flag has in tables.
+#: The mark of each flag in tables.
 MARKS: Final = {
     flags.ORDER_UNDEFINED: "0: not judged",
     flags.SINGLE_CHUNKS: "1 x 1",
@@ -34,7 +33,7 @@ MARKS: Final = {
     flags.ZERO_ORDER: "0: order",
     flags.BELOW_GATE: "0: gate",
 }
-#: Maximum number of rows of the table; of more pairs, the worst and the best are listed.
+#: Maximum number of rows of the table; if there are more pairs, the worst and best are listed.
 MAX_ROWS: Final = 20_000
 _MAX_FAILED = 1000
 _MAX_KEPT = 500  # characters of a kept column in the table
@@ -68,7 +67,7 @@ class Systems:
     incomparable
         Why the systems are not compared; "" if they are, or if there is only one.
     dated
-        When the scores or the pairs were written; "" for no date.
+        Date of the scores or the pairs; "" for no date.
     """
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ class Systems:
         self._page = array("q")
         self._flags = array("B")  # one bit for each of `MARKS`
         self._verdicts = array("H")  # one bit for each of `VERDICTS`
-        self._kept: list[Mapping[str, str]] = []
+        self._columns: list[Mapping[str, str]] = []  # the kept columns of each pair
         self._scores = {name: array("d") for name in _COLUMNS}
 
     def begin(self, name: str, signature: str) -> None:
@@ -106,7 +105,7 @@ class Systems:
         pair
             Name of the pair.
         record
-            Its line of a score file. Columns that are no scores are kept.
+            Its line of a score file. Columns that are not scores are kept.
         page
             Number of the pair's page; None if it has none.
         verdicts
@@ -115,28 +114,29 @@ class Systems:
         self.summaries[-1].add(record)
         system = len(self.names) - 1
         self._videos.add(str(pair))
-        kept = {name[:_MAX_KEPT]: text[:_MAX_KEPT] for name, text in kept_texts(record).items()}
+        columns = {name[:_MAX_KEPT]: text[:_MAX_KEPT] for name, text in kept_texts(record).items()}
         if "error" in record:
             if len(self.failed) < _MAX_FAILED:
-                self.failed.append(Failed(str(pair), str(record["error"]), system, kept))
+                self.failed.append(Failed(str(pair), str(record["error"]), system, columns))
             return
         self._pairs.append(str(pair))
         self._system.append(system)
         self._page.append(-1 if page is None else page)
-        found = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]))
-        self._flags.append(_bits(found, MARKS))
+        pair_flags = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]))
+        self._flags.append(_bits(pair_flags, MARKS))
         self._verdicts.append(_bits(verdicts, VERDICTS))
-        self._kept.append(kept)
+        self._columns.append(columns)
         for name, column in self._scores.items():
             column.append(float(record[name] if name in SCORES else record.get(name, math.nan)))
 
     @property
     def also(self) -> tuple[str, ...]:
-        """The metrics beside VCS of all systems."""
-        scored = [own.also for own in self.summaries if own.scored]
-        return tuple(
-            metric for metric in FURTHER if scored and all(metric in own for own in scored)
-        )
+        """The metrics beside VCS that all systems have."""
+        metrics = list(FURTHER)
+        scored = [summary for summary in self.summaries if summary.scored]
+        for summary in scored:
+            metrics = [metric for metric in metrics if metric in summary.also]
+        return tuple(metrics) if scored else ()
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -172,25 +172,26 @@ class Systems:
     @property
     def about_segmenters(self) -> list[str]:
         """Sentences on which segmenters split the pairs, and how several of them affect scores."""
-        own = dict(zip(self.names, self.summaries, strict=True))
+        counts, signatures = {}, {}
+        for name, summary in zip(self.names, self.summaries, strict=True):
+            counts[name] = summary.segmenters
+            signatures[name] = summary.signature
         differently = self.comparisons[0]["split_differently"] if self.comparisons else None
-        mix = Mix({name: summary.segmenters for name, summary in own.items()}, differently)
-        return mix.sentences({name: summary.signature for name, summary in own.items()})
+        return Mix(counts, differently).sentences(signatures)
 
     @property
     def beside_points(self) -> list[str]:
         """Sentences on systems below or above the reference points, grouped by headline score."""
-        signatures, statistics = [own.signature for own in self.summaries], self.statistics()
-        means = {
-            score: {
-                name: own[score].mean
-                for name, own in zip(self.names, statistics, strict=True)
-                if own
-            }
-            for score in self.headline
-        }
-        said = (flags.beside_points(own, score, signatures) for score, own in means.items())
-        return [sentence for sentence in said if sentence]
+        signatures = [summary.signature for summary in self.summaries]
+        statistics = self.statistics()
+        sentences = []
+        for score in self.headline:
+            means = {}
+            for name, system in zip(self.names, statistics, strict=True):
+                if system:
+                    means[name] = system[score].mean
+            sentences.append(flags.beside_points(means, score, signatures))
+        return [sentence for sentence in sentences if sentence]
 
     def values(self, system: int, score: str) -> npt.NDArray[np.float64]:
         """Return one score of a system's pairs, `(n,)` float64, in the order of their addition."""
@@ -210,11 +211,9 @@ class Systems:
         The result is empty if this leaves out no pair or every pair.
         """
         summary = self.summaries[system]
-        return (
-            summary.statistics(judged=True)
-            if 0 < summary.counts.not_judged < summary.scored
-            else {}
-        )
+        if 0 < summary.counts.not_judged < summary.scored:
+            return summary.statistics(judged=True)
+        return {}
 
     def histogram(
         self, system: int, score: str
@@ -242,65 +241,66 @@ class Systems:
         return [self._pairs[i], self._system[i], page, marked, *scores]
 
     def to_index(self, title: str) -> dict[str, Any]:
-        """Return the data of the overview for the script of the page; `row` says what a row holds.
+        """Return the data of the overview for the script of the page.
 
-        `present` has a number for each row, with one bit for each of `VERDICTS` among its chunks.
+        `rows` are those of `row`. `present` has a number for each row, with one bit for each of
+        `VERDICTS` among its chunks.
         """
         title = title or self.title
-        order = self.ranked()
-        rows = (
-            order
-            if len(order) <= MAX_ROWS
-            else np.r_[order[: MAX_ROWS // 2], order[-MAX_ROWS // 2 :]]
-        )
-        left_out = len(order) - len(rows)
-        kept = chain(self._kept, (own.kept for own in self.failed))
-        columns = list(dict.fromkeys(chain.from_iterable(kept)))
+        order = self.ranked().tolist()
+        rows = order
+        if len(order) > MAX_ROWS:
+            rows = order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
+        columns = self._column_names()
         failed = sum(summary.failed for summary in self.summaries)
+        signatures = dict.fromkeys(summary.signature for summary in self.summaries)
+        points = flags.points_for(signatures)
         return {
             "title": title,
             "about": self._about(title, failed),
             "rule": flags.what_to_report(self.counts.zeros, self.scored) if self.scored else "",
             "report": flags.scores_to_report(self.counts.zeros, self.scored),
             "sentences": [*self.counts.sentences(), *self.about_segmenters],
-            "systems": [
-                self._described(i, statistics) for i, statistics in enumerate(self.statistics())
-            ],
-            "comparisons": [{**own, "left_out": len(own["left_out"])} for own in self.comparisons],
+            "systems": [self._described(system) for system in range(len(self.names))],
+            "comparisons": list(map(_shortened, self.comparisons)),
             "incomparable": self.incomparable,
             "ranking": RANKING,
-            "points": [
-                {"name": name, "scores": means}
-                for name, means in flags.points_for(own.signature for own in self.summaries).items()
-            ],
-            "rows": [self.row(int(i)) for i in rows],
-            "present": [self._verdicts[int(i)] for i in rows],
-            "order": [self._page[int(i)] for i in order if self._page[int(i)] >= 0],
-            "left_out": left_out,
-            "failed": [(*own[:-1], _values(own.kept, columns)) for own in self.failed],
+            "points": [{"name": name, "scores": means} for name, means in points.items()],
+            "rows": list(map(self.row, rows)),
+            "present": [self._verdicts[i] for i in rows],
+            "order": [self._page[i] for i in order if self._page[i] >= 0],
+            "left_out": len(order) - len(rows),
+            "failed": [(*pair[:-1], _values(pair.kept, columns)) for pair in self.failed],
             "failed_count": failed,
             "columns": columns,
-            "kept": [_values(self._kept[int(i)], columns) for i in rows] if columns else [],
-            "settings": [
-                (signature, settings_of(signature))
-                for signature in dict.fromkeys(summary.signature for summary in self.summaries)
-            ],
+            "kept": [_values(self._columns[i], columns) for i in rows] if columns else [],
+            "settings": [(signature, settings_of(signature)) for signature in signatures],
         }
 
+    def _column_names(self) -> list[str]:
+        """Return the names of all kept columns, in the order in which they occur."""
+        names: dict[str, None] = {}
+        for columns in self._columns:
+            names |= dict.fromkeys(columns)
+        for pair in self.failed:
+            names |= dict.fromkeys(pair.kept)
+        return list(names)
+
     def _about(self, title: str, failed: int) -> list[str]:
-        """Return the parts of the line below the title: what there is, and when it was made."""
-        scored = f"{counted(self.scored, 'pair')} scored" + (
-            f", {failed:,} not scored" if failed else ""
-        )
-        names, videos = enumerated(self.names), counted(len(self._videos), "video")
-        if title == self.title:  # it has said both, unless there are too many names
-            parts = [names, scored] if len(self.names) > NAMED else [scored]
-        else:
-            parts = [names, videos, scored]
+        """Return the parts of the line below the title: systems, videos, pairs and date."""
+        scored = f"{counted(self.scored, 'pair')} scored"
+        if failed:
+            scored += f", {failed:,} not scored"
+        parts = [enumerated(self.names), counted(len(self._videos), "video"), scored]
+        if title == self.title:
+            # The title has the number of videos, and the names unless there are too many.
+            parts = [parts[0], scored] if len(self.names) > NAMED else [scored]
         return [*parts, self.dated] if self.dated else parts
 
-    def _described(self, system: int, statistics: dict[str, Statistic]) -> dict[str, Any]:
+    def _described(self, system: int) -> dict[str, Any]:
+        """Return the data of a system."""
         summary = self.summaries[system]
+        statistics = summary.statistics()
         return {
             "name": self.names[system],
             "signature": summary.signature,
@@ -310,10 +310,13 @@ class Systems:
             "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
-            "histograms": {
-                name: self.histogram(system, name)[0].tolist() for name in figures_of(self.also)
-            },
+            "histograms": {name: self._bins(system, name) for name in figures_of(self.also)},
         }
+
+    def _bins(self, system: int, score: str) -> list[int]:
+        counts, _ = self.histogram(system, score)
+        bins: list[int] = counts.tolist()
+        return bins
 
 
 def figures_of(also: Iterable[str] = ()) -> tuple[str, ...]:
@@ -329,15 +332,26 @@ def kept_texts(record: Mapping[str, Any]) -> dict[str, str]:
 
     Kept columns are all columns outside `OUTPUT_KEYS`. Values other than strings become JSON.
     """
-    return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in record.items()
-        if name not in OUTPUT_KEYS and value is not None and value != ""
-    }
+    texts = {}
+    for name, value in record.items():
+        if name in OUTPUT_KEYS or value is None or value == "":
+            continue
+        texts[name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return texts
 
 
 def _bits(names: Collection[str], known: Collection[str]) -> int:
-    return sum(1 << bit for bit, name in enumerate(known) if name in names)
+    """Return a number with one bit for each of `known`, set if it is among `names`."""
+    bits = 0
+    for bit, name in enumerate(known):
+        if name in names:
+            bits |= 1 << bit
+    return bits
+
+
+def _shortened(comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison that has the number of its left-out pairs instead of their names."""
+    return {**comparison, "left_out": len(comparison["left_out"])}
 
 
 def _values(kept: Mapping[str, str], columns: Sequence[str]) -> list[str]:

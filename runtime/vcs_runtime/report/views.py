@@ -3,15 +3,16 @@
 The views need the extra `report`.
 
 Colours are from Okabe and Ito's palette and matplotlib's cividis, which colour-blind readers can
-distinguish. Each verdict also has a marker of its own. Positions count from 1.
+distinguish. Each verdict also has a distinct marker. Positions count from 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from vcs_numba import Orientation
 from vcs_runtime.report.flow import View
@@ -36,6 +37,7 @@ from vcs_runtime.report.sheet import (
     WIDTH,
     WINDOW,
     Area,
+    Cell,
     wrap,
 )
 from vcs_runtime.scoring.explanation import Explanation
@@ -55,8 +57,12 @@ _COSTS: Final = {
 #: Largest numbers of rows and of columns of a matrix whose cells hold numbers.
 _NUMBERED: Final = (24, 14)
 
-_PANEL, _LEFT, _BELOW = (WIDTH - 0.3) / 2 - 0.45, 0.45, 0.42  # inches
-_ROW = 0.2  # inches of one bar of the scores
+# In inches: space for labels to the left of axes and below them, the width of one of two panels,
+# and the height of a bar of the scores.
+_LEFT = 0.45
+_BELOW = 0.42
+_PANEL = (WIDTH - 0.3) / 2 - 0.45
+_ROW = 0.2
 _WINDOWS = ("▬", WINDOW, "window")
 
 
@@ -80,13 +86,14 @@ def key_figures(e: Explanation) -> View:
 
 
 def costs(e: Explanation) -> View:
-    """Say why VCS is what it is, and show VCS and the cost of each part in a bar of length 1."""
+    """Explain the value of VCS, and show VCS and the cost of each part in a bar of length 1."""
     lines = wrap(f"{e.sentences['vcs']} {e.sentences['loss']}", WIDTH, 9)
     top = len(lines) * 0.175 + 0.08
 
     def draw(area: Area) -> None:
         area.write([(0, 0.13 + i * 0.175, line) for i, line in enumerate(lines)], 9)
         axes = area.axes(0, top, WIDTH, 0.24)
+        # One stacked bar: VCS first, then the cost of each part.
         left = e.scores.vcs
         axes.barh(0, left, color=SOFT)
         for name, cost in e.costs.items():
@@ -105,20 +112,25 @@ def scores(e: Explanation) -> View:
     """Show all scores as bars, with their meanings."""
     names = up_to(DETAIL, e.result.also)
     values = [e.values[name] for name in names]
-    colours = [next((c for n, c in _COSTS.items() if name.startswith(n)), SOFT) for name in names]
 
     def draw(area: Area) -> None:
         axes = area.axes(1.05, 0, 1.9, _ROW * len(names))
+        colours = list(map(_colour, names))
         axes.barh(range(len(names)), values, height=0.62, color=colours)
         axes.axvline(0, color=SOFT, lw=0.6)
         axes.set(xlim=(min(0.0, *values), 1), ylim=(len(names) - 0.5, -0.5))
         axes.set_axis_off()
-        baselines = [_ROW * (i + 0.5) + 0.04 for i in range(len(names))]
-        area.write((0, y, LABELS[name]) for y, name in zip(baselines, names, strict=True))
-        area.write((3.05, y, f"{value:z.3f}") for y, value in zip(baselines, values, strict=True))
-        area.write(
-            ((3.5, y, ALL[name].meaning) for y, name in zip(baselines, names, strict=True)), 7, SOFT
-        )
+        labels: list[Cell] = []
+        numbers: list[Cell] = []
+        meanings: list[Cell] = []
+        for i, name in enumerate(names):
+            baseline = _ROW * (i + 0.5) + 0.04
+            labels.append((0, baseline, LABELS[name]))
+            numbers.append((3.05, baseline, f"{values[i]:z.3f}"))
+            meanings.append((3.5, baseline, ALL[name].meaning))
+        area.write(labels)
+        area.write(numbers)
+        area.write(meanings, 7, SOFT)
 
     caption = "1 is perfect. The margin and the cosines may be negative."
     if "substitution" in names:
@@ -126,8 +138,16 @@ def scores(e: Explanation) -> View:
     return View("All scores", caption, _ROW * len(names), draw)
 
 
+def _colour(score: str) -> str:
+    """Return the colour of the part to which a score belongs."""
+    for part, colour in _COSTS.items():
+        if score.startswith(part):
+            return colour
+    return SOFT
+
+
 def summary(e: Explanation) -> View:
-    """Say why VCS is what it is; show the cost of each part, and all scores."""
+    """Explain the value of VCS, and show the cost of each part and all scores."""
     first, second = costs(e), scores(e)
 
     def draw(area: Area) -> None:
@@ -145,11 +165,10 @@ def similarity(e: Explanation) -> View:
     numbered = n_ref <= _NUMBERED[0] and n_gen <= _NUMBERED[1]
 
     def draw(area: Area) -> None:
-        from matplotlib.patches import Rectangle
-
         axes = area.axes(_LEFT, 0, width, height)
-        low, high = float(e.similarity.min()), float(e.similarity.max())
-        low, high = np.floor(low * 10) / 10, np.ceil(high * 10 + 1e-9) / 10
+        # The colours span whole tenths.
+        low = np.floor(float(e.similarity.min()) * 10) / 10
+        high = np.ceil(float(e.similarity.max()) * 10 + 1e-9) / 10
         image = axes.imshow(
             e.similarity,
             cmap="cividis",
@@ -162,43 +181,9 @@ def similarity(e: Explanation) -> View:
         bar = area.axes(_LEFT + width + 0.15, 0, 0.12, height)
         area.figure.colorbar(image, cax=bar, label="similarity")
         bar.tick_params(length=2)
-        x, y = np.arange(n_gen) + 1, np.arange(n_ref) + 1
         if numbered:
-            for (i, j), value in np.ndenumerate(e.similarity):
-                colour = "w" if value < (low + high) / 2 else "k"
-                axes.text(
-                    j + 1,
-                    i + 1,
-                    f"{value:z.2f}",
-                    ha="center",
-                    va="center",
-                    fontsize=6,
-                    color=colour,
-                )
-        mark = float(np.clip(400 / max(n_ref, n_gen), 2, 14))
-        axes.scatter(
-            x - 0.38 * numbered,
-            e.alignment.precision.match + 1,
-            s=mark,
-            c="w",
-            edgecolors="k",
-            linewidths=0.5,
-        )
-        if numbered:
-            for i, j in enumerate(e.alignment.recall.match.tolist()):
-                axes.add_patch(
-                    Rectangle((j + 0.53, i + 0.55), 0.94, 0.9, fill=False, ec=RED, lw=0.9)
-                )
-        else:
-            axes.scatter(
-                e.alignment.recall.match + 1,
-                y,
-                s=mark * 3,
-                marker="s",
-                facecolors="none",
-                edgecolors=RED,
-                linewidths=0.8,
-            )
+            _write_numbers(axes, e.similarity, (low + high) / 2)
+        _mark_matches(axes, e, numbered)
         axes.set(xlabel=f"generated {e.noun}", ylabel=f"reference {e.noun}")
         _whole(axes, n_gen, n_ref)
         axes.set_ylim(n_ref + 0.5, 0.5)
@@ -219,13 +204,58 @@ def similarity(e: Explanation) -> View:
     return View(f"Similarity of the {n}s", caption, height + _BELOW + 0.12, draw)
 
 
+def _write_numbers(axes: Axes, similarity: npt.NDArray[Any], middle: float) -> None:
+    """Write the number of each cell, in white where the cell is dark."""
+    for (i, j), value in np.ndenumerate(similarity):
+        axes.text(
+            j + 1,
+            i + 1,
+            f"{value:z.2f}",
+            ha="center",
+            va="center",
+            fontsize=6,
+            color="w" if value < middle else "k",
+        )
+
+
+def _mark_matches(axes: Axes, e: Explanation, numbered: bool) -> None:
+    """Mark the matches of both directions, beside the numbers of the cells if there are any."""
+    from matplotlib.patches import Rectangle
+
+    n_ref, n_gen = e.similarity.shape
+    size = float(np.clip(400 / max(n_ref, n_gen), 2, 14))
+    x = np.arange(n_gen) + 1
+    axes.scatter(
+        x - 0.38 if numbered else x,
+        e.alignment.precision.match + 1,
+        s=size,
+        c="w",
+        edgecolors="k",
+        linewidths=0.5,
+    )
+    matches = e.alignment.recall.match
+    if numbered:
+        for i, j in enumerate(matches.tolist()):
+            axes.add_patch(Rectangle((j + 0.53, i + 0.55), 0.94, 0.9, fill=False, ec=RED, lw=0.9))
+        return
+    axes.scatter(
+        matches + 1,
+        np.arange(n_ref) + 1,
+        s=size * 3,
+        marker="s",
+        facecolors="none",
+        edgecolors=RED,
+        linewidths=0.8,
+    )
+
+
 def windows(e: Explanation) -> View:
     """Show the mapping windows of both directions."""
     caption = (
         f"Where the match of each {e.noun} is expected if both texts tell the story at the same"
         " pace."
     )
-    return _two_sides(e, "Mapping windows", caption, 1.9, lambda axes, chunks, side: None, ())
+    return _two_sides(e, "Mapping windows", caption, 1.9)
 
 
 def nas_l(e: Explanation) -> View:
@@ -341,13 +371,12 @@ def regularizer(e: Explanation) -> View:
     high = 1.9
 
     def draw(area: Area) -> None:
-        grid, bar = area.axes(_LEFT, 0.2, _PANEL, high), area.axes(_column(1), 0.2, _PANEL, high)
-        _draw_windows(
-            grid,
-            e,
-            a.precision if a.n_ref >= a.n_gen else a.recall,
-            *(("generated", "reference") if a.n_ref >= a.n_gen else ("reference", "generated")),
-        )
+        grid = area.axes(_LEFT, 0.2, _PANEL, high)
+        bar = area.axes(_column(1), 0.2, _PANEL, high)
+        if a.n_ref >= a.n_gen:
+            _draw_windows(grid, e, a.precision, "generated", "reference")
+        else:
+            _draw_windows(grid, e, a.recall, "reference", "generated")
         grid.set_title(
             f"the windows cover {a.window_area} of {a.grid_area} cells", loc="left", y=1.0
         )
@@ -378,14 +407,17 @@ def _two_sides(
     title: str,
     caption: str,
     high: float,
-    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None],
-    lines: Sequence[Entry],
+    content: Callable[[Axes, tuple[Chunk, ...], Orientation], None] | None = None,
+    lines: Sequence[Entry] = (),
 ) -> View:
+    """Return a view of both directions: their windows, and the content with a legend if any."""
+
     def draw(area: Area) -> None:
         for column, (name, other, chunks, side) in enumerate(_sides(e)):
             axes = area.axes(_column(column), 0.2, _PANEL, high)
             _draw_windows(axes, e, side, name, other)
-            content(axes, chunks, side)
+            if content:
+                content(axes, chunks, side)
         draw_legend(area, 0.2 + high + _BELOW + 0.12, legend)
 
     legend = [*lines, _WINDOWS, *verdict_legend(e)] if lines else []

@@ -1,4 +1,4 @@
-"""The head of a report in plain words: what was scored, when, and how."""
+"""The head of a report in plain words: systems, date and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from vcs_runtime.util.presence import changed_at
 from vcs_runtime.util.printable import counted, enumerated
 
-#: Maximum number of systems that a title names; of more, it says how many there are.
+#: Maximum number of systems that a title names; if there are more, it has their number.
 NAMED: Final = 6
 _LONG_TEXTS: Final = {
     "window_mean": "longer texts: the mean of windows of {} tokens",
@@ -23,7 +23,7 @@ _DEVICES: Final = {
     "ort-tensorrt": "TensorRT on a GPU",
     "openvino": "OpenVINO on the CPU",
 }
-#: The name in words of each field of a signature that is shown as it is.
+#: The names in words of those fields of a signature whose values are shown unchanged.
 _FIELDS: Final = {
     "penalty": "Penalty of the tolerance",
     "reg": "Regulariser",
@@ -38,8 +38,7 @@ _FIELDS: Final = {
 
 def title_of(systems: Sequence[str], videos: int) -> str:
     """Return a title that names the systems and the number of videos."""
-    many = len(systems) > NAMED
-    names = f"{len(systems)} systems" if many else enumerated(systems)
+    names = enumerated(systems) if len(systems) <= NAMED else f"{len(systems)} systems"
     return f"VCS of {names} on {counted(videos, 'video')}"
 
 
@@ -53,7 +52,7 @@ def date_of(paths: Iterable[Path]) -> str:
 
 
 def settings_of(signature: str) -> list[tuple[str, str]]:
-    """Describe a signature in plain words: what, and how it is set; unknown fields as they are."""
+    """Describe a signature as settings and values in plain words; unknown fields are unchanged."""
     fields = dict(field.partition(":")[::2] for field in signature.split("|")[1:])
     settings = [
         ("Embedding model", _embedding(fields)),
@@ -61,30 +60,35 @@ def settings_of(signature: str) -> list[tuple[str, str]]:
         ("Local Chronology Tolerance (LCT)", fields.pop("lct", "")),
         ("Context: cutoff and window", fields.pop("ctx", "").replace("/", ", ")),
     ]
-    version, engine = fields.pop("v", ""), fields.pop("engine", "")
+    version = fields.pop("v", "")
+    engine = fields.pop("engine", "")
     settings += [(_FIELDS.get(name, name), value) for name, value in fields.items()]
-    device, _, own = engine.partition("@")
-    settings.append(("Computed by", _model(f"{_DEVICES.get(device, device)}@{own}")))
-    settings.append(("Version", version and f"vcs-runtime {version}"))
+    device, _, engine_version = engine.partition("@")
+    settings.append(("Computed by", _model(f"{_DEVICES.get(device, device)}@{engine_version}")))
+    if version:
+        settings.append(("Version", f"vcs-runtime {version}"))
     return [(term, text) for term, text in settings if text]
 
 
 def _embedding(fields: dict[str, str]) -> str:
     kind, _, limit = fields.pop("long", "").partition("/")
     long_texts = _LONG_TEXTS.get(kind, f"{kind} {{}}").format(limit)
-    return "; ".join(
-        filter(None, [_model(fields.pop("emb", "")), fields.pop("prec", ""), long_texts.strip()])
-    )
+    parts = [_model(fields.pop("emb", "")), fields.pop("prec", ""), long_texts.strip()]
+    return "; ".join(filter(None, parts))
 
 
 def _chunks(fields: dict[str, str]) -> str:
     size, segmenter = fields.pop("chunk", ""), fields.pop("seg", "")
     if segmenter == "none":
         return "words, as short captions are compared"
-    rules, _, learned = segmenter.partition("+")
-    names = _model(rules) + (f", or by {_model(learned)} without punctuation" if learned else "")
     sentences = {"": "", "1": "single sentences"}.get(size, f"{size} sentences each")
-    return f"{sentences}, split by {names}" if segmenter else sentences
+    if not segmenter:
+        return sentences
+    rules, _, learned = segmenter.partition("+")
+    names = _model(rules)
+    if learned:
+        names += f", or by {_model(learned)} without punctuation"
+    return f"{sentences}, split by {names}"
 
 
 def _model(name: str) -> str:

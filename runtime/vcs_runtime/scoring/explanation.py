@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,29 +32,26 @@ from vcs_runtime.scoring.verdicts import (
     reference_chunks,
     verdict_counts,
 )
-from vcs_runtime.util.extras import require
 from vcs_runtime.util.printable import enumerated
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: The parts that can cost something, and the values with which they cost nothing.
 _PERFECT: Final = {
     "gas": {"gas": 1.0},
-    **{
-        name: {f"{name}_precision": 1.0, f"{name}_recall": 1.0}
-        for name in ("las", "nas_d", "nas_l")
-    },
+    "las": {"las_precision": 1.0, "las_recall": 1.0},
+    "nas_d": {"nas_d_precision": 1.0, "nas_d_recall": 1.0},
+    "nas_l": {"nas_l_precision": 1.0, "nas_l_recall": 1.0},
     "window_regularizer": {"window_regularizer": 0.0},
 }
-#: What each part is, in a word.
-_PLAIN: Final = {
+#: The name of each part in sentences.
+_PART_NAMES: Final = {
     "gas": "theme (GAS)",
     "las": "content (LAS)",
     "nas_d": "place (NAS-D)",
     "nas_l": "steps (NAS-L)",
     "window_regularizer": "chance (regulariser)",
 }
+#: Smaller amounts are not worth a sentence: they are 0.000 in print.
+_NEGLIGIBLE: Final = 5e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,19 +111,19 @@ class Explanation:
 
         HM-CF and substitution are included if they were requested.
         """
-        further = (metric._asdict() for metric in (self.result.further, self.strict) if metric)
-        return self.scores.to_dict() | {
-            name: value for scores in further for name, value in scores.items()
-        }
+        values = self.scores.to_dict()
+        for metric in (self.result.further, self.strict):
+            if metric:
+                values |= metric._asdict()
+        return values
 
     @cached_property
     def replaced(self) -> tuple[ReplacedWord, ...]:
         """The replaced words in the order of the generated text; () without substitution."""
         if self.words is None:
             return ()
-        reference, generated = (
-            [chunk.text for chunk in side] for side in (self.reference, self.generated)
-        )
+        reference = [chunk.text for chunk in self.reference]
+        generated = [chunk.text for chunk in self.generated]
         return replaced_words(self.words, reference, generated)
 
     @property
@@ -139,16 +135,6 @@ class Explanation:
         chunks = f"{len(self.reference)} and {len(self.generated)} chunks"
         return f"<Explanation of {self.result!r}, {chunks}>"
 
-    def plot(self) -> Figure:
-        """Return the figure `vcs_runtime.report.figures.summary`.
-
-        Raises MissingExtraError without matplotlib.
-        """
-        require("matplotlib", "report", "a figure")
-        # By name, since this package imports none above it.
-        figures = import_module("vcs_runtime.report.figures")
-        return figures.summary(self)  # type: ignore[no-any-return]
-
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
         return sum(chunk.verdict == verdict for chunk in (*self.reference, *self.generated))
@@ -156,8 +142,12 @@ class Explanation:
     @property
     def noun(self) -> str:
         """The word for a chunk: "sentence", "segment" (with times), "word" or "chunk" (several)."""
-        kind = self.result.signature.partition("|chunk:")[2].partition("|")[0]
-        return {"1": "segment" if self.by_time else "sentence", "word": "word"}.get(kind, "chunk")
+        chunk_size = self.result.signature.partition("|chunk:")[2].partition("|")[0]
+        if chunk_size == "word":
+            return "word"
+        if chunk_size != "1":
+            return "chunk"
+        return "segment" if self.by_time else "sentence"
 
     @property
     def by_time(self) -> bool:
@@ -167,53 +157,24 @@ class Explanation:
     @property
     def conclusion(self) -> str:
         """A summary in plain words: content that is left out, added, repeated or moved."""
-        missing, added, again, moved = map(self.count, (MISSING, UNSUPPORTED, REPEATED, MOVED))
-        if not (missing or added or again):
-            order = "in another order" if moved else "in the same order"
-            if self.by_time and self.count(SHIFTED):
-                order = "but at other times"
-            return f"All of it is there, {order}."
-        of_ref, of_gen = len(self.reference), len(self.generated)
-        n_gen = f"{of_gen} {self.noun}s"
-        lost = f"{'all' if missing == of_ref else f'{missing} of'} {of_ref} {self.noun}s"
-        are = _verb(added, "is", "are")
-        none = f"none of its {n_gen} is" if added == of_gen else f"{added} of its {n_gen} {are} not"
-        if of_ref == 1:
-            lost = f"the only {self.noun}"
-        if of_gen == 1:
-            none = f"its only {self.noun} is not"
-        parts = [
-            (missing / of_ref, f"it leaves out {lost} of the reference."),
-            (added / of_gen, f"{none} in the reference."),
-            (
-                again / of_gen,
-                f"{again} of its {n_gen} {_verb(again, 'repeats', 'repeat')} earlier ones.",
-            ),
-            (
-                moved / of_gen,
-                f"{moved} of its {n_gen} {_verb(moved, 'is', 'are')} in another order.",
-            ),
-        ]
-        parts.sort(key=lambda part: -part[0])
-        return " ".join(text[0].upper() + text[1:] for share, text in parts if share)
+        return _conclusion(self)
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """Sentences about repeated chunks if there are any, about VCS, about the loss of each part.
+        """Sentences by topic: repeated chunks, VCS, its loss, each part, and substitution.
 
-        If the pair was scored with substitution, one says what was replaced.
+        Repeated chunks are a topic if there are any, and substitution if it was requested.
         """
         return _sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the matrix and the alignment as plain JSON values, with positions from 0.
+        """Return everything except matrix and alignment as plain JSON values; positions start at 0.
 
-        The scores of HM-CF and of substitution are there only if they were asked for, and so are
-        the replaced words.
+        Scores of HM-CF and substitution, and the replaced words, are included if requested.
         """
-        replaced = (
-            {} if self.strict is None else {"replaced": [asdict(word) for word in self.replaced]}
-        )
+        replaced: dict[str, Any] = {}
+        if self.strict is not None:
+            replaced["replaced"] = [asdict(word) for word in self.replaced]
         return {
             "scores": self.values,
             "flags": list(self.flags),
@@ -240,7 +201,7 @@ def explain(
     result
         A result of `Scorer.stream`.
     evidence
-        What `Scorer.stream` yields with the result.
+        The evidence that `Scorer.stream` yields with the result.
     params
         The parameters with which the pair was scored.
     thresholds
@@ -271,14 +232,17 @@ def shares(scores: Scores) -> dict[str, float]:
 
     The five parts are made perfect one after the other, and the share of a part is the gain of VCS
     in its step. The gain is averaged over all orders of the parts. So the shares add up to `1 -
-    vcs` whatever is clipped, and do not depend on the order of the parts.
+    vcs` even where a score is clipped, and do not depend on the order of the parts.
     """
     names = tuple(_PERFECT)
     count = len(names)
+    # VCS with every subset of the parts made perfect.
     vcs = {}
     for size in range(count + 1):
         for chosen in combinations(names, size):
-            parts = {part: value for name in chosen for part, value in _PERFECT[name].items()}
+            parts: dict[str, float] = {}
+            for name in chosen:
+                parts |= _PERFECT[name]
             vcs[frozenset(chosen)] = recombine(scores, **parts).vcs
     gains = dict.fromkeys(names, 0.0)
     for perfect, before in vcs.items():
@@ -289,31 +253,91 @@ def shares(scores: Scores) -> dict[str, float]:
     return gains
 
 
+def _conclusion(e: Explanation) -> str:
+    missing, added = e.count(MISSING), e.count(UNSUPPORTED)
+    repeated, moved = e.count(REPEATED), e.count(MOVED)
+    if not (missing or added or repeated):
+        order = "in another order" if moved else "in the same order"
+        if e.by_time and e.count(SHIFTED):
+            order = "but at other times"
+        return f"All of it is there, {order}."
+
+    n_ref, n_gen = len(e.reference), len(e.generated)
+    of_text = f"of its {n_gen} {e.noun}s"
+    repeat, are = _verb(repeated, "repeats", "repeat"), _verb(moved, "is", "are")
+    # Each sentence with the share of its text that it is about.
+    parts = [
+        (missing / n_ref, f"it leaves out {_missing(e, missing)} of the reference."),
+        (added / n_gen, f"{_added(e, added)} in the reference."),
+        (repeated / n_gen, f"{repeated} {of_text} {repeat} earlier ones."),
+        (moved / n_gen, f"{moved} {of_text} {are} in another order."),
+    ]
+    parts.sort(key=lambda part: -part[0])
+    return " ".join(_capitalised(sentence) for share, sentence in parts if share)
+
+
+def _missing(e: Explanation, count: int) -> str:
+    """Return the missing part of the reference: "all 5 sentences", "2 of 5 sentences"."""
+    n_ref = len(e.reference)
+    if n_ref == 1:
+        return f"the only {e.noun}"
+    number = "all" if count == n_ref else f"{count} of"
+    return f"{number} {n_ref} {e.noun}s"
+
+
+def _added(e: Explanation, count: int) -> str:
+    """Return the beginning of a sentence on added content: "2 of its 5 sentences are not"."""
+    n_gen = len(e.generated)
+    if n_gen == 1:
+        return f"its only {e.noun} is not"
+    if count == n_gen:
+        return f"none of its {n_gen} {e.noun}s is"
+    return f"{count} of its {n_gen} {e.noun}s {_verb(count, 'is', 'are')} not"
+
+
 def _sentences(e: Explanation) -> dict[str, str]:
-    s, a, cost = e.scores, e.alignment, e.costs
-    total = [f"VCS is {s.vcs:.3f}."] if s.vcs > 0 else []
-    total += [why] if (why := describe(s._asdict(), a.n_ref, a.n_gen)) else []
-    if e.by_time and cost["nas_d"] + cost["nas_l"] + cost["window_regularizer"] > 5e-4:
-        total.append(
-            "Time stamps judge order: segments at other times, or that overlap much, lower VCS."
-        )
-    parts = [f"{_PLAIN[n]} {c:z.3f}" for n, c in sorted(cost.items(), key=lambda x: -x[1])]
-    lost = f"The loss of {1 - s.vcs:.3f} is made up of {enumerated(parts)}."
-    said = {n: f"{text[0].upper()}{text[1:]} cost {cost[n]:z.3f}" for n, text in _PLAIN.items()}
+    s = e.scores
+    costs = {
+        part: f"{_capitalised(name)} cost {e.costs[part]:z.3f}"
+        for part, name in _PART_NAMES.items()
+    }
     return {
         **_repetition(e),
-        "vcs": " ".join(total),
-        "loss": "Nothing was lost." if s.vcs >= 1.0 - 5e-4 else lost,
-        "gas": f"{said['gas']}: the cosine similarity of both texts is {s.gas:z.3f}.",
+        "vcs": " ".join(_about_vcs(e)),
+        "loss": _loss(e),
+        "gas": f"{costs['gas']}: the cosine similarity of both texts is {s.gas:z.3f}.",
         "las": (
-            f"{said['las']}: the mean similarity to the best match is {s.las_precision:z.3f} "
+            f"{costs['las']}: the mean similarity to the best match is {s.las_precision:z.3f} "
             f"for the generated {e.noun}s and {s.las_recall:z.3f} for those of the reference."
         ),
-        "nas_d": f"{said['nas_d']}: {_distances(e)}.",
-        "nas_l": f"{said['nas_l']}: {_lines(e)}.{_gaps(e)}",
-        "window_regularizer": f"{said['window_regularizer']}: {_chance(e)}.",
+        "nas_d": f"{costs['nas_d']}: {_distances(e)}.",
+        "nas_l": f"{costs['nas_l']}: {_lines(e)}.{_gaps(e)}",
+        "window_regularizer": f"{costs['window_regularizer']}: {_chance(e)}.",
         **_substitution(e),
     }
+
+
+def _about_vcs(e: Explanation) -> list[str]:
+    sentences = []
+    if e.scores.vcs > 0:
+        sentences.append(f"VCS is {e.scores.vcs:.3f}.")
+    reason = describe(e.scores._asdict(), e.alignment.n_ref, e.alignment.n_gen)
+    if reason:
+        sentences.append(reason)
+    cost_of_order = e.costs["nas_d"] + e.costs["nas_l"] + e.costs["window_regularizer"]
+    if e.by_time and cost_of_order > _NEGLIGIBLE:
+        sentences.append(
+            "Time stamps judge order: segments at other times, or that overlap much, lower VCS."
+        )
+    return sentences
+
+
+def _loss(e: Explanation) -> str:
+    if e.scores.vcs >= 1.0 - _NEGLIGIBLE:
+        return "Nothing was lost."
+    by_cost = sorted(e.costs, key=lambda part: -e.costs[part])
+    parts = [f"{_PART_NAMES[part]} {e.costs[part]:z.3f}" for part in by_cost]
+    return f"The loss of {1 - e.scores.vcs:.3f} is made up of {enumerated(parts)}."
 
 
 def _substitution(e: Explanation) -> dict[str, str]:
@@ -324,11 +348,10 @@ def _substitution(e: Explanation) -> dict[str, str]:
 
 def _repetition(e: Explanation) -> dict[str, str]:
     count = e.count(REPEATED)
-    said = (
-        f"{count} of {len(e.generated)} {e.noun}s {_verb(count, 'repeats', 'repeat')} an earlier"
-        " one."
-    )
-    return {"repeated": said} if count else {}
+    if not count:
+        return {}
+    repeat = _verb(count, "repeats", "repeat")
+    return {"repeated": f"{count} of {len(e.generated)} {e.noun}s {repeat} an earlier one."}
 
 
 def _distances(e: Explanation) -> str:
@@ -337,37 +360,40 @@ def _distances(e: Explanation) -> str:
         (e.generated, "", "the reference"),
         (e.reference, " of the reference", "the text"),
     ):
-        if elsewhere := [chunk for chunk in side if chunk.penalty > 0]:
-            counts = ", ".join(
-                f"{count} {verdict}" for verdict, count in verdict_counts(elsewhere).items()
-            )
-            of = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
-            clauses.append(
-                f"{of} {_verb(len(elsewhere), 'stands', 'stand')} elsewhere in {other} ({counts})"
-            )
-    return "; ".join(clauses) or "every match is where it was expected"
+        elsewhere = [chunk for chunk in side if chunk.penalty > 0]
+        if not elsewhere:
+            continue
+        counts = verdict_counts(elsewhere)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        chunks = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
+        stand = _verb(len(elsewhere), "stands", "stand")
+        clauses.append(f"{chunks} {stand} elsewhere in {other} ({verdicts})")
+    if not clauses:
+        return "every match is where it was expected"
+    return "; ".join(clauses)
 
 
 def _lines(e: Explanation) -> str:
     clauses = []
-    a = e.alignment
     for followed, other, side in (
-        ("text", "reference", a.precision),
-        ("reference", "text", a.recall),
+        ("text", "reference", e.alignment.precision),
+        ("reference", "text", e.alignment.recall),
     ):
-        lost, steps = side.segment_method.count("none"), len(side.segment_method)
         if side.x < 2:
             clauses.append(f"a single {e.noun} of the {followed} has no order")
-        else:
-            jumps = (
-                f"{lost} of {steps} steps {_verb(lost, 'jumps', 'jump')} backwards or too far ahead"
-            )
-            clauses.append(f"following the {followed}, {jumps} in the {other}")
+            continue
+        jumps, steps = side.segment_method.count("none"), len(side.segment_method)
+        jump = _verb(jumps, "jumps", "jump")
+        clauses.append(
+            f"following the {followed}, {jumps} of {steps} steps {jump} backwards or too far ahead"
+            f" in the {other}"
+        )
     return "; ".join(clauses)
 
 
 def _chance(e: Explanation) -> str:
-    if (chance := e.scores.window_regularizer) < 5e-4:
+    chance = e.scores.window_regularizer
+    if chance < _NEGLIGIBLE:
         return "nothing is taken off for chance"
     return (
         f"with so few {e.noun}s any order would get {chance:.3f} of NAS (order); that part is not"
@@ -376,10 +402,14 @@ def _chance(e: Explanation) -> str:
 
 
 def _gaps(e: Explanation) -> str:
-    """Say that what is missing costs order as well, where it does."""
-    lost = e.costs["nas_d"] + e.costs["nas_l"] > 5e-4
-    return f" Missing {e.noun}s cost order, too." if lost and e.count(MISSING) else ""
+    """Return a sentence about missing chunks if they cost order as well."""
+    costs_order = e.costs["nas_d"] + e.costs["nas_l"] > _NEGLIGIBLE
+    return f" Missing {e.noun}s cost order, too." if costs_order and e.count(MISSING) else ""
 
 
 def _verb(count: int, one: str, many: str) -> str:
     return one if count == 1 else many
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

@@ -1,4 +1,4 @@
-"""The application: endpoints, and the way of a request to the scorer and back."""
+"""The application: endpoints, and the path of a request to the scorer and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vcs_runtime.serve.openapi import EXAMPLE, docs_page, document
 
 # Bytes of a body that is parsed within a millisecond.
 _LARGE_BODY = 100_000
-Convert = Callable[[Result, Evidence | None], dict[str, Any]]
+Convert = Callable[[Result, Evidence | None, Options], dict[str, Any]]
 
 
 class Service:
@@ -51,9 +51,8 @@ class Service:
         self._metrics = Metrics(lambda: self.engine.held)
         self._report = report
         self.engine = BackgroundScorer(config, self._failed)
-        # The first request compiles what is left to compile, and needs all models. The second pair
-        # has no punctuation, for which a learned segmenter is opened. Without one the pair has an
-        # error.
+        # The first request compiles the kernels and loads all models. Its second pair has no
+        # punctuation, which opens a learned segmenter; without one, the pair has an error.
         pair = (EXAMPLE["reference"], EXAMPLE["generated"])
         plain = (pair[0].replace(".", ""), pair[1].replace(".", ""))
         warm_up = Request([pair, plain], options, lambda result, _: result)
@@ -79,35 +78,35 @@ class Service:
         self.app.router.redirect_slashes = False
 
     def _failed(self, failure: Exception) -> None:
-        if self.ready.done():  # else the server cannot start, which `ready` says
+        # If the server cannot start, `ready` has the exception, and `run` raises it.
+        if self.ready.done():
             self._report(_failure(failure))
 
     async def _score(self, request: HttpRequest) -> Response:
-        return await self._answer(request, lambda options: lambda result, _: result.to_dict())
+        return await self._answer(request, _scores)
 
     async def _explain(self, request: HttpRequest) -> Response:
-        def converter(options: Options) -> Convert:
-            return lambda result, evidence: (
-                explain(result, evidence, options.params).to_dict()
-                if evidence
-                else result.to_dict()
-            )
+        return await self._answer(request, _explanation)
 
-        return await self._answer(request, converter)
-
-    async def _answer(self, http: HttpRequest, converter: Callable[[Options], Convert]) -> Response:
+    async def _answer(self, http: HttpRequest, convert: Convert) -> Response:
         """Read a request, score it with all others that wait, and answer it."""
         body = await self._body(http)
         read = partial(read_question, body, self._options, self._limits.max_pairs)
-        # Elsewhere, so that others are answered meanwhile.
-        question = await asyncio.to_thread(read) if len(body) >= _LARGE_BODY else read()
+        if len(body) < _LARGE_BODY:
+            question = read()
+        else:
+            # In another thread, so that other requests are answered meanwhile.
+            question = await asyncio.to_thread(read)
         if self.engine.held >= self._limits.queue:
             raise Refused(429, f"{self.engine.held} requests are waiting, try again later")
-        request = Request(question.pairs, question.options, converter(question.options))
+        options = question.options
+        request = Request(
+            question.pairs, options, lambda result, evidence: convert(result, evidence, options)
+        )
         try:
             entries = await self._entries(http, request)
         finally:
-            request.pairs = ()  # the scorer may reach a request that was given up much later
+            request.pairs = ()  # the scorer may reach a cancelled request much later
         self._metrics.pairs += len(entries)
         self._metrics.errors += sum("error" in entry for entry in entries)
         lines = [{**head, **entry} for head, entry in zip(question.heads, entries, strict=True)]
@@ -136,11 +135,11 @@ class Service:
     async def _entries(
         self, http: HttpRequest, request: Request[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Wait for the scorer, not longer than the limit, and not for a client that has gone."""
+        """Wait for the scorer until the time limit, or until the client disconnects."""
         scored = asyncio.wrap_future(request.future)
-        # The body is read, so only a disconnect can come.
-        gone: asyncio.Future[Any] = asyncio.ensure_future(http.receive())
-        awaited: set[asyncio.Future[Any]] = {scored, gone}
+        # The body is read, so the only message that can come is a disconnect.
+        disconnected: asyncio.Future[Any] = asyncio.ensure_future(http.receive())
+        awaited: set[asyncio.Future[Any]] = {scored, disconnected}
         self.engine.put(request)
         try:
             await asyncio.wait(
@@ -151,9 +150,9 @@ class Service:
         except Exception as failure:
             raise Refused(500, f"nothing was scored: {_failure(failure)}") from None
         finally:
-            gone.cancel()
-            scored.cancel()  # and with it the future of the request
-        if gone.done() and not gone.cancelled():
+            disconnected.cancel()
+            scored.cancel()  # this also cancels the future of the request
+        if disconnected.done() and not disconnected.cancelled():
             raise Refused(400, "the client has gone")
         raise Refused(503, f"not scored within {self._limits.timeout_s:g} s")
 
@@ -186,6 +185,17 @@ class Service:
         return HTMLResponse(self._page, headers={"Content-Security-Policy": policy})
 
 
+def _scores(result: Result, evidence: Evidence | None, options: Options) -> dict[str, Any]:
+    return result.to_dict()
+
+
+def _explanation(result: Result, evidence: Evidence | None, options: Options) -> dict[str, Any]:
+    """Explain a result; a pair that was not scored has no evidence, and only its error."""
+    if evidence is None:
+        return result.to_dict()
+    return explain(result, evidence, options.params).to_dict()
+
+
 async def _refused(request: HttpRequest, exception: Exception) -> Response:
     assert isinstance(exception, Refused)
     headers = {}
@@ -199,13 +209,15 @@ async def _refused(request: HttpRequest, exception: Exception) -> Response:
 async def _http_error(request: HttpRequest, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     path = request.scope["path"][:100]
-    sentence = {
-        404: f"there is no {path}; / lists what there is",
+    sentences = {
+        404: f"there is no {path}; / lists all paths",
         405: f"{path} does not take {request.method}",
     }
-    text = sentence.get(exception.status_code, exception.detail)
+    text = sentences.get(exception.status_code, exception.detail)
     return answer(exception.status_code, error(text), dict(exception.headers or {}))
 
 
 def _failure(failure: Exception) -> str:
-    return str(failure) if type(failure) is VcsError else f"{type(failure).__name__}: {failure}"
+    if type(failure) is VcsError:
+        return str(failure)
+    return f"{type(failure).__name__}: {failure}"

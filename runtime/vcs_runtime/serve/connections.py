@@ -21,9 +21,9 @@ class Connection(H11Protocol):
     """
 
     limits = Limits()
-    # Bytes of answers that the system keeps for a client that reads nothing, and doubles.
-    _kept = 1 << 17
-    _early = 1 << 16  # bytes of further requests that may come before the answer to the first
+    # Bytes of answers that the system buffers for a client that reads nothing. Linux doubles them.
+    _send_buffer = 1 << 17
+    _max_early = 1 << 16  # bytes of further requests that may come before the answer to the first
     _timer: asyncio.TimerHandle | None = None
     _unsent: float = math.inf
     _full = False  # more is unsent than the system's buffer takes
@@ -35,14 +35,19 @@ class Connection(H11Protocol):
         """
         super().connection_made(transport)
         if channel := transport.get_extra_info("socket"):
-            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._kept)
-        most = self.limits.connections
-        clients = [getattr(each, "client", None) or ("",) for each in self.connections]
-        own = [host for host, *_ in clients if host == (self.client or ("",))[0]]
-        if len(clients) > most or len(own) > most - most // 8:
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        if self._too_many():
             transport.abort()
         else:
             self._watch()
+
+    def _too_many(self) -> bool:
+        most = self.limits.connections
+        if len(self.connections) > most:
+            return True
+        host = _host(self)
+        from_host = sum(_host(connection) == host for connection in self.connections)
+        return from_host > most - most // 8
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer, which would keep the connection in memory."""
@@ -53,10 +58,12 @@ class Connection(H11Protocol):
         """Stop waiting for headers if they are complete."""
         super().handle_events()
         if self._is_answering() and self.conn.their_state is h11.DONE:
-            # uvicorn reads no further where the next request comes early, and would not see the
-            # client go.
-            too_much = len(self.conn.trailing_data[0]) > self._early
-            (self.transport.abort if too_much else self.flow.resume_reading)()
+            # If the next request comes early, uvicorn stops reading, and would not notice that the
+            # client disconnects.
+            if len(self.conn.trailing_data[0]) > self._max_early:
+                self.transport.abort()
+            else:
+                self.flow.resume_reading()
         self._watch()
 
     def on_response_complete(self) -> None:
@@ -83,7 +90,7 @@ class Connection(H11Protocol):
     def _watch(self) -> None:
         """Limit the time in which no request is being answered.
 
-        The application limits that of bodies.
+        The application limits the time in which a body arrives.
         """
         if self._is_answering() and not self._full:
             self._stop()
@@ -103,6 +110,12 @@ class Connection(H11Protocol):
             self._timer = self.loop.call_later(self.limits.read_s, self._late)
         else:
             self.transport.abort()
+
+
+def _host(connection: asyncio.Protocol) -> str:
+    """Return the address of a connection's client; "" if it is not known."""
+    client: tuple[str, int] | None = getattr(connection, "client", None)
+    return client[0] if client else ""
 
 
 def limited(limits: Limits) -> type[Connection]:

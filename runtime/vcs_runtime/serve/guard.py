@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
@@ -31,10 +32,10 @@ class Metrics:
         self.errors = 0
 
     def answered(self, path: str, status: int, seconds: float, *, scoring: bool) -> None:
-        """Count an answered request; its seconds if it was one for scores."""
+        """Count an answered request; also its seconds if it returned scores."""
         self._requests[path, status] += 1
         if scoring:
-            self._buckets[sum(seconds > bound for bound in _BUCKETS)] += 1
+            self._buckets[bisect_left(_BUCKETS, seconds)] += 1
             self._seconds += seconds
 
     def text(self) -> str:
@@ -71,8 +72,9 @@ def _head(name: str, kind: str, meaning: str) -> tuple[str, str]:
     return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
 
 
-#: Paths that ask for scores, and paths that need no token: none of them tells what others sent.
+#: Paths that return scores.
 SCORING = ("/score", "/explain")
+#: Paths that need no token, because their answers contain nothing that clients sent.
 OPEN = ("/", "/docs", "/health", "/livez", "/openapi.json", "/readyz")
 _KNOWN = (*SCORING, *OPEN, "/metrics")
 
@@ -89,7 +91,7 @@ class Guard:
         self._report = report
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens."""
+        """Answer a request, even if the application raises an exception."""
         started = time.perf_counter()
         status = 0
 
@@ -100,22 +102,18 @@ class Guard:
 
         path = scope["path"] if scope["path"] in _KNOWN else "other"
         try:
-            if self._may(path, scope):
-                await self._app(scope, receive, counted)
-            else:
-                headers = {"WWW-Authenticate": "Bearer"}
-                await answer(
-                    401, error("send the server's token: Authorization: Bearer TOKEN"), headers
-                )(scope, receive, counted)
-        except asyncio.CancelledError:  # the server stops, and its time is over
+            app = self._app if self._may(path, scope) else _unauthorised()
+            await app(scope, receive, counted)
+        except asyncio.CancelledError:  # the time that a stopping server has is over
             if not status:
-                await answer(503, error("the server was stopped"))(scope, receive, counted)
+                stopped = answer(503, error("the server was stopped"))
+                await stopped(scope, receive, counted)
         except Exception as exception:
-            self._report(f"{path}: unexpected {type(exception).__name__}: {exception}")
+            name = type(exception).__name__
+            self._report(f"{path}: unexpected {name}: {exception}")
             if not status:
-                await answer(500, error(f"unexpected {type(exception).__name__}"))(
-                    scope, receive, counted
-                )
+                failed = answer(500, error(f"unexpected {name}"))
+                await failed(scope, receive, counted)
         finally:
             seconds = time.perf_counter() - started
             self._metrics.answered(path, status, seconds, scoring=path in SCORING and status == 200)
@@ -125,8 +123,13 @@ class Guard:
             return True
         sent = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, token = sent.partition(b" ")
-        # In constant time: the time of the answer must not tell how much of a guess was right.
+        # In constant time: the time of the answer must not reveal how much of a guess was right.
         return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
+
+
+def _unauthorised() -> Response:
+    body = error("send the server's token: Authorization: Bearer TOKEN")
+    return answer(401, body, {"WWW-Authenticate": "Bearer"})
 
 
 def answer(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:

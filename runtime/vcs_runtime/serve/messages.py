@@ -25,7 +25,7 @@ class Refused(VcsError):
 
 
 class ScoringOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """Options of scoring; what is missing is as the server was started."""
+    """Options of scoring; missing ones are taken from the server's options."""
 
     preset: _Preset | None = None
     chunk_size: _Positive | None = None
@@ -35,7 +35,7 @@ class ScoringOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OnePair(msgspec.Struct, forbid_unknown_fields=True):
-    """A reference, or several, and a generated text."""
+    """A generated text with its reference or references."""
 
     reference: str | list[str]
     generated: str
@@ -57,7 +57,7 @@ class ManyRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Question:
-    """What a request asks; `heads` begin the answers with the ids of pairs, if there are any."""
+    """The content of a request. `heads` begin the answers with the ids of pairs, if given."""
 
     pairs: list[tuple[str | list[str], str]]
     heads: list[dict[str, Any]]
@@ -66,21 +66,14 @@ class Question:
 
 
 def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
-    """Read the body of a request, JSON in UTF-8.
-
-    Raises Refused; the scorer decides about the texts.
-    """
+    """Read the body of a request, JSON in UTF-8. Raises Refused; the scorer checks the texts."""
     value = _parse(body)
     if not isinstance(value, dict):
         raise Refused(400, "the body must be an object with reference and generated, or with pairs")
     try:
         if "pairs" in value:
             # Before the conversion, which would take long for a million pairs.
-            if isinstance(value["pairs"], list) and len(value["pairs"]) > max_pairs:
-                raise Refused(
-                    413,
-                    f"pairs: {len(value['pairs'])} are too many, send at most {max_pairs} at once",
-                )
+            _check_number(value["pairs"], max_pairs)
             many = msgspec.convert(value, ManyRequest)
             pairs, chosen = many.pairs, many.options
         else:
@@ -91,11 +84,16 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
     except UnicodeError:
         raise Refused(400, "the name of an unknown field holds a lone surrogate") from None
     return Question(
-        [(pair.reference, pair.generated) for pair in pairs],
-        [{} if pair.id is None else {"id": pair.id} for pair in pairs],
-        _options(chosen or ScoringOptions(), defaults),
-        "pairs" not in value,
+        pairs=[(pair.reference, pair.generated) for pair in pairs],
+        heads=[{} if pair.id is None else {"id": pair.id} for pair in pairs],
+        options=_options(chosen or ScoringOptions(), defaults),
+        single="pairs" not in value,
     )
+
+
+def _check_number(pairs: Any, max_pairs: int) -> None:
+    if isinstance(pairs, list) and len(pairs) > max_pairs:
+        raise Refused(413, f"pairs: {len(pairs)} are too many, send at most {max_pairs} at once")
 
 
 def _parse(body: bytes) -> Any:
@@ -107,8 +105,10 @@ def _parse(body: bytes) -> Any:
     except RecursionError:
         raise Refused(400, "the body is nested too deeply") from None
     except ValueError as error:
-        reason = "" if not body else f": {str(error).partition(';')[0]}"
-        raise Refused(400, f"the body is {'not JSON' if body else 'empty'}{reason}") from None
+        if not body:
+            raise Refused(400, "the body is empty") from None
+        reason = str(error).partition(";")[0]
+        raise Refused(400, f"the body is not JSON: {reason}") from None
 
 
 def _no_number(name: str) -> NoReturn:
@@ -119,26 +119,29 @@ def _sentence(message: str) -> str:
     """Put the field first: "Expected `str`, got `int` - at `$.generated`" names it last."""
     reason, _, path = message.replace("`", "").rpartition(" - at ")
     reason = reason or path  # a message about the whole body has no path
+    reason = reason[:1].lower() + reason[1:]
     field = path.removeprefix("$").removeprefix(".") if path.startswith("$") else ""
-    return (
-        f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason[:1].lower() + reason[1:]
-    )
+    return f"{field}: {reason}" if field else reason
 
 
 def _options(chosen: ScoringOptions, defaults: Options) -> Options:
     chunk_size, lct = defaults.chunk_size, defaults.params.lct
     if chosen.preset is not None:
         chunk_size, lct = PRESETS[chosen.preset]
+    if chosen.chunk_size is not None:
+        chunk_size = chosen.chunk_size
+    if chosen.lct is not None:
+        lct = chosen.lct
     short = defaults.short if chosen.short is None else chosen.short
     if short and chosen.chunk_size is not None:
         raise Refused(
             400, "options.chunk_size: words are the chunks of short texts, so leave it out"
         )
     return Options(
-        1 if short else chosen.chunk_size or chunk_size,
-        replace(defaults.params, lct=lct if chosen.lct is None else chosen.lct),
-        chosen.aggregate or defaults.aggregate,
-        short,
-        defaults.clean,
-        () if short else defaults.also,
+        chunk_size=1 if short else chunk_size,
+        params=replace(defaults.params, lct=lct),
+        aggregate=chosen.aggregate or defaults.aggregate,
+        short=short,
+        clean=defaults.clean,
+        also=() if short else defaults.also,
     )

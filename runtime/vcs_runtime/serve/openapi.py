@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -52,7 +53,7 @@ _REFUSALS = {
     500: "the machine failed, such as a GPU without memory",
     503: "not scored in time, or the server is stopping",
 }
-#: Path, method, and what the endpoint does.
+#: Path, method and summary of each endpoint.
 ENDPOINTS: Final = (
     ("/score", "post", "Score one pair, or several under pairs."),
     ("/explain", "post", "Verdicts for every chunk, and what each part of the score cost."),
@@ -73,38 +74,41 @@ def document(version: str) -> dict[str, Any]:
     components |= {"Line": _LINE, "Error": {"type": "object", "properties": {"error": _TEXT}}}
     paths = {}
     for path, method, summary in ENDPOINTS:
-        operation: dict[str, Any] = {
-            "summary": summary,
-            "responses": {"200": {"description": "The answer."}},
-        }
+        operation = {"summary": summary, "responses": {"200": {"description": "The answer."}}}
         if method == "post":
-            operation["requestBody"] = {
-                "required": True,
-                "content": _json({"oneOf": list(bodies)}, EXAMPLE),
-            }
             line = {"$ref": "#/components/schemas/Line"} if path == "/score" else {"type": "object"}
-            several = {
-                "type": "object",
-                "properties": {"results": {"type": "array", "items": line}},
-            }
-            operation["responses"]["200"]["content"] = _json({"oneOf": [line, several]})
-            refused = {"content": _json({"$ref": "#/components/schemas/Error"})}
-            operation["responses"] |= {
-                str(status): {"description": meaning, **refused}
-                for status, meaning in _REFUSALS.items()
-            }
-            operation["security"] = [{}, {"token": []}]
+            operation = _scoring_operation(summary, bodies, line)
         paths[path] = {method: operation}
-    components_ = {
-        "schemas": components,
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "vcs-runtime",
+            "version": version,
+            "description": "Video Comprehension Scores.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
     }
-    info = {
-        "title": "vcs-runtime",
-        "version": version,
-        "description": "Video Comprehension Scores.",
+
+
+def _scoring_operation(summary: str, bodies: Iterable[Any], line: Any) -> dict[str, Any]:
+    """Describe an endpoint that answers each pair with a `line`, or refuses the request."""
+    several = {"type": "object", "properties": {"results": {"type": "array", "items": line}}}
+    responses: dict[str, Any] = {
+        "200": {"description": "The answer.", "content": _json({"oneOf": [line, several]})}
     }
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components_}
+    error = _json({"$ref": "#/components/schemas/Error"})
+    for status, meaning in _REFUSALS.items():
+        responses[str(status)] = {"description": meaning, "content": error}
+    return {
+        "summary": summary,
+        "responses": responses,
+        "requestBody": {"required": True, "content": _json({"oneOf": list(bodies)}, EXAMPLE)},
+        "security": [{}, {"token": []}],
+    }
 
 
 def docs_page(version: str, limits: Limits) -> str:
@@ -152,4 +156,7 @@ preset, chunk_size, lct, aggregate and short. A pair that cannot be scored has a
 
 
 def _json(schema: Any, example: Any = None) -> dict[str, Any]:
-    return {"application/json": {"schema": schema, **({"example": example} if example else {})}}
+    media = {"schema": schema}
+    if example:
+        media["example"] = example
+    return {"application/json": media}

@@ -32,13 +32,14 @@ _TOKEN_LENGTH = 16
 def read_token(path: Path, report: Callable[[str], None]) -> bytes:
     """Read the token that clients must send, the only line of a file. Raises InputError."""
     with file_errors(path):
-        token, readable = read_whole(path, pipe=True).strip(), path.stat().st_mode & 0o004
+        token = read_whole(path, pipe=True).strip()
+        readable_by_all = path.stat().st_mode & 0o004
     if len(token) < _TOKEN_LENGTH or not all(33 <= byte <= 126 for byte in token):
         raise InputError(
             f"{path}: a token is one line of at least {_TOKEN_LENGTH} ASCII characters without"
             " spaces (`openssl rand -hex 32` makes one)"
         )
-    if readable and os.name == "posix":
+    if readable_by_all and os.name == "posix":
         report(f"everybody on this machine can read the token: chmod 600 {path}")
     return token
 
@@ -77,7 +78,9 @@ class ScoreServer:
         report: Callable[[str], None],
     ) -> None:
         host, port = listener.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        if ":" in host:  # IPv6
+            host = f"[{host}]"
+        self.url = f"http://{host}:{port}"
         self._listener = listener
         self._options = options
         self._report = report
@@ -99,7 +102,7 @@ class ScoreServer:
         )
 
     def run(self) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT, then finish what was accepted. Raises VcsError."""
+        """Serve until `stop`, SIGTERM or SIGINT, then finish accepted requests. Raises VcsError."""
         ready = self._service.ready
         with self._listener, self._stopped_by_signals():
             self._report(f"listening on {self.url} (help: {self.url}/docs); loading")
@@ -110,7 +113,7 @@ class ScoreServer:
             ready.result()
 
     def stop(self) -> None:
-        """Let `run` finish what was accepted, and return."""
+        """Let `run` finish the accepted requests, and return."""
         self._server.should_exit = True
 
     def _opened(self, ready: Future[list[Result]]) -> None:
@@ -124,16 +127,17 @@ class ScoreServer:
 
     @contextmanager
     def _stopped_by_signals(self) -> Iterator[None]:
-        """Let signals stop the server, and nothing more: uvicorn raises them again at its end."""
+        """Let SIGINT and SIGTERM stop the server only; uvicorn raises them again at its end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        names = (signal.SIGINT, signal.SIGTERM)
-        before = {name: signal.signal(name, lambda *_: self.stop()) for name in names}
+        handlers = {}
+        for name in (signal.SIGINT, signal.SIGTERM):
+            handlers[name] = signal.signal(name, lambda *_: self.stop())
         try:
             yield
         finally:
-            for name, handler in before.items():
+            for name, handler in handlers.items():
                 signal.signal(name, handler)
 
     def _close(self) -> None:

@@ -37,20 +37,18 @@ class TritonPythonModel:
         import triton_python_backend_utils as pb_utils
 
         self._pb_utils = pb_utils
-        parameters = {
-            name: value["string_value"]
-            for name, value in json.loads(args["model_config"])["parameters"].items()
-        }
-        scoring = json.loads(parameters["scoring"])
-        self._options = Options(**{**scoring, "params": Params(**scoring["params"])})
-        device = parameters["device"]
+        parameters = json.loads(args["model_config"])["parameters"]
+        scoring = json.loads(parameters["scoring"]["string_value"])
+        opening = json.loads(parameters["opening"]["string_value"])
+        params = Params(**scoring.pop("params"))
+        self._options = Options(params=params, **scoring)
+        device = parameters["device"]["string_value"]
         if args["model_instance_kind"] == "GPU":
             device = f"{device.partition(':')[0]}:{args['model_instance_device_id']}"
         # The name of a copied bundle is relative to the folder of the model's version.
-        bundle = Path(args["model_repository"], args["model_version"], parameters["bundle"])
-        self._scorer = Scorer.from_config(
-            ScorerConfig(bundle, device, **json.loads(parameters["opening"]))
-        )
+        name = parameters["bundle"]["string_value"]
+        bundle = Path(args["model_repository"], args["model_version"], name)
+        self._scorer = Scorer.from_config(ScorerConfig(bundle, device, **opening))
         chosen = self._scorer.embedder.device
         pb_utils.Logger.log_info(
             f"vcs-runtime: {chosen.provider_name} ({chosen.reason}): {self._scorer.signature}"
@@ -59,32 +57,46 @@ class TritonPythonModel:
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Score the items of all requests together.
 
-        A request fails as a whole only where the machine fails. Each request of the batch is then
+        A request fails as a whole only if the machine fails. Each request of the batch is then
         tried alone, because a single one may be too large for the memory of a GPU. Scores are
         float64 (NaN with an error), flags are joined by commas.
         """
-        results: list[list[Result]] = [[] for _ in requests]
         try:
-            items = [
-                (i, pair) for i, request in enumerate(requests) for pair in self._pairs(request)
-            ]
-            blocks = self._scorer.stream(items, itemgetter(1), self._options)
-            for (i, _), result, _ in chain.from_iterable(blocks):
-                results[i].append(result)
+            results = self._score(requests)
         except Exception as error:
-            if len(requests) > 1:
-                return [response for request in requests for response in self.execute([request])]
-            message = f"{type(error).__name__}: {error}"
-            self._pb_utils.Logger.log_error(f"vcs-runtime: {message}")
-            return [self._pb_utils.InferenceResponse(error=self._pb_utils.TritonError(message))]
+            if len(requests) == 1:
+                return [self._failure(error)]
+            responses = []
+            for request in requests:
+                responses += self.execute([request])
+            return responses
         return [self._response(request_results) for request_results in results]
 
     def finalize(self) -> None:
         """Close the scorer; the server calls this when it unloads the model or stops."""
         self._scorer.close()
 
+    def _score(self, requests: Sequence[Any]) -> list[list[Result]]:
+        """Return the results of each request."""
+        results: list[list[Result]] = []
+        items: list[tuple[list[Result], Pair]] = []
+        for request in requests:
+            request_results: list[Result] = []
+            results.append(request_results)
+            items += [(request_results, pair) for pair in self._pairs(request)]
+        blocks = self._scorer.stream(items, itemgetter(1), self._options)
+        for (request_results, _), result, _ in chain.from_iterable(blocks):
+            request_results.append(result)
+        return results
+
+    def _failure(self, error: Exception) -> Any:
+        message = f"{type(error).__name__}: {error}"
+        self._pb_utils.Logger.log_error(f"vcs-runtime: {message}")
+        return self._pb_utils.InferenceResponse(error=self._pb_utils.TritonError(message))
+
     def _pairs(self, request: Any) -> Iterator[Pair]:
-        return zip(*(self._texts(request, name) for name in INPUTS), strict=True)
+        references, generated = (self._texts(request, name) for name in INPUTS)
+        return zip(references, generated, strict=True)
 
     def _texts(self, request: Any, name: str) -> list[str]:
         """Return the texts of an input `(items, 1)`.
@@ -95,10 +107,8 @@ class TritonPythonModel:
         return [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
 
     def _response(self, results: Sequence[Result]) -> Any:
-        outputs = [
-            self._pb_utils.Tensor(name, values[:, None])
-            for name, values in output_arrays(results).items()
-        ]
+        tensor = self._pb_utils.Tensor
+        outputs = [tensor(name, array[:, None]) for name, array in output_arrays(results).items()]
         return self._pb_utils.InferenceResponse(output_tensors=outputs)
 
 
@@ -108,10 +118,8 @@ def output_arrays(results: Sequence[Result]) -> dict[str, npt.NDArray[Any]]:
     Scores are float64. Flags, errors and signatures are object arrays of bytes.
     """
     columns = to_columns(results)
-    texts = {
-        name: [text.encode("utf-8", "backslashreplace") for text in columns[name]] for name in TEXTS
-    }
-    return {
-        **{name: columns[name] for name in SCORES},
-        **{name: np.array(values, np.object_) for name, values in texts.items()},
-    }
+    arrays = {name: columns[name] for name in SCORES}
+    for name in TEXTS:
+        texts = [text.encode("utf-8", "backslashreplace") for text in columns[name]]
+        arrays[name] = np.array(texts, np.object_)
+    return arrays

@@ -29,8 +29,8 @@ from vcs_runtime.triton.backend import TritonPythonModel
 
 __all__ = ["TritonPythonModel"]
 '''
-# The server answers this request before it calls the model ready. So everything is loaded by then,
-# and a Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it
+# The server answers this request before it calls the model ready, so everything is loaded by then.
+# A Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it
 # loads. The same request is in the README.
 _WARM_UP = {
     "reference": (
@@ -42,7 +42,7 @@ _WARM_UP = {
         "He throws a ball for the dog. The dog brings it back."
     ),
 }
-# What the fields of Triton's ModelConfig hold: 32 bits, but 64 for microseconds.
+# The ranges of fields of Triton's ModelConfig: 32 bits, but 64 for microseconds.
 _COUNTS = {
     "max_batch_size": (1, 2**31 - 1),
     "queue_delay_us": (0, 2**64 - 1),
@@ -53,7 +53,7 @@ _COPY = "bundle"  # in the folder of the model's version
 
 @dataclass(frozen=True)
 class Deployment:
-    """How the model of a repository is served. Raises ValueError with the name of the argument."""
+    """Settings of a served model. Raises ValueError with the name of the argument."""
 
     name: str = "vcs"
     config: ScorerConfig = ScorerConfig()
@@ -86,18 +86,18 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     """Write a model repository, whole or not at all.
 
     The bundle is verified; the device is not, because the server may be another machine. Raises
-    InputError for a folder that holds something or lies in the bundle, and BundleError.
+    InputError for a folder that is not empty or is inside the bundle, and BundleError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
-    read = [bundle.root]
+    inputs = [bundle.root]
     if config.segmenter not in (*CHOICES, *NAMED):
         segmenter = open_bundle(str(config.segmenter)).root
-        read.append(segmenter)
+        inputs.append(segmenter)
         config = replace(config, segmenter=str(segmenter))
-    refuse_input_as_output(folder, *read)
+    refuse_input_as_output(folder, *inputs)
     config = replace(config, bundle=_COPY if deployment.copy_bundle else str(bundle.root))
     with new_folder(folder / deployment.name) as model:
         (model / "1").mkdir()
@@ -116,8 +116,11 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
 def _config(deployment: Deployment, config: ScorerConfig) -> str:
     """Return the text of `config.pbtxt`: Triton's ModelConfig as protobuf text."""
     kind, index = split_device(config.device)
-    # "auto" looks for a GPU in the server and reports its choice in the log and in every signature.
-    gpu = f" gpus: [ {index} ]" if kind in ("cuda", "tensorrt") else ""
+    instances = f"count: {deployment.instances} kind: KIND_CPU"
+    # The device "auto" is also KIND_CPU: it looks for a GPU in the server, and reports its choice
+    # in the log and in every signature.
+    if kind in ("cuda", "tensorrt"):
+        instances = f"count: {deployment.instances} kind: KIND_GPU gpus: [ {index} ]"
     opening = asdict(config)
     del opening["embedder"]
     parameters = {
@@ -130,26 +133,25 @@ def _config(deployment: Deployment, config: ScorerConfig) -> str:
         f"name: {_quoted(deployment.name)}",
         'backend: "python"',
         f"max_batch_size: {deployment.max_batch_size}",
-        *(f"input {{ {_tensor(name, 'STRING')} }}" for name in INPUTS),
-        *(f"output {{ {_tensor(name, 'FP64')} }}" for name in SCORES),
-        *(f"output {{ {_tensor(name, 'STRING')} }}" for name in TEXTS),
-        f"dynamic_batching {{ max_queue_delay_microseconds: {deployment.queue_delay_us} }}",
-        (
-            f"instance_group {{ count: {deployment.instances} kind:"
-            f" {'KIND_GPU' if gpu else 'KIND_CPU'}{gpu} }}"
-        ),
-        'model_warmup { name: "one pair" batch_size: 1',
-        *(
-            f"  inputs {{ key: {_quoted(name)} value {{ data_type: TYPE_STRING dims: [ 1 ] "
-            f"input_data_file: {_quoted(name)} }} }}"
-            for name in _WARM_UP
-        ),
-        "}",
-        *(
-            f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"
-            for key, value in parameters.items()
-        ),
     ]
+    for name in INPUTS:
+        lines.append(f"input {{ {_tensor(name, 'STRING')} }}")
+    for name in SCORES:
+        lines.append(f"output {{ {_tensor(name, 'FP64')} }}")
+    for name in TEXTS:
+        lines.append(f"output {{ {_tensor(name, 'STRING')} }}")
+    lines += [
+        f"dynamic_batching {{ max_queue_delay_microseconds: {deployment.queue_delay_us} }}",
+        f"instance_group {{ {instances} }}",
+        'model_warmup { name: "one pair" batch_size: 1',
+    ]
+    for name in _WARM_UP:
+        text = f"data_type: TYPE_STRING dims: [ 1 ] input_data_file: {_quoted(name)}"
+        lines.append(f"  inputs {{ key: {_quoted(name)} value {{ {text} }} }}")
+    lines.append("}")
+    for key, value in parameters.items():
+        text = f"string_value: {_quoted(value)}"
+        lines.append(f"parameters {{ key: {_quoted(key)} value {{ {text} }} }}")
     return "\n".join(lines) + "\n"
 
 
