@@ -42,13 +42,29 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Side(NamedTuple):
-    """The n words of one text, and what is found out about them."""
+    """The n words of one text, and the results of their comparison with the other text."""
 
     words: Ids  # `Words.packed`
+    logs: Floats  # `Words.log_class`
     starts: Ints  # the first word of each chunk, and n
     matches: Ints  # the match of each chunk
     numbers: Floats  # (3, n): LACK, WEIGHT and SIMILARITY
-    partners: Ids  # (n,)
+    partners: Ids  # (n,), at first -1
+    classes: Ids  # (n,)
+
+
+#: Arguments of a kernel for one text: words, logs, matches, numbers, and partners beside classes as
+#: int32 (2, n).
+Text = tuple[Ids, Floats, Ints, Floats, Ids]
+
+
+@helper
+def side_of(text: Text) -> Side:
+    """Return the arrays of one text by name."""
+    words, logs, matches, numbers, ids = text
+    starts = np.empty(len(matches) + 1, dtype=np.int64)
+    fill_chunk_starts(words, starts)
+    return Side(words, logs, starts, matches, numbers, ids[0], ids[1])
 
 
 class Shared(NamedTuple):
