@@ -50,7 +50,9 @@ def test_it_declares_every_score_once() -> None:
 
 def test_editors_know_every_score_of_a_result() -> None:
     [definition] = ast.parse(inspect.getsource(result._ScoresByName)).body
-    names = [line.targets[0].id for line in definition.body if isinstance(line, ast.Assign)]  # type: ignore[attr-defined]
+    assert isinstance(definition, ast.ClassDef)
+    targets = [line.targets[0] for line in definition.body if isinstance(line, ast.Assign)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
     assert names == ["__slots__", *ALL]
     assert all(
         vars(result._ScoresByName)[name].__doc__.startswith(ALL[name].meaning) for name in ALL
