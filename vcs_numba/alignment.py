@@ -294,7 +294,7 @@ def align(
     params: Params = DEFAULT_PARAMS,
     times: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Alignment:
-    """Compute windows, matches, penalties, segments and paths behind a pair's scores.
+    """Compute the windows, matches, penalties, segments and paths of a pair's scores.
 
     Parameters
     ----------

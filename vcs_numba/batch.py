@@ -165,20 +165,11 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """Return the shapes, int64 (n, 2).
-
-    Other `matrices` than float arrays of two axes are replaced.
-    """
-    # Few and cheap Python operations for each pair (the identity of a dtype, not its hash): the
-    # kernel itself takes about a microsecond at 20 x 20.
-    plain = (
-        set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
-    )
-    sizes = list(map(_SHAPE, matrices)) if plain else []
-    if not plain or set(map(len, sizes)) != {2}:
+    """Return the shapes, int64 (n, 2), and replace all but float arrays of two axes."""
+    if not _are_plain(matrices):
         for k, matrix in enumerate(matrices):
             matrices[k] = _readable(matrix, k)
-        sizes = list(map(_SHAPE, matrices))
+    sizes = map(_SHAPE, matrices)
     flat = chain.from_iterable(sizes)
     shapes = np.fromiter(flat, dtype=np.int64, count=2 * len(matrices)).reshape(-1, 2)
     empty = np.flatnonzero((shapes == 0).any(axis=1))
@@ -187,7 +178,19 @@ def _shapes(matrices: list[Any]) -> Ints:
     return shapes
 
 
+def _are_plain(matrices: list[Any]) -> bool:
+    """Return whether all are native float arrays of two axes."""
+    # `map` and the identity of a dtype, not its hash, because each pair counts: the kernel takes
+    # about a microsecond at 20 x 20.
+    if set(map(type, matrices)) != {np.ndarray}:
+        return False
+    if not set(map(id, map(_DTYPE, matrices))) <= _PLAIN:
+        return False
+    return set(map(len, map(_SHAPE, matrices))) == {2}
+
+
 def _readable(matrix: Any, index: int) -> npt.NDArray[Any]:
+    """Return a matrix as a float array of two axes; raises ValueError with its index."""
     readable, transposed = as_matrix(matrix, f"similarities[{index}]")
     return readable.T if transposed else readable
 
@@ -198,13 +201,10 @@ def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     A large matrix is a run alone.
     """
     ends = np.cumsum(sizes)
+    total = int(sizes.sum())
     large = np.flatnonzero(sizes >= _LARGE)
-    share = (
-        max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
-    )
-    regular = np.searchsorted(
-        ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right"
-    )
+    share = max(min(total // (4 * thread_count()), _GATHERED), _LEAST_SHARE)
+    regular = np.searchsorted(ends, np.arange(0, total, share), side="right")
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 

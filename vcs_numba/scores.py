@@ -89,7 +89,7 @@ class Scores(NamedTuple):
 
     def to_reference_dict(self) -> dict[str, float]:
         """Return the scores of the reference package 1.0.0, under its names, without the margin."""
-        return {theirs: getattr(self, name) for name, theirs in REFERENCE_NAMES.items()}
+        return {reference: getattr(self, name) for name, reference in REFERENCE_NAMES.items()}
 
 
 #: The name of a score here -> its name in the reference package, which has no margin.

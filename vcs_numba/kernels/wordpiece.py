@@ -17,8 +17,8 @@ BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
 #: Words of one token that a call remembers, since most occur again: up to 9 letters of 7 bits.
 _WORDS: Final = 4093
-#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word
-#: alone.
+#: Special entries of the table of characters. Other entries are twice the character that replaces a
+#: character, plus 1 if it is always a word alone.
 UNKNOWN, DROPPED, SPACE = -1, 0, 1
 
 
@@ -34,9 +34,9 @@ def _place(edges: Ints, node: int, character: int) -> int:
 
 
 def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
-    """Add strings, the shortest first; the id of one that is no token is -1.
+    """Add strings, the shortest first, and return the node of the last one.
 
-    Return the last one's node.
+    A string that is not a token has the id -1.
     """
     free = max(ids) + 2
     begin = node = 0
@@ -150,7 +150,7 @@ def _encode(
                         known[slot, 0], known[slot, 1] = code, ids[start]
                 length = code = 0
             if kind != SPACE:
-                # A word that is too long keeps its first characters, and where its last one stands.
+                # A word that is too long has its first characters, and the place of its last one.
                 place = min(length, longest)
                 word.characters[place], word.places[place] = kind >> 1, i - begin
                 length += 1
