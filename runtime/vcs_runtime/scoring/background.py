@@ -2,7 +2,7 @@
 
 Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So
 the pairs of many callers are scored together, a small request does not wait for a large one, and a
-request that was given up costs at most the rest of a turn.
+cancelled request costs at most the rest of a turn.
 """
 
 from __future__ import annotations

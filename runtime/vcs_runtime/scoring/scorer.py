@@ -159,7 +159,7 @@ class Scorer:
     ) -> Result:
         """Score a pair of short texts, word by word (VCS_short; docs/reference/vcs.md, section 10).
 
-        Arguments and errors are those of `score`.
+        Arguments and errors as for `score`.
         """
         options = Options(params=params, aggregate=aggregate, short=True)
         result, _ = self._score_one(reference, generated, options)
@@ -211,7 +211,7 @@ class Scorer:
     ) -> Explanation:
         """Explain a pair's score, with the best of several references (docs/guide/explain.md).
 
-        Arguments and errors are those of `score`. For many pairs, or with other thresholds, pass
+        Arguments and errors as for `score`. For many pairs, or with other thresholds, pass
         what `stream` yields to `scoring.explanation.explain`.
         """
         options = Options(chunk_size, params, short=short, also=also)

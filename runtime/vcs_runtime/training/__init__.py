@@ -52,7 +52,7 @@ def reward_fn(
 ) -> list[float | None]:
     """Compute rewards for TRL with the embedded default, against the column `reference`.
 
-    Parameters and errors are those of `TrainingScorer.reward_fn`.
+    Parameters and errors as for `TrainingScorer.reward_fn`.
     """
     return _scorer().reward_fn(prompts, completions, **columns)
 
@@ -94,8 +94,7 @@ def release() -> None:
 
     Call this function between evaluations.
 
-    Submitted pairs are scored first. Vectors stay, above all those of references. The next pair
-    opens the models again.
+    Submitted pairs are scored first. Vectors stay in memory. The next pair opens the models again.
     """
     service.release()
 

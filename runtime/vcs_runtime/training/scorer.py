@@ -255,8 +255,7 @@ class TrainingScorer:
         generated
             The text to be scored.
         deadline_s
-            Replaces the scorer's own deadline. The future is done by then, whatever the model is
-            doing.
+            Replaces the deadline of the scorer. The future is done by then in any case.
 
         Returns
         -------
@@ -289,7 +288,7 @@ class TrainingScorer:
     def fill(self, references: Iterable[Reference]) -> list[str]:
         """Embed references once, before the training. No deadline applies.
 
-        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
+        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are stored.
 
         Parameters
         ----------
