@@ -24,6 +24,8 @@ from vcs_numba.kernels.line import (
     FLOOR_STEP,
     NOT_COUNTED,
     STANDARD,
+    BandPaths,
+    Segments,
     actual_length,
     distance_score,
     ideal_band,
@@ -32,7 +34,7 @@ from vcs_numba.kernels.line import (
     segment_limits,
     tolerance_height,
 )
-from vcs_numba.kernels.matching import Floats, context_band, sides_of
+from vcs_numba.kernels.matching import Floats, Stacks, context_band, sides_of
 from vcs_numba.kernels.sums import pairwise_sum
 from vcs_numba.kernels.windows import PRECISION, RECALL, Ints, window_area
 from vcs_numba.params import DEFAULT_PARAMS, LCT, TIMED, Params, checked_params
@@ -45,23 +47,16 @@ TOTAL_PENALTY, MAX_PENALTY, NAS_D, FLOOR, CEILING, ACTUAL, NAS_L, LIMIT, LIMIT_L
 
 
 def _explain(
-    side: int,
-    x: int,
-    y: int,
-    side_ints: Ints,
-    side_floats: Floats,
-    params: Floats,
-    ints: Ints,
-    floats: Floats,
-    out: Floats,
+    side: int, x: int, y: int, stacks: Stacks, params: Floats, parts: Stacks, out: Floats
 ) -> None:
-    """Compute distance and line of one orientation with all that they result from.
+    """Compute distance and line of one orientation with all their parts.
 
-    Writes distances, kinds of segments, floor and ceiling path to the row `side` of `ints` (4, 2,
-    L), context bands, penalties and lengths of segments to that of `floats` (3, 2, L), and single
-    numbers to `out` (11,).
+    Writes to the rows `side` of `parts`: of int64 (4, 2, L) distances, kinds of segments, floor and
+    ceiling path; of float64 (3, 2, L) context bands, penalties and lengths of segments. Single
+    numbers go to `out` (11,).
     """
-    sides = sides_of(side_ints, side_floats)
+    sides = sides_of(stacks)
+    ints, floats = parts
     distances, kinds, floor_path, ceiling_path = ints[0], ints[1], ints[2], ints[3]
     bands, penalties, lengths = floats[0], floats[1], floats[2]
     for i in range(x):
@@ -79,11 +74,11 @@ def _explain(
     for i in range(x):
         heights += sides.ends[side, i] - sides.starts[side, i]
     came_from = np.empty((2, heights), dtype=np.int64)
-    floor, ceiling = ideal_band(
-        side, sides, x, costs, came_from, True, True, floor_path, ceiling_path
-    )
+    paths = BandPaths(True, True, floor_path, ceiling_path, came_from)
+    floor, ceiling = ideal_band(side, sides, x, costs, paths)
     limit, limit_lct = segment_limits(y, x, params[LCT])
-    actual = actual_length(side, sides, x, y, params, floor_path, lengths, kinds, True)
+    segments = Segments(lengths, kinds, True)
+    actual = actual_length(side, sides, x, y, params, floor_path, segments)
     out[FLOOR] = floor
     out[CEILING] = ceiling
     out[ACTUAL] = actual
@@ -94,9 +89,9 @@ def _explain(
 
 _INT = types.int64
 _INTS = array(types.int64, 2)
-_STACK = array(types.int64, 3), array(types.float64, 3)
+_STACKS = (array(types.int64, 3), array(types.float64, 3))
 _PACKED = array(types.float64, 1)
-EXPLAIN: Final = Kernel(_explain, _INT, _INT, _INT, *_STACK, _PACKED, *_STACK, _PACKED)
+EXPLAIN: Final = Kernel(_explain, _INT, _INT, _INT, _STACKS, _PACKED, _STACKS, _PACKED)
 
 
 def _combine(n_ref: int, n_gen: int, starts: Ints, ends: Ints, params: Floats, out: Floats) -> int:
@@ -299,7 +294,7 @@ def align(
     params: Params = DEFAULT_PARAMS,
     times: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Alignment:
-    """Compute windows, matches, penalties, segments and paths behind a pair's scores.
+    """Compute the windows, matches, penalties, segments and paths of a pair's scores.
 
     Parameters
     ----------
@@ -334,15 +329,16 @@ def align(
     matched = match_matrix(matrix, transposed, packed, clock)
     if isinstance(matched, int):
         raise matrix_error(matched, "similarity")
-    precision = _orientation(PRECISION, rows.T, *matched, params, packed)
-    recall = _orientation(RECALL, rows, *matched, params, packed)
+    precision = _orientation(PRECISION, rows.T, matched, params, packed)
+    recall = _orientation(RECALL, rows, matched, params, packed)
     out = np.zeros(SCORE_COUNT)
     for side, part in ((PRECISION, precision), (RECALL, recall)):
         out[LAS_PRECISION + side] = part.las
         out[NAS_D_PRECISION + side] = part.nas_d
         out[NAS_L_PRECISION + side] = part.nas_l
     n_ref, n_gen = rows.shape
-    area = COMBINE.call(n_ref, n_gen, matched[0][0], matched[0][1], packed, out)
+    starts, ends, _ = matched[0]
+    area = COMBINE.call(n_ref, n_gen, starts, ends, packed, out)
     named = Scores._make(out.tolist())
     return Alignment(
         n_ref=n_ref,
@@ -364,25 +360,19 @@ def align(
 
 
 def _orientation(
-    side: int,
-    lines: npt.NDArray[Any],
-    side_ints: Ints,
-    side_floats: Floats,
-    params: Params,
-    packed: Floats,
+    side: int, lines: npt.NDArray[Any], stacks: Stacks, params: Params, packed: Floats
 ) -> Orientation:
     """Collect the results of one orientation.
 
     `lines` (x, y) holds the similarities of each chunk.
     """
     x, y = lines.shape
+    side_ints, side_floats = stacks
     longest = side_ints.shape[2]
-    ints, floats, out = (
-        np.zeros((4, 2, longest), dtype=np.int64),
-        np.zeros((3, 2, longest)),
-        np.zeros(11),
-    )
-    EXPLAIN.call(side, x, y, side_ints, side_floats, packed, ints, floats, out)
+    ints = np.zeros((4, 2, longest), dtype=np.int64)
+    floats = np.zeros((3, 2, longest))
+    out = np.zeros(11)
+    EXPLAIN.call(side, x, y, stacks, packed, (ints, floats), out)
     starts, ends, matches = side_ints[:, side, :x]
     tops, values = side_floats[:, side, :x]
     distance, kinds, floor_path, ceiling_path = ints[:, side, :x]

@@ -16,11 +16,10 @@ from vcs_numba.embeddings import _DOT_PRODUCTS
 from vcs_numba.jit.kernel import array, by_element, load_in_background, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import SCORE_COUNT
-from vcs_numba.kernels.line import new_scratch
-from vcs_numba.kernels.matching import Floats, Similarities, new_sides
+from vcs_numba.kernels.matching import Floats, Similarities
 from vcs_numba.kernels.windows import Ints
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
-from vcs_numba.scores import Scores, as_matrix, score_into, score_pair
+from vcs_numba.scores import Scores, as_matrix, new_memory, score_into, score_pair
 
 #: One record for each pair: the fields of `Scores`, float64 each.
 SCORE_DTYPE: Final = np.dtype([(name, np.float64) for name in Scores._fields])
@@ -40,30 +39,20 @@ _PLAIN: Final = frozenset((id(FLOAT32), id(FLOAT64)))
 
 
 def _score_gathered(
-    values: Similarities,
-    shapes: Ints,
-    first: int,
-    stop: int,
-    gas: Floats,
-    params: Floats,
-    out: Floats,
-    statuses: Ints,
+    values: Similarities, shapes: Ints, gas: Floats, params: Floats, out: Floats, statuses: Ints
 ) -> None:
-    """Score the pairs first..stop of matrices that lie one after the other in `values`."""
+    """Score the pairs whose matrices lie one after the other in `values`."""
     longest = 1
-    for k in range(first, stop):
+    for k in range(len(shapes)):
         longest = max(longest, shapes[k, 0], shapes[k, 1])
-    sides, scratch = new_sides(longest), new_scratch(longest)
-    column_tops = np.empty((2, longest), dtype=values.dtype)
+    memory = new_memory(longest, np.empty((2, longest), dtype=values.dtype))
     offset = 0
-    for k in range(first, stop):
+    for k in range(len(shapes)):
         rows = shapes[k, 0]
         columns = shapes[k, 1]
         similarity = values[offset : offset + rows * columns].reshape((rows, columns))
         offset += rows * columns
-        statuses[k] = score_pair(
-            similarity, False, gas[k], params, sides, scratch, column_tops, out[k]
-        )
+        statuses[k] = score_pair(similarity, False, gas[k], params, memory, out[k])
 
 
 _SCORE_GATHERED: Final = by_element(
@@ -71,8 +60,6 @@ _SCORE_GATHERED: Final = by_element(
     lambda element: (
         array(element, 1),
         array(types.int64, 2),
-        types.int64,
-        types.int64,
         array(types.float64, 1, readonly=True),
         array(types.float64, 1),
         array(types.float64, 2),
@@ -121,7 +108,9 @@ def score_batch(
     sizes = shapes[:, 0] * shapes[:, 1]
     shares = _shares(sizes)
     # float32 beside float64 becomes float64, which changes no value.
-    dtype = FLOAT32 if all(map(FLOAT32.__eq__, map(_DTYPE, matrices))) else FLOAT64
+    # `map` takes half the time of a loop, which counts beside a kernel of a microsecond.
+    are_float32 = map(FLOAT32.__eq__, map(_DTYPE, matrices))
+    dtype = FLOAT32 if all(are_float32) else FLOAT64
 
     def score_share(number: int) -> None:
         first, stop = shares[number]
@@ -131,10 +120,11 @@ def score_batch(
                 matrix, transposed, float(cosines[first]), packed, out[first]
             )
             return
-        values = _gathering_space(dtype, int(sizes[first:stop].sum()))
-        np.concatenate(matrices[first:stop], axis=None, out=values)  # each flattened in C order
+        share = slice(first, stop)
+        values = _gathering_space(dtype, int(sizes[share].sum()))
+        np.concatenate(matrices[share], axis=None, out=values)  # each flattened in C order
         _SCORE_GATHERED[dtype.char].call(
-            values, shapes, first, stop, cosines, packed, out, statuses
+            values, shapes[share], cosines[share], packed, out[share], statuses[share]
         )
 
     for_each(len(shares), score_share)
@@ -175,20 +165,11 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
 
 
 def _shapes(matrices: list[Any]) -> Ints:
-    """Return the shapes, int64 (n, 2).
-
-    Other `matrices` than float arrays of two axes are replaced.
-    """
-    # Few and cheap Python operations for each pair (the identity of a dtype, not its hash): the
-    # kernel itself takes about a microsecond at 20 x 20.
-    plain = (
-        set(map(type, matrices)) == {np.ndarray} and set(map(id, map(_DTYPE, matrices))) <= _PLAIN
-    )
-    sizes = list(map(_SHAPE, matrices)) if plain else []
-    if not plain or set(map(len, sizes)) != {2}:
+    """Return the shapes, int64 (n, 2), and replace all but float arrays of two axes."""
+    if not _are_plain(matrices):
         for k, matrix in enumerate(matrices):
             matrices[k] = _readable(matrix, k)
-        sizes = list(map(_SHAPE, matrices))
+    sizes = map(_SHAPE, matrices)
     flat = chain.from_iterable(sizes)
     shapes = np.fromiter(flat, dtype=np.int64, count=2 * len(matrices)).reshape(-1, 2)
     empty = np.flatnonzero((shapes == 0).any(axis=1))
@@ -197,7 +178,19 @@ def _shapes(matrices: list[Any]) -> Ints:
     return shapes
 
 
+def _are_plain(matrices: list[Any]) -> bool:
+    """Return whether all are native float arrays of two axes."""
+    # `map` and the identity of a dtype, not its hash, because each pair counts: the kernel takes
+    # about a microsecond at 20 x 20.
+    if set(map(type, matrices)) != {np.ndarray}:
+        return False
+    if not set(map(id, map(_DTYPE, matrices))) <= _PLAIN:
+        return False
+    return set(map(len, map(_SHAPE, matrices))) == {2}
+
+
 def _readable(matrix: Any, index: int) -> npt.NDArray[Any]:
+    """Return a matrix as a float array of two axes; raises ValueError with its index."""
     readable, transposed = as_matrix(matrix, f"similarities[{index}]")
     return readable.T if transposed else readable
 
@@ -208,13 +201,10 @@ def _shares(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     A large matrix is a run alone.
     """
     ends = np.cumsum(sizes)
+    total = int(sizes.sum())
     large = np.flatnonzero(sizes >= _LARGE)
-    share = (
-        max(min(int(ends[-1]) // (4 * thread_count()), _GATHERED), _LEAST_SHARE) if len(ends) else 1
-    )
-    regular = np.searchsorted(
-        ends, np.arange(0, int(ends[-1]) if len(ends) else 0, share), side="right"
-    )
+    share = max(min(total // (4 * thread_count()), _GATHERED), _LEAST_SHARE)
+    regular = np.searchsorted(ends, np.arange(0, total, share), side="right")
     cuts = np.unique(np.concatenate((regular, large, large + 1, [0, len(sizes)])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 

@@ -56,14 +56,14 @@ def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
 def checked_times(
     times: Any, n_ref: int, n_gen: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the times of the reference's and of the generated segments, float64 (n, 2) each."""
+    """Return the times of the reference's and the generated segments, float64 (n, 2) each."""
     try:
         pair = dict(zip(("times[0]", "times[1]"), times, strict=True))
     except (TypeError, ValueError):
         raise ValueError(
             "times: expected those of the reference and those of the generated text"
         ) from None
-    found = []
+    checked = []
     for count, (name, values) in zip((n_ref, n_gen), pair.items(), strict=True):
         array = np.ascontiguousarray(as_float_array(values, name, 2), dtype=FLOAT64)
         if array.shape != (count, 2):
@@ -74,8 +74,8 @@ def checked_times(
             raise ValueError(f"{name}: segment {bad[0]} does not end after it starts")
         if bad := np.flatnonzero(np.diff(array[:, 0]) < 0).tolist():
             raise ValueError(f"{name}: segment {bad[0] + 1} starts before the one before it")
-        found.append(array)
-    return found[0], found[1]
+        checked.append(array)
+    return checked[0], checked[1]
 
 
 def checked_gas(gas: Any, name: str = "gas") -> float:

@@ -13,10 +13,10 @@ from vcs_numba.jit.threads import for_each
 from vcs_numba.params import DEFAULT_PARAMS, Params, checked_params
 from vcs_numba.scores import Scores, score_similarity
 
-#: Rows of the similarity matrix in one piece of work, and columns and components that it takes at a
-#: time: few enough for the data to stay in the core's cache. So many components are added in one
-#: go.
+#: Rows of the similarity matrix in one piece of work, and columns taken at a time: few enough for
+#: the data to stay in the core's cache.
 _ROWS: Final = 64
+#: Components taken at a time, and components added in one pass.
 _COMPONENTS: Final = 32
 _STEP: Final = 4
 
@@ -35,14 +35,14 @@ def _dot_products(
     """
     size, factors = right.shape[1], np.zeros(_COMPONENTS)
     for column in range(0, len(right), _ROWS):
-        own = right[column : column + _ROWS]
-        sums = np.zeros((stop - first, -(-len(own) // _STEP) * _STEP))
+        vectors = right[column : column + _ROWS]
+        sums = np.zeros((stop - first, -(-len(vectors) // _STEP) * _STEP))
         for block in range(0, size, _COMPONENTS):
             count = min(_COMPONENTS, size - block)
             wide = np.zeros((_COMPONENTS, sums.shape[1]))
-            for j in range(len(own)):
+            for j in range(len(vectors)):
                 for k in range(count):
-                    wide[k, j] = own[j, block + k]
+                    wide[k, j] = vectors[j, block + k]
             for i in range(first, stop):
                 for k in range(count):
                     factors[k] = left[i, block + k]
@@ -52,7 +52,7 @@ def _dot_products(
                         for step in range(_STEP):
                             total += factors[k + step] * wide[k + step, j]
                         sums[i - first, j] = total
-        out[first:stop, column : column + _ROWS] = sums[:, : len(own)]
+        out[first:stop, column : column + _ROWS] = sums[:, : len(vectors)]
 
 
 _DOT_PRODUCTS: Final = Kernel(

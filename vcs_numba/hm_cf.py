@@ -68,7 +68,9 @@ def _hm_cf(similarity: Similarities, coarse: float, out: Floats) -> int:
     out[2] = pairwise_sum(tops, 0, rows) / rows
     out[3] = positive_harmonic_mean(out[1], out[2])
     out[4] = positive_harmonic_mean(coarse, out[3])
-    return NOT_FINITE if not finite else NO_COSINES if far else OK
+    if not finite:
+        return NOT_FINITE
+    return NO_COSINES if far else OK
 
 
 _HM_CF: Final = by_element(
@@ -105,6 +107,7 @@ def hm_cf(similarity: npt.ArrayLike, coarse: float) -> HmCf:
     if transposed:
         matrix = np.ascontiguousarray(matrix.T)
     out: npt.NDArray[Any] = np.empty(len(HmCf._fields))
-    if status := _HM_CF[matrix.dtype.char].call(matrix, coarse, out):
+    status = _HM_CF[matrix.dtype.char].call(matrix, coarse, out)
+    if status != OK:
         raise matrix_error(status, "similarity")
     return HmCf._make(out.tolist())

@@ -24,7 +24,7 @@ REFERENCE_SMALL_TEXT: Final = 4
 LENGTH_REGULARIZER: Final = 5
 NAS_BLEND_FACTOR: Final = 6
 NAS_COVERAGE_CUTOFF: Final = 7
-TIMED: Final = 8  # whether windows are by time: no field, because it goes with the times of a pair
+TIMED: Final = 8  # whether windows are by time, which depends on the pair, so `Params` says no
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,16 @@ class Params:
     @cached_property
     def packed(self) -> npt.NDArray[np.float64]:
         """The parameters for the kernels: float64 (9,), computed once for each `Params`."""
-        switches = (
-            self.lct_penalty == "excess",
-            self.small_text == "reference",
-            self.regularizer == "length",
-        )
-        before = self.lct, self.context_cutoff, self.context_window
-        return np.array(
-            [*before, *switches, self.nas_blend_factor, self.nas_coverage_cutoff, 0.0], np.float64
-        )
+        values = np.zeros(9)
+        values[LCT] = self.lct
+        values[CONTEXT_CUTOFF] = self.context_cutoff
+        values[CONTEXT_WINDOW] = self.context_window
+        values[EXCESS_PENALTY] = self.lct_penalty == "excess"
+        values[REFERENCE_SMALL_TEXT] = self.small_text == "reference"
+        values[LENGTH_REGULARIZER] = self.regularizer == "length"
+        values[NAS_BLEND_FACTOR] = self.nas_blend_factor
+        values[NAS_COVERAGE_CUTOFF] = self.nas_coverage_cutoff
+        return values
 
 
 DEFAULT_PARAMS: Final = Params()

@@ -89,7 +89,7 @@ class Scores(NamedTuple):
 
     def to_reference_dict(self) -> dict[str, float]:
         """Return the scores of the reference package 1.0.0, under its names, without the margin."""
-        return {theirs: getattr(self, name) for name, theirs in REFERENCE_NAMES.items()}
+        return {reference: getattr(self, name) for name, reference in REFERENCE_NAMES.items()}
 
 
 #: The name of a score here -> its name in the reference package, which has no margin.
@@ -112,21 +112,31 @@ REFERENCE_NAMES: Final = {
 }
 
 
+class Memory(NamedTuple):
+    """Working memory for a pair of up to L chunks a side."""
+
+    sides: Sides
+    scratch: Scratch
+    column_tops: Similarities  # (2, L)
+
+
+@helper
+def new_memory(longest: int, column_tops: Similarities) -> Memory:
+    """Allocate working memory, except for `column_tops`, which have the type of the matrix."""
+    return Memory(new_sides(longest), new_scratch(longest), column_tops)
+
+
 @helper
 def score_pair(
     similarity: Similarities,
     transposed: bool,
     gas: float,
     params: Floats,
-    sides: Sides,
-    scratch: Scratch,
-    column_tops: Similarities,
+    memory: Memory,
     out: Floats,
 ) -> int:
-    """Write the scores of a matrix from `as_matrix` to `out` (16,).
-
-    `column_tops` (2, columns) is scratch.
-    """
+    """Write the scores of a matrix from `as_matrix` to `out` (16,), and return its status."""
+    sides, scratch, column_tops = memory
     rows, columns = similarity.shape
     n_ref = columns if transposed else rows
     n_gen = rows if transposed else columns
@@ -148,10 +158,9 @@ def _score(
     similarity: Similarities, transposed: bool, gas: float, params: Floats, out: Floats
 ) -> int:
     rows, columns = similarity.shape
-    longest = max(rows, columns)
     column_tops = np.empty((2, columns), dtype=similarity.dtype)
-    sides, scratch = new_sides(longest), new_scratch(longest)
-    return score_pair(similarity, transposed, gas, params, sides, scratch, column_tops, out)
+    memory = new_memory(max(rows, columns), column_tops)
+    return score_pair(similarity, transposed, gas, params, memory, out)
 
 
 _SCORE: Final = by_element(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from vcs_numba.checks import checked_finite, readable
 from vcs_numba.jit.kernel import Kernel, array, types
 from vcs_numba.jit.threads import for_each
-from vcs_numba.kernels.counterparts import CLASS_COUNT, SIMILARITY, WEIGHT, Ids
+from vcs_numba.kernels.counterparts import CLASS_COUNT, SIMILARITY, WEIGHT, Ids, Text
 from vcs_numba.kernels.matching import Floats
 from vcs_numba.kernels.replaced import replace
 from vcs_numba.kernels.windows import Ints
@@ -24,24 +24,20 @@ from vcs_numba.substitution_inputs import (
     Words,
 )
 
-_INTS = array(types.int64, 1, readonly=True)
-_IDS = array(types.int32, 2, readonly=True)
-_LOGS = array(types.float64, 2, readonly=True)
+_TEXT = (
+    array(types.int32, 2, readonly=True),
+    array(types.float64, 2, readonly=True),
+    array(types.int64, 1, readonly=True),
+    array(types.float64, 2),
+    array(types.int32, 2),
+)
 _REPLACE: Final = Kernel(
     replace,
-    _IDS,
-    _IDS,
-    _LOGS,
-    _LOGS,
-    _INTS,
-    _INTS,
+    _TEXT,
+    _TEXT,
     array(types.float32, 2, readonly=True),
     array(types.boolean, 2, readonly=True),
     array(types.float64, 1, readonly=True),
-    array(types.float64, 2),
-    array(types.float64, 2),
-    array(types.int32, 2),
-    array(types.int32, 2),
     array(types.float64, 1),
 )
 
@@ -235,9 +231,8 @@ def strict(
 ) -> Strict:
     """Lower VCS and the margin of a pair to the cap that its substitution sets.
 
-    A pair whose scores are below the cap keeps them: substitution must say worse than they already
-    do. Below 0 the order of the few events that both texts share is mostly chance, so LAS caps the
-    margin.
+    A pair whose scores are below the cap keeps them. Below 0 the order of the few events that both
+    texts share is mostly chance, so LAS caps the margin.
 
     Parameters
     ----------
@@ -260,9 +255,9 @@ def strict(
         argument.
     """
     cap = strict_cap(substitution, params)
-    vcs, margin, las = (
-        checked_finite(getattr(scores, name), name) for name in ("vcs", "margin", "las")
-    )
+    vcs = checked_finite(scores.vcs, "vcs")
+    margin = checked_finite(scores.margin, "margin")
+    las = checked_finite(scores.las, "las")
     if margin < 0.0:
         cap = min(cap, max(-1.0, 10.0 * margin) * (1.0 - las * las * las))
     return Strict(max(0.0, min(vcs, cap)), max(-1.0, min(margin, cap)))
@@ -286,32 +281,31 @@ def _substitution(
             raise ValueError(
                 f"{prefix}{name}_match: a match is no chunk of the {len(others)} others"
             )
-    gen_numbers, ref_numbers = (np.zeros((3, len(words))) for words in (gen, ref))
-    gen_ids, ref_ids = (np.full((2, len(words)), -1, dtype=np.int32) for words in (gen, ref))
+    gen_text = _kernel_text(gen, gen_chunks)
+    ref_text = _kernel_text(ref, ref_chunks)
     out = np.empty(1 + CLASS_COUNT)
-    _REPLACE.call(
-        gen.packed,
-        ref.packed,
-        gen.log_class,
-        ref.log_class,
-        gen_chunks,
-        ref_chunks,
-        vocabulary.vectors,
-        vocabulary.excluding,
-        packed,
-        gen_numbers,
-        ref_numbers,
-        gen_ids,
-        ref_ids,
-        out,
+    _REPLACE.call(gen_text, ref_text, vocabulary.vectors, vocabulary.excluding, packed, out)
+    largest, thing, action, quality, name_share = out.tolist()
+    return Substitution(
+        substitution=largest,
+        thing=thing,
+        action=action,
+        quality=quality,
+        name=name_share,
+        gen=_replacements(gen_text),
+        ref=_replacements(ref_text),
     )
-    top, thing, action, quality, name_share = out.tolist()
-    gen_pairs, ref_pairs = _replacements(gen_ids, gen_numbers), _replacements(ref_ids, ref_numbers)
-    return Substitution(top, thing, action, quality, name_share, gen_pairs, ref_pairs)
 
 
-def _replacements(ids: Ids, numbers: Floats) -> Replacements:
-    partner, word_class = ids
+def _kernel_text(words: Words, matches: Ints) -> Text:
+    """Return the arrays of one text for the kernel, which writes to the last two."""
+    numbers = np.zeros((3, len(words)))
+    ids = np.full((2, len(words)), -1, dtype=np.int32)
+    return words.packed, words.log_class, matches, numbers, ids
+
+
+def _replacements(text: Text) -> Replacements:
+    *_, numbers, (partner, word_class) = text
     similarity = np.where(partner >= 0, numbers[SIMILARITY], np.nan)
     return Replacements(partner, numbers[WEIGHT], similarity, word_class)
 

@@ -153,7 +153,7 @@ def test_after_any_client_has_gone_a_small_request_is_answered_at_once(
 
     def score(engine: Any, scorer: Any, requests: list[Any]) -> None:
         really(engine, scorer, requests)
-        scored.extend(len(request.made) for request in requests if len(request.pairs) == PAIRS)
+        scored.extend(len(request.converted) for request in requests if len(request.pairs) == PAIRS)
 
     monkeypatch.setattr(BackgroundScorer, "_score", score)
     limits = Limits(queue=2, connections=3, read_s=HANGS_AFTER_S, timeout_s=HANGS_AFTER_S)

@@ -49,16 +49,11 @@ def test_it_declares_every_score_once() -> None:
 
 
 def test_editors_know_every_score_of_a_result() -> None:
-    [typed] = (
-        node
-        for node in ast.walk(ast.parse(inspect.getsource(result)))
-        if isinstance(node, ast.If)
-        if isinstance(node.test, ast.Name)
-    )
-    names = [
-        name.id for line in typed.body if isinstance(line, ast.Assign) for name in line.targets
-    ]  # type: ignore[attr-defined]
-    assert sorted(names) == sorted(ALL)
+    [definition] = ast.parse(inspect.getsource(result._ScoresByName)).body
+    assert isinstance(definition, ast.ClassDef)
+    targets = [line.targets[0] for line in definition.body if isinstance(line, ast.Assign)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    assert names == ["__slots__", *ALL]
     assert all(
         vars(result._ScoresByName)[name].__doc__.startswith(ALL[name].meaning) for name in ALL
     )

@@ -6,9 +6,9 @@
   read.
 - Numba reads any folder. Here one that other users can write to or exchange is passed over.
 - Numba raises an error if no folder is writable. Here each process compiles the kernel for itself.
-- Numba first declares to itself all functions that it could compile. Here this waits until
-  something is compiled, because machine code needs only Numba's allocator. It saves most of the
-  time of a first score.
+- Numba first declares all functions that it could compile. Here this waits until something is
+  compiled, because machine code needs only Numba's allocator. It saves most of the time of a first
+  score.
 """
 
 from __future__ import annotations
@@ -140,11 +140,11 @@ class KernelCache(caching.NullCache):
         """Save the machine code for a signature in the first folder that can be written."""
         for place in self._own_places():
             with contextlib.suppress(OSError):
-                # Numba would let the user's group write to it where the umask does; then it is
-                # never read.
+                # With some umasks Numba would let the user's group write to the folder, whose cache
+                # would then not be read.
                 make_folder(Path(place.cache_path), 0o755)
                 place.save_overload(sig, data)
-                for file in _files(place):  # and they follow the umask
+                for file in _files(place):  # the same holds for the files
                     file.chmod(0o644)
                 return
 

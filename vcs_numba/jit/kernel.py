@@ -58,11 +58,27 @@ class Type(NamedTuple):
     readonly: bool = False
 
     def resolve(self) -> Any:
-        """Return Numba's own type."""
+        """Return Numba's type."""
         from numba.core import types
 
         number = getattr(types, self.name)
-        return types.Array(number, self.ndim, "C", readonly=self.readonly) if self.ndim else number
+        if self.ndim == 0:
+            return number
+        return types.Array(number, self.ndim, "C", readonly=self.readonly)
+
+
+#: A parameter of a kernel: one argument, or a tuple of arguments that belong together.
+Parameter = Type | tuple[Type, ...]
+
+
+def _resolve(parameter: Parameter) -> Any:
+    """Return Numba's type of a parameter."""
+    if isinstance(parameter, Type):
+        return parameter.resolve()
+    from numba.core import types
+
+    members = [member.resolve() for member in parameter]
+    return types.Tuple(members)  # type: ignore[no-untyped-call]
 
 
 #: The types of numbers in signatures.
@@ -115,7 +131,7 @@ class Kernel:
 
     __slots__ = ("_function", "_signature", "call")
 
-    def __init__(self, function: Callable[..., Any], *signature: Type) -> None:
+    def __init__(self, function: Callable[..., Any], *signature: Parameter) -> None:
         self._function = function
         self._signature = signature
         self.call: Callable[..., Any] = self._load_and_call
@@ -123,15 +139,13 @@ class Kernel:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether nothing is left to load."""
+        """Whether the function has been loaded."""
         return self.call != self._load_and_call
 
     def load(self, missing: Callable[[], None] = _make_helpers) -> Callable[..., Any]:
-        """Compile the function or read it from the cache; return what `call` is from now on.
+        """Compile the function or read it from the cache, and return the new `call`.
 
-        Thread-safe.
-
-        Before anything is compiled `missing` is called, whose exception prevents it.
+        Thread-safe. `missing` is called before anything is compiled; its exception prevents that.
         """
         with _LOADING:
             if not self.is_loaded:
@@ -159,7 +173,7 @@ class Kernel:
             warnings.warn(
                 f"vcs_numba compiles without a cache: {error}", RuntimeWarning, stacklevel=5
             )
-        dispatcher.compile(tuple(each.resolve() for each in self._signature))
+        dispatcher.compile(tuple(map(_resolve, self._signature)))
         dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]
 
@@ -168,7 +182,7 @@ KERNELS: Final[list[Kernel]] = []
 
 
 def by_element(
-    function: Callable[..., Any], signature: Callable[[Any], tuple[Any, ...]]
+    function: Callable[..., Any], signature: Callable[[Type], tuple[Parameter, ...]]
 ) -> dict[str, Kernel]:
     """Make one kernel for each element type of a similarity matrix, by NumPy's character code."""
     return {
@@ -177,7 +191,7 @@ def by_element(
 
 
 class _NotCachedError(Exception):
-    """Why a kernel is not loaded ahead: it would have to be compiled."""
+    """The cache does not hold a kernel that is loaded ahead."""
 
 
 def _refuse() -> None:
@@ -188,7 +202,7 @@ def load_in_background(kernels: Sequence[Kernel]) -> None:
     """Import Numba and read kernels from the cache in a thread, without compiling others."""
 
     def load() -> None:
-        # Whatever goes wrong does so again at the first call, which says it.
+        # The first call meets the same error again, and raises it.
         with contextlib.suppress(Exception):
             for kernel in kernels:
                 kernel.load(_refuse)

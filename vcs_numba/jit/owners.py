@@ -1,27 +1,27 @@
-"""Whether only this user can write to a file or folder, whose content is then believed."""
+"""Whether only this user can write to a file or folder, so that its content can be trusted."""
 
 from __future__ import annotations
 
 import os
 import stat
-from itertools import chain
 from pathlib import Path
 
 
 def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) -> bool:
     """Return whether only this user, root and `owners` can write to a file or folder.
 
-    With `parents` they must not be able to exchange it either, which takes writing to a folder
-    above it that is not sticky, and the path must hold no links. What is missing is nobody's.
+    With `parents` nobody else may be able to exchange it either: the folders above it must be
+    sticky, or closed to others, and the path must not contain links. A missing file counts as safe.
     """
     if not hasattr(os, "getuid"):  # Windows
         return True
     allowed = {os.getuid(), 0, *owners}
     real = Path(path if parents else os.path.realpath(path))
-    for place in chain([real], real.parents if parents else ()):
+    places = [real, *real.parents] if parents else [real]
+    for place in places:
         try:
-            facts = os.lstat(place)  # a link counts as a place to which all can write
-        except OSError:  # nothing to be read, and perhaps it will be made
+            facts = os.lstat(place)  # everybody may write to a link, so links are refused
+        except OSError:  # it does not exist, or cannot be read
             continue
         private_group = facts.st_gid == facts.st_uid  # as many systems give every user
         others = stat.S_IWOTH | (0 if private_group else stat.S_IWGRP)
@@ -32,10 +32,7 @@ def is_own(path: str | os.PathLike[str], *owners: int, parents: bool = False) ->
 
 
 def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder and its missing parents with a mode, whatever more the umask allows.
-
-    Raises OSError.
-    """
+    """Create a folder and its missing parents with a mode, less the umask; raises OSError."""
     for path in [*reversed(folder.parents), folder]:
         if not path.exists():
             path.mkdir(mode, exist_ok=True)

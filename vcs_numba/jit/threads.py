@@ -1,8 +1,7 @@
 """Work on all cores: Python threads over kernels that release the GIL.
 
-Numba's own parallel layers are not used: two threads may not enter one of them at once, and another
-aborts in a forked child. A score in a worker of a data loader, after a score in its parent, must
-work.
+Numba's parallel layers are not used: two threads may not enter one of them at once, and another
+aborts in a forked child. A worker of a data loader must be able to score after its parent has.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ def thread_count() -> int:
 
 
 def _forget_pool() -> None:
-    """Start afresh in a forked child.
-
-    The pool's threads stayed in the parent, perhaps with a held lock.
-    """
+    """Drop the pool in a forked child: its threads stayed in the parent, perhaps with a lock."""
     global _pool, _making
     _pool = None
     _making = threading.Lock()
@@ -40,10 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _submit(work: Callable[[], None]) -> Future[None] | None:
-    """Hand `work` to the pool.
-
-    None if no thread can start because the interpreter is shutting down.
-    """
+    """Submit `work` to the pool; None if the interpreter is shutting down."""
     global _pool
     try:
         with _making:
@@ -60,7 +53,7 @@ def _submit(work: Callable[[], None]) -> Future[None] | None:
 def for_each(count: int, work: Callable[[int], Any]) -> None:
     """Call `work(0)` to `work(count - 1)`, in any order, on several threads and this one.
 
-    Every `work(i)` must write to places of its own, so that the result depends on neither order nor
+    Calls must not write to the same places, so that the result depends on neither order nor
     threads. An exception in a call reaches the caller, and calls that have not begun are dropped.
     """
     helpers = min(thread_count(), count) - 1

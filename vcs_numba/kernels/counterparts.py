@@ -42,13 +42,29 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Side(NamedTuple):
-    """The n words of one text, and what is found out about them."""
+    """The n words of one text, and the results of their comparison with the other text."""
 
     words: Ids  # `Words.packed`
+    logs: Floats  # `Words.log_class`
     starts: Ints  # the first word of each chunk, and n
     matches: Ints  # the match of each chunk
     numbers: Floats  # (3, n): LACK, WEIGHT and SIMILARITY
-    partners: Ids  # (n,)
+    partners: Ids  # (n,), at first -1
+    classes: Ids  # (n,)
+
+
+#: Arguments of a kernel for one text: words, logs, matches, numbers, and partners beside classes as
+#: int32 (2, n).
+Text = tuple[Ids, Floats, Ints, Floats, Ids]
+
+
+@helper
+def side_of(text: Text) -> Side:
+    """Return the arrays of one text by name."""
+    words, logs, matches, numbers, ids = text
+    starts = np.empty(len(matches) + 1, dtype=np.int64)
+    fill_chunk_starts(words, starts)
+    return Side(words, logs, starts, matches, numbers, ids[0], ids[1])
 
 
 class Shared(NamedTuple):
@@ -143,10 +159,7 @@ def compare(gen: Ids, i: int, ref: Ids, first: int, stop: int, shared: Shared, l
 
 @helper
 def keep_lacks(numbers: Floats, params: Floats) -> float:
-    """Turn similarities into lacks.
-
-    Returns the share of words that have only a similar counterpart.
-    """
+    """Turn similarities into lacks, and return the share of words with a similar counterpart."""
     similar = 0.0
     for i in range(numbers.shape[1]):
         if params[HIGH] <= numbers[LACK, i] < 1.0:
@@ -157,10 +170,7 @@ def keep_lacks(numbers: Floats, params: Floats) -> float:
 
 @helper
 def find_counterparts(gen: Side, ref: Side, shared: Shared) -> float:
-    """Write how much each word lacks a counterpart.
-
-    Returns how much of both texts is in similar words.
-    """
+    """Write how much each word lacks a counterpart, and return the share of similar words."""
     for i in range(gen.numbers.shape[1]):
         gen.numbers[LACK, i] = -1.0
     for j in range(ref.numbers.shape[1]):
@@ -182,8 +192,8 @@ def find_counterparts(gen: Side, ref: Side, shared: Shared) -> float:
                 for i in range(begin, end):
                     compare(gen.words, i, ref.words, first, stop, shared, 0)
                     for j in range(first, stop):
-                        # A word of a list must find its counterpart in a matched chunk itself: the
-                        # same number or colour of a neighbouring chunk is said of something else.
+                        # A word of a list needs its counterpart in a matched chunk: the same number
+                        # or colour in a neighbouring chunk describes something else.
                         listed = gen.words[EXCLUSION, i] != 0 or ref.words[EXCLUSION, j] != 0
                         chunk = ref.words[CHUNK, j]
                         if listed and not within_reach(

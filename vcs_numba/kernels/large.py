@@ -8,20 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.checks import NO_COSINES, NOT_FINITE, OK
-from vcs_numba.jit.kernel import Kernel, array, by_element, types
+from vcs_numba.jit.kernel import Kernel, Parameter, Type, array, by_element, types
 from vcs_numba.jit.threads import for_each, thread_count
 from vcs_numba.kernels.combine import score_matches
 from vcs_numba.kernels.line import new_scratch
 from vcs_numba.kernels.matching import (
     Floats,
     Similarities,
+    Stacks,
     are_cosines,
     larger,
     match_columns,
     match_rows,
     sides_of,
 )
-from vcs_numba.kernels.windows import PRECISION, RECALL, Ints, fill_time_windows, fill_windows
+from vcs_numba.kernels.windows import PRECISION, RECALL, fill_time_windows, fill_windows
 
 #: Least number of values in a piece of work: some tens of microseconds, several times the cost of
 #: handing the piece to another thread.
@@ -30,7 +31,7 @@ _PIECE: Final = 1 << 16
 _INTS = array(types.int64, 2)
 _FLOATS = array(types.float64, 2)
 _PACKED = array(types.float64, 1)
-_STACK = array(types.int64, 3), array(types.float64, 3)  # see `sides_of`
+_STACKS = (array(types.int64, 3), array(types.float64, 3))
 
 _FILL: Final = Kernel(fill_windows, types.int64, types.int64, _INTS, _INTS)
 _FILL_TIMED: Final = Kernel(fill_time_windows, _FLOATS, _FLOATS, _INTS, _INTS)
@@ -41,12 +42,11 @@ def _rows(
     first: int,
     stop: int,
     side: int,
-    ints: Ints,
-    floats: Floats,
+    stacks: Stacks,
     params: Floats,
     column_tops: Similarities,
 ) -> None:
-    match_rows(similarity, first, stop, side, sides_of(ints, floats), params, column_tops)
+    match_rows(similarity, first, stop, side, sides_of(stacks), params, column_tops)
 
 
 def _columns(
@@ -54,17 +54,16 @@ def _columns(
     first: int,
     stop: int,
     side: int,
-    ints: Ints,
-    floats: Floats,
+    stacks: Stacks,
     params: Floats,
     levels: Floats,
 ) -> None:
-    match_columns(similarity, first, stop, side, sides_of(ints, floats), params, levels)
+    match_columns(similarity, first, stop, side, sides_of(stacks), params, levels)
 
 
-def _lines_signature(element: Any) -> tuple[Any, ...]:
-    count = types.int64
-    return array(element, 2, readonly=True), count, count, count, *_STACK, _PACKED
+def _lines_signature(element: Type) -> tuple[Parameter, ...]:
+    matrix = array(element, 2, readonly=True)
+    return matrix, types.int64, types.int64, types.int64, _STACKS, _PACKED
 
 
 _ROWS: Final = by_element(_rows, lambda element: (*_lines_signature(element), array(element, 2)))
@@ -87,11 +86,11 @@ def _merge(column_tops: Similarities, side: int, tops: Floats) -> bool:
     return total == 0.0
 
 
-def _check(n_ref: int, n_gen: int, ints: Ints, floats: Floats) -> bool:
-    return are_cosines(n_ref, n_gen, sides_of(ints, floats))
+def _check(n_ref: int, n_gen: int, stacks: Stacks) -> bool:
+    return are_cosines(n_ref, n_gen, sides_of(stacks))
 
 
-_CHECK: Final = Kernel(_check, types.int64, types.int64, *_STACK)
+_CHECK: Final = Kernel(_check, types.int64, types.int64, _STACKS)
 _MERGE: Final = by_element(_merge, lambda element: (array(element, 3), types.int64, _FLOATS))
 
 
@@ -100,17 +99,18 @@ def match_matrix(
     transposed: bool,
     packed: Floats,
     times: tuple[Floats, Floats] | None = None,
-) -> tuple[Ints, Floats] | int:
+) -> Stacks | int:
     """Find the windows and best matches of a matrix (docs/reference/vcs.md, sections 3 and 4).
 
     Maxima are exact, and each match is found within one piece, so the number of threads changes
-    nothing. Returns the arrays of `sides_of`, or the status of a matrix that is refused.
+    nothing. Returns the status of a matrix that is refused.
     """
     rows, columns = matrix.shape
     n_ref, n_gen = (columns, rows) if transposed else (rows, columns)
     by_row = PRECISION if transposed else RECALL
     longest = max(rows, columns)
     ints, floats = np.empty((3, 2, longest), dtype=np.int64), np.empty((2, 2, longest))
+    stacks = ints, floats
     if times:
         _FILL_TIMED.call(*times, ints[0], ints[1])
     else:
@@ -121,7 +121,7 @@ def match_matrix(
 
     def rows_piece(k: int) -> None:
         _ROWS[code].call(
-            matrix, row_cuts[k], row_cuts[k + 1], by_row, ints, floats, packed, column_tops[k]
+            matrix, row_cuts[k], row_cuts[k + 1], by_row, stacks, packed, column_tops[k]
         )
 
     for_each(len(row_cuts) - 1, rows_piece)
@@ -133,11 +133,11 @@ def match_matrix(
 
     def columns_piece(k: int) -> None:
         _COLUMNS[code].call(
-            matrix, column_cuts[k], column_cuts[k + 1], 1 - by_row, ints, floats, packed, levels
+            matrix, column_cuts[k], column_cuts[k + 1], 1 - by_row, stacks, packed, levels
         )
 
     for_each(len(column_cuts) - 1, columns_piece)
-    return (ints, floats) if _CHECK.call(n_ref, n_gen, ints, floats) else NO_COSINES
+    return stacks if _CHECK.call(n_ref, n_gen, stacks) else NO_COSINES
 
 
 def _cuts(lines: int, size: int) -> list[int]:
@@ -148,13 +148,13 @@ def _cuts(lines: int, size: int) -> list[int]:
 
 
 def _finish(
-    n_ref: int, n_gen: int, ints: Ints, floats: Floats, gas: float, params: Floats, out: Floats
+    n_ref: int, n_gen: int, stacks: Stacks, gas: float, params: Floats, out: Floats
 ) -> None:
     scratch = new_scratch(max(n_ref, n_gen))
-    score_matches(n_ref, n_gen, sides_of(ints, floats), gas, params, scratch, out)
+    score_matches(n_ref, n_gen, sides_of(stacks), gas, params, scratch, out)
 
 
-_FINISH: Final = Kernel(_finish, types.int64, types.int64, *_STACK, types.float64, _PACKED, _PACKED)
+_FINISH: Final = Kernel(_finish, types.int64, types.int64, _STACKS, types.float64, _PACKED, _PACKED)
 
 
 def score_large(
@@ -165,5 +165,5 @@ def score_large(
     if isinstance(matched, int):
         return matched
     n_ref, n_gen = matrix.shape[::-1] if transposed else matrix.shape
-    _FINISH.call(n_ref, n_gen, *matched, gas, packed, out)
+    _FINISH.call(n_ref, n_gen, matched, gas, packed, out)
     return OK

@@ -107,12 +107,11 @@ def trace_path(
     sides: Sides,
     count: int,
     came_from: Ints,
-    line: int,
     last: int,
     written: int,
     path: Ints,
 ) -> None:
-    """Follow the predecessors in `came_from[line]` back from row `last` of the last window.
+    """Follow the predecessors in `came_from` back from row `last` of the last window.
 
     `written` is the sum of all heights, where the predecessors of the last window end.
     """
@@ -122,26 +121,26 @@ def trace_path(
         path[side, i] = sides.starts[side, i] + k
         written -= sides.ends[side, i] - sides.starts[side, i]
         if i > 0:
-            k = came_from[line, written + k]
+            k = came_from[written + k]
+
+
+class BandPaths(NamedTuple):
+    """Which ideal lines are traced, and the rows that they pass in each window."""
+
+    with_floor: bool
+    with_ceiling: bool
+    floor: Ints  # (2, L)
+    ceiling: Ints  # (2, L)
+    came_from: Ints  # (2, sum of heights), scratch: a row for each line that is traced
 
 
 @helper
 def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
-    side: int,
-    sides: Sides,
-    count: int,
-    costs: Floats,
-    came_from: Ints,
-    keep_floor: bool,
-    keep_ceiling: bool,
-    floor_path: Ints,
-    ceiling_path: Ints,
+    side: int, sides: Sides, count: int, costs: Floats, paths: BandPaths
 ) -> tuple[float, float]:
     """Return (L_min, L_max), the extreme lengths of a line through the windows (section 7).
 
-    Both are 0 for fewer than two windows. The paths are the rows that the lines pick in each
-    window. Scratch: `costs` (4, tallest window), and for paths that are kept `came_from` (2, sum of
-    heights).
+    Both are 0 for fewer than two windows. `costs` (4, tallest window) is scratch.
     """
     if count < 2:
         return 0.0, 0.0
@@ -173,10 +172,10 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
                     ceiling_from = p
             costs[new, k] = shortest
             costs[new + 1, k] = longest
-            if keep_floor:
-                came_from[0, written + k] = floor_from
-            if keep_ceiling:
-                came_from[1, written + k] = ceiling_from
+            if paths.with_floor:
+                paths.came_from[0, written + k] = floor_from
+            if paths.with_ceiling:
+                paths.came_from[1, written + k] = ceiling_from
         written += height
         old = new
     floor_end = 0
@@ -186,10 +185,10 @@ def ideal_band(  # noqa: C901 - one loop over the windows, as in the definition
             floor_end = k
         if costs[old + 1, k] > costs[old + 1, ceiling_end]:
             ceiling_end = k
-    if keep_floor:
-        trace_path(side, sides, count, came_from, 0, floor_end, written, floor_path)
-    if keep_ceiling:
-        trace_path(side, sides, count, came_from, 1, ceiling_end, written, ceiling_path)
+    if paths.with_floor:
+        trace_path(side, sides, count, paths.came_from[0], floor_end, written, paths.floor)
+    if paths.with_ceiling:
+        trace_path(side, sides, count, paths.came_from[1], ceiling_end, written, paths.ceiling)
     return costs[old, floor_end], costs[old + 1, ceiling_end]
 
 
@@ -229,22 +228,19 @@ def timed_segment_kind(dy: int, lct: float, side: int, sides: Sides, i: int) -> 
     return FLOOR_STEP if lct > 0.0 and lowest - reach <= dy <= highest + reach else NOT_COUNTED
 
 
+class Segments(NamedTuple):
+    """The segments of the line through the matches."""
+
+    lengths: Floats  # (2, L)
+    kinds: Ints  # (2, L), written if `with_kinds`
+    with_kinds: bool
+
+
 @helper
 def actual_length(
-    side: int,
-    sides: Sides,
-    x: int,
-    y: int,
-    params: Floats,
-    floor_path: Ints,
-    lengths: Floats,
-    kinds: Ints,
-    keep_kinds: bool,
+    side: int, sides: Sides, x: int, y: int, params: Floats, floor_path: Ints, segments: Segments
 ) -> float:
-    """Return L_act, the length of the line through the matches.
-
-    Writes `lengths` and `kinds` (2, L).
-    """
+    """Return L_act, the length of the line through the matches, and write its segments."""
     matches, lct = sides.matches, params[LCT]
     limit, limit_lct = segment_limits(y, x, lct)
     for i in range(x - 1):
@@ -256,10 +252,10 @@ def actual_length(
         if kind == FLOOR_STEP:
             dy = floor_path[side, i + 1] - floor_path[side, i]
         length = step_length(dy)
-        lengths[side, i] = 0.0 if kind == NOT_COUNTED else length
-        if keep_kinds:
-            kinds[side, i] = kind
-    return pairwise_sum(lengths, side, x - 1)
+        segments.lengths[side, i] = 0.0 if kind == NOT_COUNTED else length
+        if segments.with_kinds:
+            segments.kinds[side, i] = kind
+    return pairwise_sum(segments.lengths, side, x - 1)
 
 
 @helper
@@ -275,9 +271,10 @@ def line_ratio(floor: float, ceiling: float, actual: float) -> float:
 @helper
 def line_score(side: int, sides: Sides, x: int, y: int, params: Floats, scratch: Scratch) -> float:
     """Compute NAS-L of one orientation without what only reports need."""
-    lct, path = params[LCT], scratch.floor_path
-    floor, ceiling = ideal_band(
-        side, sides, x, scratch.costs, scratch.came_from, lct > 0.0, False, path, path
-    )
-    actual = actual_length(side, sides, x, y, params, path, scratch.parts, sides.matches, False)
+    path = scratch.floor_path
+    # Only a tolerance above 0 needs the floor path. The ceiling path and the kinds are not written.
+    paths = BandPaths(params[LCT] > 0.0, False, path, path, scratch.came_from)
+    floor, ceiling = ideal_band(side, sides, x, scratch.costs, paths)
+    segments = Segments(scratch.parts, sides.matches, False)
+    actual = actual_length(side, sides, x, y, params, path, segments)
     return line_ratio(floor, ceiling, actual)

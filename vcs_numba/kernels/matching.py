@@ -39,9 +39,14 @@ class Sides(NamedTuple):
     values: Floats  # similarities of the matches
 
 
+#: The arrays of `Sides` in two stacks: int64 (3, 2, L) and float64 (2, 2, L).
+Stacks = tuple[Ints, Floats]
+
+
 @helper
-def sides_of(ints: Ints, floats: Floats) -> Sides:
-    """Return the arrays that lie in one of int64 (3, 2, L), and in one of float64 (2, 2, L)."""
+def sides_of(stacks: Stacks) -> Sides:
+    """Return the arrays of two stacks by name."""
+    ints, floats = stacks
     return Sides(ints[0], ints[1], ints[2], floats[0], floats[1])
 
 
@@ -49,7 +54,8 @@ def sides_of(ints: Ints, floats: Floats) -> Sides:
 def new_sides(longest: int) -> Sides:
     """Allocate the arrays for texts of up to `longest` chunks."""
     ints = np.empty((3, 2, longest), dtype=np.int64)
-    return sides_of(ints, np.empty((2, 2, longest), dtype=np.float64))
+    floats = np.empty((2, 2, longest), dtype=np.float64)
+    return sides_of((ints, floats))
 
 
 @helper

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from vcs_numba.jit.kernel import helper, rare
@@ -23,56 +25,59 @@ from vcs_numba.kernels.counterparts import (
     THING_WEIGHT,
     WEIGHT,
     Bools,
-    Ids,
     Shared,
     Side,
+    Text,
     Vectors,
     compare,
     exclude_each_other,
-    fill_chunk_starts,
     find_counterparts,
     gather_columns,
     ramp,
+    side_of,
     within_reach,
 )
 from vcs_numba.kernels.matching import Floats
 from vcs_numba.kernels.windows import Ints
 
 
+class Span(NamedTuple):
+    """The words of a chunk: first..stop."""
+
+    first: int
+    stop: int
+
+
+@helper
+def neighbour_count(word: int, chunk: Span, step: int) -> int:
+    """Count the words of a chunk to the left (`step` -1) or right (`step` 1) of a word."""
+    return chunk.stop - 1 - word if step > 0 else word - chunk.first
+
+
 @helper
 def agreement(
-    lines: Floats,
-    i: int,
-    begin: int,
-    end: int,
-    column: int,
-    j: int,
-    start: int,
-    stop: int,
-    step: int,
-    lenient: bool,
+    lines: Floats, i: int, column: int, counts: tuple[int, int], step: int, lenient: bool
 ) -> float:
     """Return the largest similarity of two words' neighbours on a side, within their chunks.
 
-    `step` is -1 for the left side, 1 for the right. Word i is one of begin..end, and its row in
-    `lines` is i % ROWS. Word j is one of start..stop, and stands in the column `column`. Two words
-    that are both the outermost of their chunks agree. A word without neighbours beside one with
-    neighbours does not. If `lenient`, the next neighbour of one word may agree with the second next
-    of the other.
+    `step` is -1 for the left side, 1 for the right. The row of word i in `lines` is i % ROWS. Word
+    j has the column `column`. `counts` are the numbers of neighbours of i and of j on this side.
+    Two words that are both the outermost of their chunks agree. A word without neighbours and a
+    word with neighbours do not. If `lenient`, the next neighbour of one word may agree with the
+    second next of the other.
     """
-    steps_i = end - 1 - i if step > 0 else i - begin
-    steps_j = stop - 1 - j if step > 0 else j - start
-    if steps_i == 0 and steps_j == 0:
+    count_i, count_j = counts
+    if count_i == 0 and count_j == 0:
         return 1.0
-    if steps_i == 0 or steps_j == 0:
+    if count_i == 0 or count_j == 0:
         return -1.0
     near = (i + step) % ROWS
     best: float = lines[near, column + step]
     if not lenient:
         return best
-    if steps_j > 1:
+    if count_j > 1:
         best = max(best, lines[near, column + 2 * step])
-    if steps_i > 1:
+    if count_i > 1:
         best = max(best, lines[(i + 2 * step) % ROWS, column + step])
     return best
 
@@ -99,29 +104,27 @@ def any_lack(numbers: Floats, first: int, stop: int) -> bool:
 def pair_block(
     gen: Side,
     ref: Side,
-    begin: int,
-    end: int,
-    start: int,
-    final: int,
+    gen_chunk: Span,
+    ref_chunk: Span,
     first: int,
     shared: Shared,
     rows: Ints,
 ) -> None:
-    """Pair the generated words begin..end, a chunk, with the words start..final, a chunk.
+    """Pair the words of a generated chunk with one block of a reference chunk.
 
     The block begins at the word `first`. `rows` is scratch: the word of each row of `shared.lines`.
     """
     lines, params = shared.lines, shared.params
-    stop = min(first + BLOCK, final)
-    left = max(first - HALO, start)
-    right = min(stop + HALO, final)
+    stop = min(first + BLOCK, ref_chunk.stop)
+    left = max(first - HALO, ref_chunk.first)
+    right = min(stop + HALO, ref_chunk.stop)
     gather_columns(ref.words, left, right, shared)
     for k in range(ROWS):
         rows[k] = -1
-    for i in range(begin, end):
+    for i in range(gen_chunk.first, gen_chunk.stop):
         if gen.numbers[LACK, i] == 0.0:
             continue
-        for near in range(max(i - HALO, begin), min(i + HALO + 1, end)):
+        for near in range(max(i - HALO, gen_chunk.first), min(i + HALO + 1, gen_chunk.stop)):
             row = near % ROWS
             if rows[row] != near:
                 rows[row] = near
@@ -130,17 +133,19 @@ def pair_block(
             lack = min(gen.numbers[LACK, i], ref.numbers[LACK, j])
             if lack == 0.0:
                 continue
-            classes = gen.words[CLASS, i], ref.words[CLASS, j]
-            alike = classes[0] == classes[1] or exclude_each_other(
+            gen_class, ref_class = gen.words[CLASS, i], ref.words[CLASS, j]
+            alike = gen_class == ref_class or exclude_each_other(
                 gen.words, i, ref.words, j, shared.excluding
             )
-            if not alike and (classes[0] == NAME or classes[1] == NAME):
+            if not alike and (gen_class == NAME or ref_class == NAME):
                 continue
             column = j - left
             # A word of another class must stand in the very same place: a neighbour may be
             # replaced, too.
-            before = agreement(lines, i, begin, end, column, j, start, final, -1, alike)
-            after = agreement(lines, i, begin, end, column, j, start, final, 1, alike)
+            left_counts = neighbour_count(i, gen_chunk, -1), neighbour_count(j, ref_chunk, -1)
+            right_counts = neighbour_count(i, gen_chunk, 1), neighbour_count(j, ref_chunk, 1)
+            before = agreement(lines, i, column, left_counts, -1, alike)
+            after = agreement(lines, i, column, right_counts, 1, alike)
             context = (ramp(before, params) + ramp(after, params)) / 2.0
             if alike or context >= params[CONTEXT_CERTAINTY]:
                 part = params[CONTEXT_WEIGHT]
@@ -155,54 +160,42 @@ def pair_words(gen: Side, ref: Side, shared: Shared) -> None:
     """Write the word that replaced each word, with the weight and the similarity of the pair."""
     rows = np.empty(ROWS, dtype=np.int64)
     for c in range(len(gen.matches)):
-        begin = gen.starts[c]
-        end = gen.starts[c + 1]
-        if not any_lack(gen.numbers, begin, end):
+        gen_chunk = Span(gen.starts[c], gen.starts[c + 1])
+        if not any_lack(gen.numbers, gen_chunk.first, gen_chunk.stop):
             continue
         for d in range(len(ref.matches)):
             if not within_reach(c, d, gen.matches, ref.matches, shared.params[PAIR_REACH]):
                 continue
-            start = ref.starts[d]
-            final = ref.starts[d + 1]
-            for first in range(start, final, BLOCK):
-                if any_lack(ref.numbers, first, min(first + BLOCK, final)):
-                    pair_block(gen, ref, begin, end, start, final, first, shared, rows)
+            ref_chunk = Span(ref.starts[d], ref.starts[d + 1])
+            for first in range(ref_chunk.first, ref_chunk.stop, BLOCK):
+                if any_lack(ref.numbers, first, min(first + BLOCK, ref_chunk.stop)):
+                    pair_block(gen, ref, gen_chunk, ref_chunk, first, shared, rows)
 
 
 @helper
-def class_of_pair(words: Ids, logs: Floats, i: int, others: Ids, other_logs: Floats, j: int) -> int:
-    """Return the class of word i and its replacement j: the more probable of the two.
+def class_of_pair(side: Side, i: int, other: Side, j: int) -> int:
+    """Return the class of word i and its replacement j: the most probable one for both.
 
     A name stays a name.
     """
-    if words[CLASS, i] == NAME or others[CLASS, j] == NAME:
-        return np.int64(words[CLASS, i])  # type: ignore[return-value]
+    if side.words[CLASS, i] == NAME or other.words[CLASS, j] == NAME:
+        return np.int64(side.words[CLASS, i])  # type: ignore[return-value]
     best = 0
     for k in range(1, NAME):
-        if logs[i, k] + other_logs[j, k] > logs[i, best] + other_logs[j, best]:
+        if side.logs[i, k] + other.logs[j, k] > side.logs[i, best] + other.logs[j, best]:
             best = k
     return best
 
 
 @rare
-def add_by_class(
-    words: Ids,
-    logs: Floats,
-    others: Ids,
-    other_logs: Floats,
-    partners: Ids,
-    numbers: Floats,
-    classes: Ids,
-    sums: Floats,
-    counts: Floats,
-) -> None:
+def add_by_class(side: Side, other: Side, sums: Floats, counts: Floats) -> None:
     """Write each word's class, and add replaced weights and words by class, in word order."""
-    for i in range(words.shape[1]):
-        group = np.int64(words[CLASS, i])
-        if partners[i] >= 0:
-            group = np.int64(class_of_pair(words, logs, i, others, other_logs, partners[i]))
-        classes[i] = group
-        sums[group] += numbers[WEIGHT, i]
+    for i in range(side.words.shape[1]):
+        group = np.int64(side.words[CLASS, i])
+        if side.partners[i] >= 0:
+            group = np.int64(class_of_pair(side, i, other, side.partners[i]))
+        side.classes[i] = group
+        sums[group] += side.numbers[WEIGHT, i]
         counts[group] += 1.0
 
 
@@ -221,48 +214,29 @@ def combine_shares(
     for k in range(CLASS_COUNT):
         mass = max(params[LEAST_MASS], gen_counts[k], ref_counts[k])
         out[1 + k] = min(gen_sums[k], ref_sums[k]) / mass
-        top = max(top, out[1 + k] * (params[THING_WEIGHT] if k == THING else 1.0))
+        weight = params[THING_WEIGHT] if k == THING else 1.0
+        top = max(top, out[1 + k] * weight)
     out[0] = min(max(top - params[REWORDING] * similar, 0.0), 1.0)
 
 
 def replace(
-    gen: Ids,
-    ref: Ids,
-    gen_logs: Floats,
-    ref_logs: Floats,
-    gen_match: Ints,
-    ref_match: Ints,
+    gen_text: Text,
+    ref_text: Text,
     vectors: Vectors,
     excluding: Bools,
     params: Floats,
-    gen_numbers: Floats,
-    ref_numbers: Floats,
-    gen_ids: Ids,
-    ref_ids: Ids,
     out: Floats,
 ) -> None:
-    """Write the shares of replaced words to `out` (5,), and what became of each of n words.
-
-    `gen_numbers` is float64 (3, n) with the rows LACK, WEIGHT and SIMILARITY; `gen_ids` is int32
-    (2, n): each word's partner, at first -1, and its class.
-    """
-    gen_starts = np.empty(len(gen_match) + 1, dtype=np.int64)
-    ref_starts = np.empty(len(ref_match) + 1, dtype=np.int64)
-    fill_chunk_starts(gen, gen_starts)
-    fill_chunk_starts(ref, ref_starts)
+    """Write the shares of replaced words to `out` (5,), and the partners of words to the texts."""
+    gen = side_of(gen_text)
+    ref = side_of(ref_text)
     width = BLOCK + 2 * HALO
     columns = np.empty((vectors.shape[1], width), dtype=np.float64)
     lines = np.empty((ROWS, width), dtype=np.float64)
-    gen_side = Side(gen, gen_starts, gen_match, gen_numbers, gen_ids[0])
-    ref_side = Side(ref, ref_starts, ref_match, ref_numbers, ref_ids[0])
     shared = Shared(vectors, excluding, params, columns, lines)
-    similar = find_counterparts(gen_side, ref_side, shared)
-    pair_words(gen_side, ref_side, shared)
+    similar = find_counterparts(gen, ref, shared)
+    pair_words(gen, ref, shared)
     sums = np.zeros((4, CLASS_COUNT), dtype=np.float64)
-    add_by_class(
-        gen, gen_logs, ref, ref_logs, gen_ids[0], gen_numbers, gen_ids[1], sums[0], sums[1]
-    )
-    add_by_class(
-        ref, ref_logs, gen, gen_logs, ref_ids[0], ref_numbers, ref_ids[1], sums[2], sums[3]
-    )
+    add_by_class(gen, ref, sums[0], sums[1])
+    add_by_class(ref, gen, sums[2], sums[3])
     combine_shares(sums[0], sums[2], sums[1], sums[3], similar, params, out)

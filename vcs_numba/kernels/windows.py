@@ -26,8 +26,7 @@ def direct_windows(n_long: int, n_short: int, side: int, starts: Ints, ends: Int
     slope = n_long / n_short
     height = math.ceil(slope)
     for i in range(n_short):
-        # The float64 product decides, rounding errors included, because the reference computes it
-        # so.
+        # The float64 product decides, with its rounding errors, as in the reference package.
         start = math.floor(i * slope)
         starts[side, i] = start
         ends[side, i] = min(start + height, n_long)
@@ -71,17 +70,17 @@ def fill_windows(n_ref: int, n_gen: int, starts: Ints, ends: Ints) -> None:
 
 
 @helper
-def time_windows(own: Floats, other: Floats, side: int, starts: Ints, ends: Ints) -> None:
-    """Write the window of each segment of `own` (n, 2): overlapping segments of `other` (m, 2).
+def time_windows(times: Floats, other: Floats, side: int, starts: Ints, ends: Ints) -> None:
+    """Write the window of each segment of `times` (n, 2) among the segments of `other` (m, 2).
 
-    It reaches from the first to the last of them. Where there is none, it is the segment nearest in
-    time, of equals the first.
+    It reaches from the first to the last segment that overlaps. Without one, it is the segment
+    nearest in time, and the first of several.
     """
-    for i in range(own.shape[0]):
+    for i in range(times.shape[0]):
         first, last, nearest = -1, -1, 0
         smallest = np.inf
         for j in range(other.shape[0]):
-            gap = max(own[i, 0] - other[j, 1], other[j, 0] - own[i, 1])
+            gap = max(times[i, 0] - other[j, 1], other[j, 0] - times[i, 1])
             if gap < 0.0:  # segments that only touch do not overlap
                 last = j
                 first = j if first < 0 else first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,8 @@ BITS: Final = 21
 _NODE: Final = (1 << BITS) - 1
 #: Words of one token that a call remembers, since most occur again: up to 9 letters of 7 bits.
 _WORDS: Final = 4093
-#: What the table of characters has beside twice what a character becomes, plus 1 if that is a word
-#: alone.
+#: Special entries of the table of characters. Other entries are twice the character that replaces a
+#: character, plus 1 if it is always a word alone.
 UNKNOWN, DROPPED, SPACE = -1, 0, 1
 
 
@@ -34,9 +34,9 @@ def _place(edges: Ints, node: int, character: int) -> int:
 
 
 def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
-    """Add strings, the shortest first; the id of one that is no token is -1.
+    """Add strings, the shortest first, and return the node of the last one.
 
-    Return the last one's node.
+    A string that is not a token has the id -1.
     """
     free = max(ids) + 2
     begin = node = 0
@@ -55,30 +55,44 @@ def _grow(characters: Characters, ends: Ints, ids: Ints, edges: Ints) -> int:
     return node
 
 
+class Trie(NamedTuple):
+    """The tokens of a vocabulary."""
+
+    edges: Ints
+    inside: int  # node at which the second and later tokens of a word begin
+    size: int  # number of ids
+    unknown: int  # id of the token for unknown words
+
+
+class Word(NamedTuple):
+    """The characters of a word, and where they stand in the text."""
+
+    characters: Ints  # (longest + 1,)
+    places: Ints
+
+
+class Tokens(NamedTuple):
+    """The tokens of all texts."""
+
+    ids: Ints
+    spans: Ints  # (n, 2), or empty if nobody needs them
+
+
 @helper
-def _add_word(
-    word: Ints,
-    places: Ints,
-    length: int,
-    edges: Ints,
-    inside: int,
-    size: int,
-    unknown: int,
-    ids: Ints,
-    spans: Ints,
-    at: int,
-) -> int:
-    """Write the tokens of a word, or the one for the unknown; return where they end."""
+def _add_word(word: Word, length: int, trie: Trie, tokens: Tokens, at: int) -> int:
+    """Write the tokens of a word, or the unknown token; return the position after them."""
+    edges, ids, spans, places = trie.edges, tokens.ids, tokens.spans, word.places
+    longest = len(word.characters) - 1
     first = at
-    start = 0 if length < len(word) else length + 1
+    start = 0 if length <= longest else length + 1
     while start < length:
-        node = inside if start else 0
+        node = trie.inside if start else 0
         stop = length + 1  # there is no token
         for i in range(start, length):
-            node = edges[_place(edges, node, word[i])] & _NODE
+            node = edges[_place(edges, node, word.characters[i])] & _NODE
             if node == 0:
                 break
-            if node <= size:
+            if node <= trie.size:
                 ids[at], stop = node - 1, i + 1
         if len(spans) and stop <= length:
             spans[at, 0], spans[at, 1] = places[start], places[stop - 1] + 1
@@ -86,9 +100,9 @@ def _add_word(
         start = stop
     if start == length:
         return at
-    ids[first] = unknown
+    ids[first] = trie.unknown
     if len(spans):
-        spans[first, 0], spans[first, 1] = places[0], places[min(length, len(word)) - 1] + 1
+        spans[first, 0], spans[first, 1] = places[0], places[min(length, longest + 1) - 1] + 1
     return first + 1
 
 
@@ -96,23 +110,22 @@ def _encode(
     characters: Characters,
     ends: Ints,
     table: Ints,
-    edges: Ints,
-    inside: int,
-    size: int,
-    unknown: int,
+    tokens_of_words: tuple[Ints, int, int, int],
     longest: int,
-    before: Ints,
-    after: Ints,
-    ids: Ints,
-    spans: Ints,
-    stops: Ints,
+    special: tuple[Ints, Ints],
+    out: tuple[Ints, Ints, Ints],
 ) -> None:
-    """Write the ids of all texts, and where each ends.
+    """Write the ids and spans of the tokens of all texts, and the end of each text, to `out`.
 
-    An end is -1 for a text with an unknown character.
+    `tokens_of_words` has the fields of `Trie`; words have up to `longest` characters; `special` are
+    the tokens before and after each text. An end is -1 for a text with an unknown character.
     """
-    word = np.empty(longest + 1, np.int64)
-    places = np.empty(longest + 1, np.int64)
+    edges, inside, size, unknown = tokens_of_words
+    trie = Trie(edges, inside, size, unknown)
+    before, after = special
+    ids, spans, stops = out
+    tokens = Tokens(ids, spans)
+    word = Word(np.empty(longest + 1, np.int64), np.empty(longest + 1, np.int64))
     known = np.zeros((_WORDS, 2), np.int64)  # the letters of a word as one number, and its token
     first = begin = 0
     for k in range(len(ends)):
@@ -132,16 +145,14 @@ def _encode(
                     ids[at] = known[slot, 1]
                     at += 1
                 else:
-                    at = _add_word(
-                        word, places, length, edges, inside, size, unknown, ids, spans, at
-                    )
+                    at = _add_word(word, length, trie, tokens, at)
                     if at == start + 1:
                         known[slot, 0], known[slot, 1] = code, ids[start]
                 length = code = 0
             if kind != SPACE:
-                # A word that is too long keeps its first characters, and where its last one stands.
+                # A word that is too long has its first characters, and the place of its last one.
                 place = min(length, longest)
-                word[place], places[place] = kind >> 1, i - begin
+                word.characters[place], word.places[place] = kind >> 1, i - begin
                 length += 1
                 alone = kind & 1
                 code = (code << 7) | (kind >> 1) if 0 <= code < 1 << 56 and kind < 256 else -1
@@ -163,11 +174,8 @@ ENCODE: Final = Kernel(
     _CHARACTERS,
     _INTS,
     _INTS,
-    _INTS,
-    *[types.int64] * 4,
-    _INTS,
-    _INTS,
-    _INTS,
-    array(types.int64, 2),
-    _INTS,
+    (_INTS, types.int64, types.int64, types.int64),
+    types.int64,
+    (_INTS, _INTS),
+    (_INTS, array(types.int64, 2), _INTS),
 )

@@ -69,23 +69,18 @@ class WordPieces:
         The result is None for a text with unknown characters.
         """
         characters, ends = _characters(texts)
-        around = [np.array(part, np.int64) for part in special]
-        size = len(characters) + sum(map(len, around)) * len(texts)
+        before, after = (np.array(part, np.int64) for part in special)
+        size = len(characters) + (len(before) + len(after)) * len(texts)
         ids, stops = np.empty(size, np.int64), np.empty(len(texts), np.int64)
         places = np.empty((size if spans else 0, 2), np.int64)
         ENCODE.call(
             characters,
             ends,
             self._table,
-            self._edges,
-            self._inside,
-            self._size,
-            self._unknown,
+            (self._edges, self._inside, self._size, self._unknown),
             self._longest,
-            *around,
-            ids,
-            places,
-            stops,
+            (before, after),
+            (ids, places, stops),
         )
         encodings: Encodings = []
         start = 0

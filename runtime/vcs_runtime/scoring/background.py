@@ -2,7 +2,7 @@
 
 Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So
 the pairs of many callers are scored together, a small request does not wait for a large one, and a
-request that was given up costs at most the rest of a turn.
+cancelled request costs at most the rest of a turn.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ R = TypeVar("R")
 
 # Characters of a turn: half a second of work for the default model on two cores; on a GPU two
 # blocks.
-_TURN, _GPU_TURN = 8_000, GPU_BLOCKS * BLOCK_CHARACTERS
+_TURN = 8_000
+_GPU_TURN = GPU_BLOCKS * BLOCK_CHARACTERS
 
 
 def settle(future: Future[R], result: R) -> None:
     """Set the result of a future that has none yet."""
-    with contextlib.suppress(InvalidStateError):  # a deadline, or who gave up waiting, was faster
+    with contextlib.suppress(InvalidStateError):  # a deadline has settled it, or the caller left
         future.set_result(result)
 
 
 @dataclass
 class Request(Generic[R]):
-    """Pairs, and the future of what is made of their results."""
+    """Pairs, and a future of their converted results."""
 
     pairs: Sequence[Any]  # at least one
     options: Options
     convert: Callable[[Result, Evidence | None], R]  # called in the scoring thread
     future: Future[list[R]] = field(default_factory=Future)
-    made: list[R] = field(default_factory=list)  # of the first pairs, in the scoring thread
+    converted: list[R] = field(default_factory=list)  # the results so far, in the scoring thread
     begun: bool = False
 
     def done(self) -> bool:
-        """Whether it is answered, or nobody waits for the answer any more."""
+        """Whether the request is answered, or nobody waits for the answer any more."""
         return self.future.done()
 
     def fail(self, error: Exception) -> None:
@@ -76,11 +77,12 @@ class BackgroundScorer:
 
     @property
     def held(self) -> int:
-        """Number of requests that wait, or are in work, given up or not."""
-        return sum(request.begun or not request.done() for request in list(self._held.values()))
+        """Number of requests that wait or are being scored, even if nobody waits for the answer."""
+        requests = list(self._held.values())
+        return sum(request.begun or not request.done() for request in requests)
 
     def put(self, request: Request[Any]) -> None:
-        """Score the pairs of a request, in turns with those of the others that wait."""
+        """Score the pairs of a request, in turns with other requests."""
         self._held[id(request)] = request
         self._requests.put(request)
 
@@ -103,20 +105,26 @@ class BackgroundScorer:
                 waiting.append(self._requests.get())
             while not self._requests.empty():  # this thread is the only reader of the queue
                 waiting.append(self._requests.get())
-            # A request to release the models, or to close, comes after all that were put before it.
-            turn = list(takewhile(lambda entry: isinstance(entry, Request), waiting)) or waiting[:1]
+            # A turn takes the requests up to the next one to release the models, or to close. Such
+            # an entry is a turn by itself.
+            turn: list[Any] = list(takewhile(_is_request, waiting))
+            if not turn:
+                turn = waiting[:1]
             if turn[0] is None:
                 if self.scorer:
                     self.scorer.close()
                 return
             for _, entries in groupby(turn, _options):
-                self._answer([entry for entry in entries if entry is not None])
+                self._answer(list(entries))
             waiting = [entry for entry in waiting if entry is None or not entry.done()]
-            for number in [
-                number for number, request in self._held.copy().items() if request.done()
-            ]:
+            self._forget_settled()
+            # The texts would stay in memory until the next request.
+            del turn, entries
+
+    def _forget_settled(self) -> None:
+        for number, request in self._held.copy().items():  # other threads add requests
+            if request.done():
                 del self._held[number]
-            del turn  # or the texts would stay in memory until the next request
 
     def _answer(self, entries: list[Request[Any] | Future[None]]) -> None:
         """Settle requests with equal options, or requests to release the models."""
@@ -128,9 +136,11 @@ class BackgroundScorer:
             elif self.scorer:
                 self.scorer.release()
         except BaseException as failure:
-            # A panic of the tokenizer is one: nobody may wait for ever.
-            panic = VcsError(f"{type(failure).__name__}: {failure}")
-            error = failure if isinstance(failure, Exception) else panic
+            # A panic of the tokenizer is no Exception, but nobody may wait for ever.
+            if isinstance(failure, Exception):
+                error = failure
+            else:
+                error = VcsError(f"{type(failure).__name__}: {failure}")
             # One request may be too large for the memory of a GPU, so each is tried without the
             # others.
             if self.scorer and len(requests) > 1:
@@ -145,28 +155,33 @@ class BackgroundScorer:
                 settle(entry, None)
 
     def _score(self, scorer: Scorer, requests: list[Request[Any]]) -> None:
-        """Score a turn of the requests, and settle those whose last pair was among it."""
-        share = (_GPU_TURN if scorer.embedder.device.is_gpu else _TURN) // len(requests)
+        """Score a turn of the requests, and settle those whose last pair has been scored."""
+        characters_of_turn = _GPU_TURN if scorer.embedder.device.is_gpu else _TURN
+        share = characters_of_turn // len(requests)
 
         def items() -> Iterator[tuple[Request[Any], Any]]:
             for request in requests:
                 characters = 0
-                for pair in request.pairs[len(request.made) :]:
+                for pair in request.pairs[len(request.converted) :]:
                     if self._closing:
                         request.fail(VcsError("the scorer was closed"))
                     if request.done() or characters >= share:
                         break
                     request.begun = True
-                    # About: a pair that cannot be scored may be anything.
+                    # An estimate, because a pair that cannot be scored may be anything.
                     characters += len(str(pair))
                     yield request, pair
 
         blocks = scorer.stream(items(), itemgetter(1), requests[0].options)
         for (request, _), result, evidence in chain.from_iterable(blocks):
-            request.made.append(request.convert(result, evidence))
-            if len(request.made) == len(request.pairs):
+            request.converted.append(request.convert(result, evidence))
+            if len(request.converted) == len(request.pairs):
                 self._held.pop(id(request), None)
-                settle(request.future, request.made)
+                settle(request.future, request.converted)
+
+
+def _is_request(entry: Request[Any] | Future[None] | None) -> bool:
+    return isinstance(entry, Request)
 
 
 def _options(entry: Request[Any] | Future[None] | None) -> Options | None:

@@ -22,7 +22,10 @@ from vcs_runtime.util.numbers import exact_means
 
 T = TypeVar("T")
 
-# Similarities of one call, 128 MiB: one pair may have more, several together may not.
+# An item with the result and the evidence of its pair.
+_Scored = tuple[T, Result, Evidence | None]
+
+# Largest number of similarities in a group of several pairs: 128 MiB.
 GROUP = 1 << 24
 
 
@@ -33,18 +36,24 @@ def score_in_groups(
     options: Options,
     signature: str,
     words: WordComparison,
-) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
+) -> Iterator[list[_Scored[T]]]:
     """Score the pairs of a block, in groups whose similarities fit into memory together.
 
-    `refused` has the errors of texts that the embedder refuses, `vectors` the unit vectors of all
-    others.
+    `refused` holds the errors of the texts that the embedder refuses, `vectors` the unit vectors of
+    the other texts.
     """
     for group in _groups(block):
-        checked = [(item, _refused(pair, refused) or pair) for item, pair in group]
-        compared = [(item, pair, _compare(pair, vectors)) for item, pair in checked]
-        every = [evidence for _, _, candidates in compared for evidence in candidates]
-        rows = iter(align_all(every, options.params).tolist())
-        scored: list[tuple[T, Result, Evidence | None]] = []
+        # The evidence for each reference of each pair, and the evidence of all pairs in a row, so
+        # that one call aligns them all.
+        compared: list[tuple[T, PreparedPair | TextError, list[Evidence]]] = []
+        evidence_of_all: list[Evidence] = []
+        for item, pair in group:
+            pair = _refused(pair, refused) or pair
+            candidates = _compare(pair, vectors)
+            compared.append((item, pair, candidates))
+            evidence_of_all += candidates
+        rows = iter(align_all(evidence_of_all, options.params).tolist())
+        scored: list[_Scored[T]] = []
         for item, pair, candidates in compared:
             if isinstance(pair, TextError):
                 scored.append((item, Result(None, 0, 0, signature, error=str(pair)), None))
@@ -58,18 +67,21 @@ def score_in_groups(
             evidence = candidates[result.reference_index]._replace(by_reference=tuple(scores))
             scored.append((item, result, evidence))
         if SUBSTITUTION in options.also:
-            scored = _with_substitution(
-                scored, [candidates for *_, candidates in compared], options, words
-            )
+            candidates_of_all = [candidates for _, _, candidates in compared]
+            scored = _with_substitution(scored, candidates_of_all, options, words)
         yield scored
 
 
 def align_all(evidence: Sequence[Evidence], params: Params) -> npt.NDArray[np.void]:
-    """Return the scores of pairs that are embedded, as `score_batch` does."""
-    if any(own.times for own in evidence):
-        scores = [align(own.similarity, params, own.times).scores(own.gas) for own in evidence]
+    """Return the scores of embedded pairs, as `score_batch` does."""
+    if any(each.times for each in evidence):
+        scores = []
+        for each in evidence:
+            alignment = align(each.similarity, params, each.times)
+            scores.append(alignment.scores(each.gas))
         return np.array(scores, SCORE_DTYPE)
-    return score_batch([own.similarity for own in evidence], [own.gas for own in evidence], params)
+    similarities = [each.similarity for each in evidence]
+    return score_batch(similarities, [each.gas for each in evidence], params)
 
 
 def _groups(block: Block[T]) -> Iterator[Block[T]]:
@@ -86,26 +98,30 @@ def _groups(block: Block[T]) -> Iterator[Block[T]]:
 
 
 def _with_substitution(
-    scored: list[tuple[T, Result, Evidence | None]],
+    scored: list[_Scored[T]],
     candidates: list[list[Evidence]],
     options: Options,
     words: WordComparison,
-) -> list[tuple[T, Result, Evidence | None]]:
+) -> list[_Scored[T]]:
     """Compare the words of each pair with its best reference, or with all references for a mean."""
+    with_all = options.aggregate == "mean"
     chosen: list[tuple[Sequence[Evidence], Sequence[Scores]]] = []
-    for (_, result, evidence), own in zip(scored, candidates, strict=True):
-        if evidence is not None:
-            best = slice(result.reference_index, result.reference_index + 1)
-            part = slice(None) if options.aggregate == "mean" else best
-            chosen.append((own[part], evidence.by_reference[part]))
-    found = iter(words.compare(chosen, options.params))
-    finished: list[tuple[T, Result, Evidence | None]] = []
+    for (_, result, evidence), of_references in zip(scored, candidates, strict=True):
+        if evidence is None:
+            continue
+        if with_all:
+            chosen.append((of_references, evidence.by_reference))
+        else:
+            best = result.reference_index
+            chosen.append(([of_references[best]], [evidence.by_reference[best]]))
+    comparisons = iter(words.compare(chosen, options.params))
+    finished: list[_Scored[T]] = []
     for item, result, evidence in scored:
         if evidence is not None:
-            strict, replaced = next(found)
+            strict, replaced = next(comparisons)
             result = replace(result, strict=strict)
-            own_words = replaced[result.reference_index if options.aggregate == "mean" else 0]
-            evidence = evidence._replace(words=own_words)
+            best = result.reference_index if with_all else 0
+            evidence = evidence._replace(words=replaced[best])
         finished.append((item, result, evidence))
     return finished
 
@@ -118,7 +134,7 @@ def _refused(pair: PreparedPair | TextError, errors: dict[str, TextError]) -> Te
 
 
 def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list[Evidence]:
-    """Compute the evidence for each reference of a pair; none for a pair with an error."""
+    """Compute the evidence for each reference of a pair; an empty list for an error."""
     if isinstance(pair, TextError):
         return []
     *references, generated = pair.texts
@@ -138,7 +154,8 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
 def _result(pair: PreparedPair, scores: list[Scores], options: Options, signature: str) -> Result:
     best = 0
     if len(scores) > 1:
-        keys = [(merit(own), len(chunks)) for own, chunks in zip(scores, pair.chunks, strict=False)]
+        # Among references with equal scores, the one with the most chunks wins.
+        keys = [(merit(each), len(pair.chunks[i])) for i, each in enumerate(scores)]
         best = keys.index(max(keys))
     reported = Scores._make(exact_means(scores)) if options.aggregate == "mean" else scores[best]
     return Result(
@@ -176,14 +193,13 @@ def _hm_cf(
 ) -> HmCf:
     """Compute HM-CF of a pair: with its best reference, or the mean over all references.
 
-    `sentences` are those of each reference, then of the generated text; `coarse` has the cosine of
-    the generated text with each whole reference.
+    `sentences` holds the sentences of each reference, then of the generated text; `coarse` the
+    cosine of the generated text with each whole reference.
     """
     *references, generated = (_rows(texts, vectors) for texts in sentences)
-    every = [
-        hm_cf(_cosines(reference, generated), whole)
-        for reference, whole in zip(references, coarse, strict=True)
-    ]
+    scores = []
+    for reference, whole in zip(references, coarse, strict=True):
+        scores.append(hm_cf(_cosines(reference, generated), whole))
     if aggregate == "mean":
-        return HmCf._make(exact_means(every))
-    return max(every, key=lambda own: (own.hm_cf, *own))
+        return HmCf._make(exact_means(scores))
+    return max(scores, key=lambda each: (each.hm_cf, *each))

@@ -34,18 +34,18 @@ ZEROS: Final = (BELOW_GATE, ZERO_ORDER, ZERO_CONTENT, ORDER_UNDEFINED)
 
 
 def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
-    """Return the scores to report, the main one first, given how many of all pairs have a VCS of 0.
+    """Return the scores to report, the main one first.
 
-    VCS does not rank pairs that are all 0. Of several systems in one table, all pairs of all
-    systems count.
+    VCS does not rank pairs if more than half of them have a VCS of 0. A table of several systems
+    counts the pairs of all systems.
     """
     return ("margin", "gas", "las") if 2 * zeros > pairs else ("vcs", "margin")
 
 
 def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
-    """Say which scores to report, and why (docs/guide/reading-scores.md), with the number of zeros.
+    """Return a sentence on the scores to report and the reason (docs/guide/reading-scores.md).
 
-    With `counted` a sentence before it has named the number.
+    It names the number of zeros, unless the sentence before has `counted` them.
     """
     share = "That is" if counted else f"VCS is 0 for {zeros or 'none'} of {_pairs(pairs)},"
     if 2 * zeros > pairs:
@@ -54,13 +54,13 @@ def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
     return f"{share} at most half: report VCS and margin."
 
 
-# What signatures say whose scores may stand beside the measured ones, without digits of hashes and
+# The part of a signature that makes scores comparable with `POINTS`, without digits of hashes and
 # versions.
 _MEASURED: Final = (
     "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
     "|long:window_mean/256|prec:fp32|engine:"
 )
-#: Means of the default model to compare with: docs/guide/reading-scores.md has their origin.
+#: Means of the default model for comparison (docs/guide/reading-scores.md).
 POINTS: Final = {
     "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
     "a language model's retelling": {
@@ -75,8 +75,11 @@ POINTS: Final = {
 
 def points_for(signatures: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return the means of `POINTS` if scores of all these signatures are comparable, else {}."""
-    plain = (re.sub(r"@[^|+]*|\|(also|words):[^|]*", "", signature) for signature in signatures)
-    return POINTS if all(_MEASURED in signature for signature in plain) else {}
+    for signature in signatures:
+        plain = re.sub(r"@[^|+]*|\|(also|words):[^|]*", "", signature)
+        if _MEASURED not in plain:
+            return {}
+    return POINTS
 
 
 def reference_points(signature: str) -> str:
@@ -84,12 +87,14 @@ def reference_points(signature: str) -> str:
 
     `POINTS` were measured with one group of settings, which `signature` must match.
     """
-    if not (points := points_for([signature])):
+    points = points_for([signature])
+    if not points:
         return ""
-    film, retold = (f"{points[name]['margin']:.3f}" for name in points)
+    film = points["another film"]["margin"]
+    retold = points["a language model's retelling"]["margin"]
     return (
-        f"For comparison: the mean margin of texts about another film is {film}, of language"
-        f" models' retellings of the same scene {retold}."
+        f"For comparison: the mean margin of texts about another film is {film:.3f}, of language"
+        f" models' retellings of the same scene {retold:.3f}."
     )
 
 
@@ -98,15 +103,20 @@ def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[s
 
     The result is "" if there is no such system, or if `POINTS` do not fit the signatures.
     """
-    points = [(own[score], name) for name, own in points_for(signatures).items() if score in own]
+    points = {
+        scores[score]: name for name, scores in points_for(signatures).items() if score in scores
+    }
+    if not points:
+        return ""
+    lowest, highest = min(points), max(points)
+    below = [system for system, mean in means.items() if mean < lowest]
+    above = [system for system, mean in means.items() if mean > highest]
     sentences = []
-    ends = [(*min(points), "below", -1), (*max(points), "above", 1)] if points else []
-    for point, name, where, sign in ends:
-        systems = [system for system, mean in means.items() if sign * (mean - point) > 0]
-        verb = "lie" if systems[1:] else "lies"
-        sentences += [
-            f"{enumerated(systems)} {verb} {where} {name} ({LABELS[score]} {point:.3f})."
-        ] * bool(systems)
+    for systems, where, point in ((below, "below", lowest), (above, "above", highest)):
+        if systems:
+            verb = "lies" if len(systems) == 1 else "lie"
+            place = f"{points[point]} ({LABELS[score]} {point:.3f})"
+            sentences.append(f"{enumerated(systems)} {verb} {where} {place}.")
     return " ".join(sentences)
 
 
@@ -169,7 +179,7 @@ def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
 
 @dataclass
 class FlagCounts:
-    """How many pairs of a job have a VCS of 0, and why; and how many could not be judged."""
+    """Numbers of pairs whose VCS is 0, with the reasons, and of pairs that could not be judged."""
 
     scored: int = 0
     zeros: int = 0
@@ -182,17 +192,23 @@ class FlagCounts:
         flags = flags_of(scores, n_ref, n_gen)
         was_judged = judged(flags)
         self.scored += 1
-        self.zeros += scores["vcs"] <= 0.0
-        self.not_judged += not was_judged
+        if scores["vcs"] <= 0.0:
+            self.zeros += 1
+        if not was_judged:
+            self.not_judged += 1
         self.flags.update(flags)
-        if reason := tuple(name for name in ZEROS if name in flags):
+        reason = tuple(name for name in ZEROS if name in flags)
+        if reason:
             self.reasons[reason] += 1
         return was_judged
 
     def __iadd__(self, other: FlagCounts) -> FlagCounts:
         """Add the counts of other pairs."""
-        for counts in ("scored", "zeros", "not_judged", "flags", "reasons"):
-            setattr(self, counts, getattr(self, counts) + getattr(other, counts))
+        self.scored += other.scored
+        self.zeros += other.zeros
+        self.not_judged += other.not_judged
+        self.flags = self.flags + other.flags
+        self.reasons = self.reasons + other.reasons
         return self
 
     @property
@@ -204,22 +220,25 @@ class FlagCounts:
         """Describe the zeros, and the pairs that could not be judged: at most one sentence each."""
         sentences = []
         if self.zeros:
-            parts = [
-                f"in {self.reasons[reason]}, {' and '.join(_REASONS[name] for name in reason)}"
-                for reason in sorted(
-                    self.reasons, key=lambda reason: [ZEROS.index(name) for name in reason]
-                )
-            ]
+            reasons = sorted(self.reasons, key=lambda names: [ZEROS.index(name) for name in names])
+            parts = []
+            for names in reasons:
+                meanings = " and ".join(_REASONS[name] for name in names)
+                parts.append(f"in {self.reasons[names]}, {meanings}")
             sentences.append(
                 f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(parts)}."
             )
         if self.not_judged:
-            single, undefined = self.flags[SINGLE_CHUNKS], self.flags[ORDER_UNDEFINED]
-            why = [f"{single} with one chunk against one"] * bool(single)
-            why += [f"{undefined} with too few or too unequal chunks"] * bool(undefined)
+            single = self.flags[SINGLE_CHUNKS]
+            undefined = self.flags[ORDER_UNDEFINED]
+            parts = []
+            if single:
+                parts.append(f"{single} with one chunk against one")
+            if undefined:
+                parts.append(f"{undefined} with too few or too unequal chunks")
             sentences.append(
                 f"Order could not be judged in {self.not_judged} of {_pairs(self.scored)}:"
-                f" {', '.join(why)}."
+                f" {', '.join(parts)}."
             )
         return sentences
 

@@ -25,17 +25,24 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     bundle, segmenter_bundle = open_bundles(config)
     # Not earlier: hashing would wait for the interpreter's lock after every piece of a file.
     load_ahead()
-    use = next((choice for choice in CHOICES if choice == config.segmenter), "auto")
-    shares = _shares(bundle, segmenter_bundle, use, config.gpu_memory_gb)
+    use = "auto"
+    if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
+        use = config.segmenter
+    embedder_gb, segmenter_gb = _shares(bundle, segmenter_bundle, use, config.gpu_memory_gb)
     # With "cuda:all", the embedder uses every GPU, and the segmenter the first one.
-    where = config.device, config.threads
     embedder: ScoringEmbedder
     segmenter: ScoringSegmenter
     if config.embedder is not None:
         embedder = CustomEmbedder(config.embedder)
     else:
         assert bundle is not None
-        embedder = Embedder.open(bundle, *where, shares[0], batch_invariant=config.batch_invariant)
+        embedder = Embedder.open(
+            bundle,
+            config.device,
+            config.threads,
+            gpu_memory_gb=embedder_gb,
+            batch_invariant=config.batch_invariant,
+        )
     if isinstance(config.segmenter, str) and config.segmenter in NAMED:
         segmenter = CustomSegmenter(Punkt() if config.segmenter == PUNKT else TimeStamps())
     elif not isinstance(config.segmenter, str | os.PathLike | Bundle):
@@ -44,18 +51,19 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
         assert segmenter_bundle is not None
         segmenter = Segmenter.open(
             segmenter_bundle,
-            *where,
+            config.device,
+            config.threads,
             use=use,
-            gpu_memory_gb=shares[1],
+            gpu_memory_gb=segmenter_gb,
             batch_invariant=config.batch_invariant,
         )
     return embedder, segmenter
 
 
 def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
-    """Open the bundles that hold the embedder and the segmenter: None where no bundle holds it.
+    """Open the bundles of the embedder and of the segmenter; None for a model without a bundle.
 
-    Raises BundleError if a bundle cannot be used, or lacks what it is to hold.
+    Raises BundleError if a bundle cannot be used, or lacks the embedder or the segmenter.
     """
     bundle = _opened(config.bundle) if config.embedder is None else None
     if bundle:
@@ -83,12 +91,15 @@ def _shares(
     """
     if gpu_memory_gb is None:
         return None, None
-    models = ((bundle, "embedder"), (segmenter_bundle, "segmenter"))
-    sizes = [
-        part.weights_size(spec) if part and (spec := part.part(name)) else 0
-        for part, name in models
-    ]
-    if use == "rules" or not sizes[1]:
+    embedder_size = _weights_size(bundle, "embedder")
+    segmenter_size = _weights_size(segmenter_bundle, "segmenter")
+    if use == "rules" or not segmenter_size:
         return gpu_memory_gb, None
-    share = gpu_memory_gb * sizes[1] / sum(sizes)
+    share = gpu_memory_gb * segmenter_size / (embedder_size + segmenter_size)
     return gpu_memory_gb - share, share
+
+
+def _weights_size(bundle: Bundle | None, part: str) -> int:
+    """Return the bytes of the weights of a model; 0 if no bundle holds the model."""
+    spec = bundle.part(part) if bundle else None
+    return bundle.weights_size(spec) if bundle and spec else 0

@@ -21,7 +21,8 @@ from vcs_runtime.util.numbers import checked_count, checked_number
 from vcs_runtime.util.process import threads_or_cores
 
 AGGREGATES = ("max", "mean")
-HM_CF, SUBSTITUTION = "hm-cf", "substitution"
+HM_CF = "hm-cf"
+SUBSTITUTION = "substitution"
 #: Metrics that can be computed beside VCS.
 FURTHER = tuple(score_table.FURTHER)
 # Chunk size and LCT: docs/reference/vcs.md, section 11. The tables use chunk size 1, LCT 0
@@ -50,8 +51,8 @@ class Options:
         "time-stamps", kept in this order (docs/reference/vcs.md, section 1).
     also
         Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which
-        embeds the sentences of all texts once more, as they stand, and "substitution" (section 15),
-        for English.
+        embeds the unchanged sentences of all texts as well, and "substitution" (section 15), for
+        English.
 
     Raises
     ------
@@ -79,7 +80,8 @@ class Options:
             for name in names:
                 if name not in choices:
                     raise unknown_choice(field, name, choices)
-            object.__setattr__(self, field, tuple(name for name in choices if name in names))
+            in_order = tuple(name for name in choices if name in names)
+            object.__setattr__(self, field, in_order)
         if self.short and self.also:
             raise ValueError(f"also: short texts have no sentences for {' and '.join(self.also)}")
 
@@ -105,8 +107,8 @@ class ScorerConfig:
     threads
         CPU threads of the model. None: all cores that this process may use.
     cache_mb
-        MiB for vectors in memory, so that a repeated text is embedded once. The sentences found by
-        rules and those found by the learned segmenter may take another sixteenth of it each.
+        MiB for vectors in memory, so that a repeated text is embedded once. Sentences split by
+        rules, and sentences split by the learned segmenter, may each take another sixteenth.
     segmenter
         "auto", "rules" or "learned", or another bundle whose segmenter is used. With "auto", rules
         split pairs whose texts all have sentence punctuation, and the learned segmenter splits all
@@ -121,12 +123,11 @@ class ScorerConfig:
         Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`,
         `gpu_memory_gb` and `batch_invariant` mean nothing to models of the caller.
     batch_invariant
-        Whether a GPU runs batches of fixed shapes, so that a pair has the same score whatever else
-        is scored with it (docs/guide/gpu.md). On a CPU it always has.
+        Whether a GPU runs batches of fixed shapes, so that a score does not depend on the other
+        pairs (docs/guide/gpu.md). On a CPU it never does.
     max_pair_gb
-        GB (10^9 bytes) for the similarities of one pair, 8 bytes for each reference chunk and
-        generated chunk. A pair that needs more has an error in place of scores, on every machine
-        alike.
+        GB (10^9 bytes) for the similarities of one pair: 8 bytes for each reference chunk with each
+        generated chunk. A pair that needs more has an error instead of scores, on every machine.
     words
         Bundle whose token vectors compare words, for `Options.also` "substitution": the default,
         for which its constants were chosen, or another folder. It is opened when the first pair
@@ -183,16 +184,17 @@ class ScorerConfig:
         return replace(
             self,
             bundle=_absolute(self.bundle, "default", FAST),
-            cache=None if self.cache is None else _absolute(self.cache),
+            cache=_absolute(self.cache),
             segmenter=_absolute(self.segmenter, *CHOICES, *NAMED),
             words=_absolute(self.words, "default", FAST),
         )
 
 
-def _absolute(path: Any, *words: str) -> Any:
+def _absolute(path: Any, *names: str) -> Any:
+    """Return a path or bundle as an absolute path; `names`, None and models stay as they are."""
     if isinstance(path, Bundle):
         return str(path.root)
     if not isinstance(path, str | os.PathLike):
-        return path  # a model of the caller
+        return path
     text = os.fspath(path)
-    return text if text in words else str(Path(text).absolute())
+    return text if text in names else str(Path(text).absolute())

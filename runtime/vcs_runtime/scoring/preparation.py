@@ -32,17 +32,16 @@ from vcs_runtime.util.stages import check_stopped
 
 T = TypeVar("T")
 
-# Pairs are scored in blocks: large enough for full batches, small enough that a job which is
-# stopped loses little. The characters are about 40,000 tokens, and as many again in chunks; for
-# short captions the number of pairs is the limit. On a GPU, whose batches are larger, a block has
-# so many times as many of both.
+# Pairs are scored in blocks: large enough for full batches, small enough that a stopped job loses
+# little. The characters are about 40,000 tokens, and as many again in chunks; for short captions
+# the number of pairs is the limit. On a GPU, whose batches are larger, both limits are multiplied.
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
-# Characters at the beginning of a text that decide on its script.
+# Number of characters at the beginning of a text that determine its script.
 _SCRIPT_SEEN = 10_000
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
-# Bytes for how texts were split, where a scorer is not opened: references are repeated.
+# Bytes for remembered splits if no scorer is opened: references are repeated.
 _SPLITS = 16 << 20
 
 
@@ -55,8 +54,9 @@ class PreparedPair:
     chunks: list[list[str]] = field(default_factory=list)
     # Texts that the learned segmenter still has to split.
     pending: list[str] = field(default_factory=list)
-    sentences: list[list[str]] = field(default_factory=list)  # as they stand, for HM-CF
-    # Of the chunks, if they have times.
+    # Unchanged sentences of each text, for HM-CF.
+    sentences: list[list[str]] = field(default_factory=list)
+    # Times of the chunks of each text, if they have times.
     times: list[npt.NDArray[np.float64]] = field(default_factory=list)
 
     def all_texts(self) -> Iterator[str]:
@@ -97,20 +97,25 @@ class ScriptCounts:
 
 @dataclass(frozen=True)
 class _RuleSplit:
-    """A text for the learned segmenter, and its segments by rules if they split it."""
+    """A text without contractions, and its segments if rules split it."""
 
-    rest: str
+    text: str
     segments: list[str] | None
 
     def size(self) -> int:
-        return len(self.rest) + sum(map(len, self.segments or ()))
+        """Count the characters of text and segments."""
+        return len(self.text) + _characters_of(self.segments or ())
+
+
+def _characters_of(texts: Iterable[str]) -> int:
+    return sum(map(len, texts))
 
 
 class Preparation:
     """A converter of pairs to chunks that remembers splits, so a repeated reference costs nothing.
 
-    `memory_bytes` bounds the sentences that rules found, those of the learned segmenter, and those
-    of HM-CF, each by itself.
+    `memory_bytes` limits the sentences by rules, those by the learned segmenter, and those for
+    HM-CF, each on its own.
     """
 
     def __init__(
@@ -125,9 +130,7 @@ class Preparation:
         self._segmenter = segmenter
         self._blocks = blocks
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
-        self._learned_splits: LRUCache[list[str]] = LRUCache(
-            memory_bytes, lambda segments: sum(map(len, segments))
-        )
+        self._learned_splits: LRUCache[list[str]] = LRUCache(memory_bytes, _characters_of)
         self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
     def blocks(
@@ -138,20 +141,19 @@ class Preparation:
         `key` returns the pair of an item. If `key` raises a TextError, the block holds the error
         instead of the pair.
         """
+        most_characters = BLOCK_CHARACTERS * self._blocks
+        most_pairs = BLOCK_PAIRS * self._blocks
         block: Block[T] = []
         characters = 0
         for item in items:
             check_stopped()
             try:
                 prepared = self._prepare(key(item), options)
-                characters += sum(map(len, prepared.texts))
+                characters += _characters_of(prepared.texts)
                 block.append((item, prepared))
             except TextError as error:
                 block.append((item, error))
-            if (
-                characters >= BLOCK_CHARACTERS * self._blocks
-                or len(block) >= BLOCK_PAIRS * self._blocks
-            ):
+            if characters >= most_characters or len(block) >= most_pairs:
                 self._split_pending(block, options)
                 yield block
                 block, characters = [], 0
@@ -160,70 +162,66 @@ class Preparation:
             yield block
 
     def _prepare(self, pair: Pair, options: Options) -> PreparedPair:
-        try:
-            if isinstance(pair, str):  # two characters would unpack
-                raise TypeError
-            reference, generated = pair
-        except (TypeError, ValueError):
-            raise TextError(
-                f"pair: must be (reference, generated), not {type(pair).__name__}"
-            ) from None
-        if isinstance(reference, str) or not isinstance(reference, Sequence):
-            named = {"reference": reference}
-        elif reference:
-            named = {f"reference[{i}]": text for i, text in enumerate(reference)}
-        else:
-            raise TextError("reference: the list is empty")
-        named["generated"] = generated
+        """Check and clean the texts of a pair, and split them if no model is needed."""
         timed = self._segmenter.model_name == TIME_STAMPS and not options.short
+        named = _named_texts(pair)
         if timed and TIME_STAMPS in options.clean:
             raise TextError(
                 "pair: clean time-stamps removes what segmenter time-stamps reads: choose one"
             )
         texts = {name: _checked(text, name, options) for name, text in named.items()}
+        if timed:
+            return self._timed(texts, options)
         if not options.short:
-            return self._timed(texts, options) if timed else self._sentences(texts, options)
+            return self._sentences(texts, options)
         for text in texts.values():
             self.scripts.add(text)
         return _words(texts)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
-        """Split a pair by rules, or leave the pair to the learned segmenter.
+        """Split a pair by rules, or mark its texts as pending for the learned segmenter.
 
         One of the two splits all texts of the pair.
         """
+        originals = list(texts.values())
         splits = [self._split_by_rules(text, name) for name, text in texts.items()]
-        segments = [split.segments for split in splits if split.segments is not None]
-        if len(segments) < len(splits):
-            own = (split.rest for split in splits)
-            pending = (
-                [*own] if self._segmenter.wants_punctuation else [*map(strip_punctuation, own)]
-            )
-            return PreparedPair(list(texts.values()), self._segmenter.model_name, [], pending)
-        chunks = [join_chunks(sentences, options.chunk_size) for sentences in segments]
-        return PreparedPair(list(texts.values()), self._segmenter.rules_name, chunks)
+        chunks = []
+        for split in splits:
+            if split.segments is not None:
+                chunks.append(join_chunks(split.segments, options.chunk_size))
+        if len(chunks) == len(splits):
+            return PreparedPair(originals, self._segmenter.rules_name, chunks)
+        pending = [split.text for split in splits]
+        if not self._segmenter.wants_punctuation:
+            pending = list(map(strip_punctuation, pending))
+        return PreparedPair(originals, self._segmenter.model_name, [], pending)
 
     def _timed(self, texts: dict[str, str], options: Options) -> PreparedPair:
-        """Take the segments that time stamps mark, and leave the stamps out of all texts."""
+        """Split a pair into the segments that time stamps mark, and remove the stamps."""
         pair = PreparedPair([], TIME_STAMPS)
         for name, text in texts.items():
             self.scripts.add(text)
             segments = timed_segments(text, name)
-            pieces = [clean_segments([expand_contractions(segment.text)]) for segment in segments]
-            times = [segment[:2] for segment, piece in zip(segments, pieces, strict=True) if piece]
+            pieces: list[str] = []
+            times: list[tuple[float, float]] = []
+            for segment in segments:
+                piece = clean_segments([expand_contractions(segment.text)])
+                if piece:  # more than punctuation
+                    pieces += piece
+                    times.append((segment.start, segment.end))
             if not times:
                 raise TextError(f"{name}: the text holds nothing but punctuation")
-            size = options.chunk_size
-            joined = [times[i : i + size] for i in range(0, len(times), size)]
-            pair.texts.append(" ".join(segment.text for segment in segments))
-            pair.chunks.append(join_chunks([*chain.from_iterable(pieces)], size))
-            pair.times.append(np.array([(own[0][0], max(end for _, end in own)) for own in joined]))
+            sentences = [segment.text for segment in segments]
+            pair.texts.append(" ".join(sentences))
+            pair.chunks.append(join_chunks(pieces, options.chunk_size))
+            pair.times.append(_chunk_times(times, options.chunk_size))
             if HM_CF in options.also:
-                pair.sentences.append([segment.text for segment in segments])
+                pair.sentences.append(sentences)
         return pair
 
     def _split_by_rules(self, text: str, name: str) -> _RuleSplit:
-        if (known := self._rule_splits.get(text)) is not None:
+        known = self._rule_splits.get(text)
+        if known is not None:
             return known
         self.scripts.add(text)
         expanded = expand_contractions(text)
@@ -235,30 +233,33 @@ class Preparation:
         return split
 
     def _split_pending(self, block: Block[T], options: Options) -> None:
-        """Split all texts of a block that are left to the learned segmenter, in one call."""
-        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and pair.pending]
+        """Split the pending texts of a block in one call of the learned segmenter."""
+        pairs = [pair for _, pair in block if isinstance(pair, PreparedPair)]
         segments: dict[str, Pieces] = {}
-        missing: dict[str, None] = {}
-        for text in (text for pair in pairs for text in pair.pending):
-            if (known := self._learned_splits.get(text)) is not None:
-                segments[text] = known
-            else:
+        missing: dict[str, None] = {}  # an ordered set
+        for text in chain.from_iterable(pair.pending for pair in pairs):
+            known = self._learned_splits.get(text)
+            if known is None:
                 missing[text] = None
+            else:
+                segments[text] = known
         segments |= self._split_learned(list(missing))
 
         def join(pair: PreparedPair) -> None:
             if pair.pending:
                 pieces = _of_texts(pair, pair.pending, segments)
-                pair.chunks = [join_chunks(own, options.chunk_size) for own in pieces]
+                pair.chunks = [join_chunks(sentences, options.chunk_size) for sentences in pieces]
                 pair.pending = []
 
         _apply(join, block)
         if HM_CF in options.also:
             pairs = [pair for _, pair in block if isinstance(pair, PreparedPair) and not pair.times]
-            split = self._as_they_stand.split([text for pair in pairs for text in pair.texts])
+            texts = chain.from_iterable(pair.texts for pair in pairs)
+            split = self._as_they_stand.split(texts)
 
             def add_sentences(pair: PreparedPair) -> None:
-                pair.sentences = pair.sentences or _of_texts(pair, pair.texts, split)
+                if not pair.sentences:
+                    pair.sentences = _of_texts(pair, pair.texts, split)
 
             _apply(add_sentences, block)
         _apply(self._check_size, block)
@@ -271,7 +272,8 @@ class Preparation:
         ):
             size = similarities_of(pieces) * 8 / 1e9
             if size > self._max_pair_gb:
-                counts = f"{sum(map(len, pieces[:-1])):,} x {len(pieces[-1]):,}"
+                n_ref = sum(map(len, pieces[:-1]))
+                counts = f"{n_ref:,} x {len(pieces[-1]):,}"
                 raise TextError(
                     f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
                     f"{self._max_pair_gb:g}: {advice}, or raise max_pair_gb (--max-pair-gb)"
@@ -279,49 +281,51 @@ class Preparation:
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
         segments: dict[str, Pieces] = {}
-        for text, pieces in (_split_learned(self._segmenter, texts) if texts else {}).items():
+        for text, pieces in _split_learned(self._segmenter, texts).items():
             if isinstance(pieces, TextError):
                 segments[text] = pieces
                 continue
-            if cleaned := clean_segments(pieces):
+            cleaned = clean_segments(pieces)
+            if cleaned:
                 self._learned_splits.put(text, cleaned)
-            segments[text] = cleaned or TextError(
-                f"segmenter {self._segmenter.model_name}: no segments"
-            )
+                segments[text] = cleaned
+            else:
+                name = self._segmenter.model_name
+                segments[text] = TextError(f"segmenter {name}: no segments")
         return segments
 
 
 class _Sentences:
-    """Splits texts into sentences as they stand, and remembers them.
+    """Splits texts into unchanged sentences, and remembers them.
 
-    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split by itself: by
-    rules if it has sentence punctuation, otherwise by the learned segmenter. A text that none of
-    them can split is one sentence.
+    Contractions and punctuation stay, unlike in the chunks of VCS. Each text is split separately:
+    by rules if it has sentence punctuation, otherwise by the learned segmenter. A text that neither
+    can split is one sentence.
     """
 
     def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
-        self._known: LRUCache[list[str]] = LRUCache(
-            memory_bytes, lambda pieces: sum(map(len, pieces))
-        )
+        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, _characters_of)
 
-    def split(self, texts: Sequence[str]) -> dict[str, Pieces]:
+    def split(self, texts: Iterable[str]) -> dict[str, Pieces]:
         """Split texts that are not empty."""
         split: dict[str, Pieces] = {}
-        left = []
+        unpunctuated = []
         for text in dict.fromkeys(texts):
             pieces = self._known.get(text) or self._by_rules(text)
             if pieces is None:
-                left.append(text)
+                unpunctuated.append(text)
             else:
                 split[text] = pieces
-        split |= _split_learned(self._segmenter, left) if left else {}
-        for text, own in split.items():
-            if not isinstance(own, TextError):
-                split[text] = sentences = [piece.strip() for piece in own if piece.strip()] or [
-                    text.strip()
-                ]
-                self._known.put(text, sentences)
+        split |= _split_learned(self._segmenter, unpunctuated)
+        for text, result in split.items():
+            if isinstance(result, TextError):
+                continue
+            sentences = [piece.strip() for piece in result if piece.strip()]
+            if not sentences:
+                sentences = [text.strip()]
+            split[text] = sentences
+            self._known.put(text, sentences)
         return split
 
     def _by_rules(self, text: str) -> list[str] | None:
@@ -332,20 +336,22 @@ class _Sentences:
 
 
 def _split_learned(segmenter: ScoringSegmenter, texts: Sequence[str]) -> dict[str, Pieces]:
-    """Split the texts that the rules leave, in one call.
+    """Split texts in one call of the learned segmenter.
 
     A refused text gets its TextError, and the other texts are still split.
     """
+    if not texts:
+        return {}
     try:
         return dict(zip(texts, segmenter.split_learned(texts), strict=True))
     except TextError as error:
-        if len(texts) > 1:
-            return {
-                name: own
-                for text in texts
-                for name, own in _split_learned(segmenter, [text]).items()
-            }
-        return {texts[0]: error}
+        if len(texts) == 1:
+            return {texts[0]: error}
+    # One of the texts is refused, so each is split by itself.
+    split: dict[str, Pieces] = {}
+    for text in texts:
+        split |= _split_learned(segmenter, [text])
+    return split
 
 
 def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
@@ -358,7 +364,8 @@ def _apply(step: Callable[[PreparedPair], None], block: Block[T]) -> None:
             try:
                 step(pair)
             except TextError as error:
-                block[i] = item, error.with_traceback(None)  # whose frames hold the block
+                # The frames of a traceback would keep the block in memory.
+                block[i] = item, error.with_traceback(None)
 
 
 def _of_texts(
@@ -371,21 +378,51 @@ def _of_texts(
     names = [*(f"reference[{i}]" for i in range(len(pair.texts) - 1)), "generated"]
     if len(names) == 2:
         names[0] = "reference"
-    found = []
+    pieces_of_texts = []
     for name, text in zip(names, texts, strict=True):
         pieces = split[text]
         if isinstance(pieces, TextError):
             raise TextError(f"{name}: {pieces}")
-        found.append(pieces)
-    return found
+        pieces_of_texts.append(pieces)
+    return pieces_of_texts
+
+
+def _named_texts(pair: Pair) -> dict[str, object]:
+    """Return the texts of a pair by their names in errors: the references, then the generated."""
+    try:
+        if isinstance(pair, str):  # two characters would unpack
+            raise TypeError
+        reference, generated = pair
+    except (TypeError, ValueError):
+        kind = type(pair).__name__
+        raise TextError(f"pair: must be (reference, generated), not {kind}") from None
+    named: dict[str, object]
+    if isinstance(reference, str) or not isinstance(reference, Sequence):
+        named = {"reference": reference}
+    elif reference:
+        named = {f"reference[{i}]": text for i, text in enumerate(reference)}
+    else:
+        raise TextError("reference: the list is empty")
+    named["generated"] = generated
+    return named
+
+
+def _chunk_times(times: Sequence[tuple[float, float]], size: int) -> npt.NDArray[np.float64]:
+    """Return start and end of each chunk of `size` segments, float64 (n, 2)."""
+    spans = []
+    for first in range(0, len(times), size):
+        starts, ends = zip(*times[first : first + size], strict=True)
+        spans.append((starts[0], max(ends)))
+    return np.array(spans)
 
 
 def _checked(text: object, name: str, options: Options) -> str:
-    """Check a text, and remove from it what the options say."""
+    """Check a text, and remove the markup that `options.clean` names."""
     plain = plain_line_ends(check_text(text, name))
     if not options.clean:
         return plain
-    if not (cleaned := remove_markup(plain, options.clean)):
+    cleaned = remove_markup(plain, options.clean)
+    if not cleaned:
         raise TextError(f"{name}: nothing is left after cleaning ({', '.join(options.clean)})")
     return cleaned
 
@@ -400,6 +437,7 @@ def _words(texts: dict[str, str]) -> PreparedPair:
 
 
 def _mostly_not_latin(text: str) -> bool:
+    # Counting ASCII letters is fast, and decides on most texts.
     if 2 * len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS)) >= len(text):
         return False
     letters = {c: count for c, count in Counter(text).items() if c.isalpha()}

@@ -22,7 +22,7 @@ LEAST_WEIGHT: Final = 0.1
 #: Maximum number of pairs of words in a table.
 MOST_LISTED: Final = 20
 
-#: Why two words cannot stand for each other, whatever their vectors say, as tables name it.
+#: Reasons why two words cannot stand for each other, whatever their vectors, as tables name them.
 CONTRASTS: Final = {"excludes": "excludes it", "negated": "one is negated"}
 
 Place = tuple[int, int]
@@ -79,15 +79,15 @@ def replaced_words(
     words: ReplacedWords, reference: Sequence[str], generated: Sequence[str]
 ) -> tuple[ReplacedWord, ...]:
     """List the replaced words in the order of the generated text, each reference word once."""
-    found = words.pairs.gen
+    pairs = words.pairs.gen
+    # The position of the surest generated word for each word of the reference.
     surest: dict[int, int] = {}
-    for own in np.flatnonzero(found.weight >= LEAST_WEIGHT).tolist():
-        partner = int(found.partner[own])
-        if partner not in surest or found.weight[own] > found.weight[surest[partner]]:
-            surest[partner] = own
+    for position in np.flatnonzero(pairs.weight >= LEAST_WEIGHT).tolist():
+        partner = int(pairs.partner[position])
+        if partner not in surest or pairs.weight[position] > pairs.weight[surest[partner]]:
+            surest[partner] = position
     return tuple(
-        _described(words, own, other, reference, generated)
-        for other, own in sorted(surest.items(), key=lambda item: item[1])
+        _described(words, position, reference, generated) for position in sorted(surest.values())
     )
 
 
@@ -98,7 +98,7 @@ def surest(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> tuple[
 
 
 def left_out(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> str:
-    """Say how many replaced words `surest` leaves out; "" if there are none."""
+    """Return the number of replaced words that `surest` leaves out, as text; "" if none."""
     more = len(replaced) - count
     return f"{more} more, which are less sure" if more > 0 else ""
 
@@ -106,89 +106,106 @@ def left_out(replaced: Sequence[ReplacedWord], count: int = MOST_LISTED) -> str:
 def describe_substitution(
     words: ReplacedWords, replaced: Sequence[ReplacedWord], scores: Scores, strict: StrictScores
 ) -> str:
-    """Say how much was replaced, and what that does to VCS."""
-    kinds = Counter(word.word_class for word in replaced)
-    found = [
-        (getattr(strict, share), count, nouns)
-        for kind, (share, *nouns) in _NAMED.items()
-        if (count := kinds[kind])
-    ]
-    parts = [
-        f"{count} {nouns[count > 1]} ({share:.3f} of all)"
-        for share, count, nouns in sorted(found, reverse=True)
-    ]
-    if not (len(words.reference) and len(words.generated)):
-        what = "no word could be compared, because one of the texts has no words in Latin letters."
-    elif not parts:
-        what = "hardly a word was replaced." if strict.substitution else "no word was replaced."
+    """Return sentences on the replaced words and their effect on VCS."""
+    counts = Counter(word.word_class for word in replaced)
+    shares = []
+    for word_class, (score, singular, plural) in _NAMED.items():
+        count = counts[word_class]
+        if count:
+            noun = singular if count == 1 else plural
+            shares.append((getattr(strict, score), count, noun))
+    shares.sort(reverse=True)
+    if not len(words.reference) or not len(words.generated):
+        text = "no word could be compared, because one of the texts has no words in Latin letters."
+    elif shares:
+        parts = [f"{count} {noun} ({share:.3f} of all)" for share, count, noun in shares]
+        verb = "was" if len(replaced) == 1 else "were"
+        text = f"{enumerated(parts)} {verb} replaced.{_weighed(words, counts, strict)}"
+    elif strict.substitution:
+        text = "hardly a word was replaced."
     else:
-        was = "was" if len(replaced) == 1 else "were"
-        what = f"{enumerated(parts)} {was} replaced.{_weighed(words, kinds, strict)}"
-    return f"Substitution is {strict.substitution:.3f}: {what}{_lowered(scores, strict)}"
+        text = "no word was replaced."
+    return f"Substitution is {strict.substitution:.3f}: {text}{_lowered(scores, strict)}"
 
 
 def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -> str:
-    """Return sentences on what changed the substitution score besides replaced words.
+    """Return sentences on the other influences on the substitution score.
 
     A kind with few words counts as larger, nouns count more than other words, and similar words
     lower the score.
     """
     least, weight = DEFAULT_SUBSTITUTION.least_mass, DEFAULT_SUBSTITUTION.thing_weight
-    sides = (words.pairs.gen.word_class, words.pairs.ref.word_class)
-    codes = [WORD_CLASSES.index(kind) for kind in kinds]
-    few = any(max((side == code).sum() for side in sides) < least for code in codes)
-    most = max(getattr(strict, share) for share, *_ in _NAMED.values())
-    top = max(most, weight * strict.replaced_things)
-    less = min(top, 1.0) - strict.substitution
-    said = [f" Fewer than {least:g} words of a kind count as {least:g}."] * few
-    said += [f" Nouns count {weight:.2f} times."] * (top - most >= 5e-4)
-    said += [f" The text is in other words, so {less:.3f} is taken off."] * (less >= 5e-4)
-    said += [" Too few words were replaced to lower VCS."] * (
-        strict_cap(strict.substitution) == 1.0
-    )
-    return "".join(said)
+    largest_share = max(getattr(strict, score) for score, *_ in _NAMED.values())
+    largest_weighted = max(largest_share, weight * strict.replaced_things)
+    taken_off = min(largest_weighted, 1.0) - strict.substitution
+    text = ""
+    if any(_count_of_kind(words, kind) < least for kind in kinds):
+        text += f" Fewer than {least:g} words of a kind count as {least:g}."
+    # Differences that three digits do not show are not mentioned.
+    if largest_weighted - largest_share >= 5e-4:
+        text += f" Nouns count {weight:.2f} times."
+    if taken_off >= 5e-4:
+        text += f" The text is in other words, so {taken_off:.3f} is taken off."
+    if strict_cap(strict.substitution) == 1.0:
+        text += " Too few words were replaced to lower VCS."
+    return text
+
+
+def _count_of_kind(words: ReplacedWords, kind: str) -> int:
+    """Count the words of a class in the text that has more of them."""
+    code = WORD_CLASSES.index(kind)
+    generated = int((words.pairs.gen.word_class == code).sum())
+    reference = int((words.pairs.ref.word_class == code).sum())
+    return max(generated, reference)
 
 
 def _lowered(scores: Scores, strict: StrictScores) -> str:
-    """Say what the cap is, and what it lowers: VCS, or the margin where VCS is 0."""
+    """Return sentences on the cap, and on the score that it lowers: VCS, or the margin."""
     cap = max(-1.0, strict_cap(strict.substitution))
-    score = "vcs" if scores.vcs > 0 else "margin"
-    before, after = getattr(scores, score), getattr(strict, f"{score}_strict")
-    said = f" Strict scores are at most {cap:z.3f}." if cap < 1 else ""
+    text = f" Strict scores are at most {cap:z.3f}." if cap < 1 else ""
+    if scores.vcs > 0:
+        before, after = scores.vcs, strict.vcs_strict
+        subject = LABELS["vcs_strict"]
+    else:
+        before, after = scores.margin, strict.margin_strict
+        label = LABELS["margin_strict"]
+        subject = label.capitalize()
+        if after < cap:
+            subject = f"Where VCS is 0, LAS counts: {label}"
     if after < before:
-        by_content = "Where VCS is 0, LAS counts: " * (score == "margin" and after < cap)
-        name = f"{by_content}{LABELS[f'{score}_strict']}"
-        said += f" {name[0].upper()}{name[1:]} is {after:z.3f}, down from {before:z.3f}."
-    return said
+        text += f" {subject} is {after:z.3f}, down from {before:z.3f}."
+    return text
 
 
 def _described(
-    words: ReplacedWords, own: int, other: int, reference: Sequence[str], generated: Sequence[str]
+    words: ReplacedWords, position: int, reference: Sequence[str], generated: Sequence[str]
 ) -> ReplacedWord:
-    found = words.pairs.gen
-    similarity = float(found.similarity[own])
+    """Describe the generated word at a position and the word of the reference that it replaces."""
+    pairs = words.pairs.gen
+    partner = int(pairs.partner[position])
+    similarity = float(pairs.similarity[position])
     contrast = ""
-    if bool(words.generated.is_negated[own]) != bool(words.reference.is_negated[other]):
+    if bool(words.generated.is_negated[position]) != bool(words.reference.is_negated[partner]):
         contrast = "negated"
     elif similarity == -1.0:
         contrast = "excludes"
-    (chunk, place), (other_chunk, other_place) = (
-        _place(words.generated, own),
-        _place(words.reference, other),
-    )
+    generated_chunk, generated_place = _place(words.generated, position)
+    reference_chunk, reference_place = _place(words.reference, partner)
     return ReplacedWord(
-        reference=reference[other_chunk][slice(*other_place)],
-        generated=generated[chunk][slice(*place)],
-        word_class=WORD_CLASSES[found.word_class[own]],
+        reference=reference[reference_chunk][slice(*reference_place)],
+        generated=generated[generated_chunk][slice(*generated_place)],
+        word_class=WORD_CLASSES[pairs.word_class[position]],
         similarity=similarity,
         contrast=contrast,
-        weight=float(found.weight[own]),
-        reference_chunk=other_chunk,
-        generated_chunk=chunk,
-        reference_place=other_place,
-        generated_place=place,
+        weight=float(pairs.weight[position]),
+        reference_chunk=reference_chunk,
+        generated_chunk=generated_chunk,
+        reference_place=reference_place,
+        generated_place=generated_place,
     )
 
 
-def _place(words: TextWords, at: int) -> tuple[int, Place]:
-    return int(words.chunk[at]), (int(words.start[at]), int(words.stop[at]))
+def _place(words: TextWords, position: int) -> tuple[int, Place]:
+    """Return the chunk of a word, and its place in the chunk."""
+    start, stop = int(words.start[position]), int(words.stop[position])
+    return int(words.chunk[position]), (start, stop)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,9 @@ from vcs_numba import HmCf, Scores, Substitution
 from vcs_runtime.scoring.flags import describe, flags_of
 from vcs_runtime.scoring.score_table import (
     ALL,
-    FURTHER,
     HEADLINE,
-    HM_CF,
     LABELS,
-    SCORES,
     SMALLER_IS_BETTER,
-    SUBSTITUTION,
     up_to,
 )
 from vcs_runtime.util.extras import require
@@ -32,38 +29,66 @@ Pair = tuple[Reference, str]
 _SHOWN = up_to(HEADLINE)  # in a notebook
 
 
-class _ScoresByName:
-    """Every score of `score_table` as a property: `result.las` is that of `result.scores`."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:  # what editors complete
-        vcs = margin = gas = las = las_precision = las_recall = sas = nas = nas_f1 = (
-            window_regularizer
-        ) = 0.0
-        nas_d = nas_d_precision = nas_d_recall = nas_l = nas_l_precision = nas_l_recall = 0.0
-        coarse = fine_precision = fine_recall = fine_f1 = hm_cf = 0.0
-        substitution = replaced_things = replaced_actions = replaced_qualities = replaced_names = (
-            0.0
-        )
-        vcs_strict = margin_strict = 0.0
-
-
-def _property(name: str, part: str) -> property:
-    """Return the property of a score; its value is NaN for a result without the `part`.
+class _Score:
+    """A score as an attribute of a result; NaN if the result does not have it.
 
     `part` is the attribute of the result that holds the score.
     """
-    when = "" if part == "scores" else "without `also`, or "
-    return property(
-        lambda result: float(getattr(getattr(result, part), name, math.nan)),
-        doc=f"{ALL[name].meaning}; NaN {when}if the pair could not be scored.",
-    )
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+        condition = "" if self._part == "scores" else "without `also`, or "
+        self.__doc__ = f"{ALL[name].meaning}; NaN {condition}if the pair could not be scored."
+
+    @overload
+    def __get__(self, result: None, owner: type) -> _Score: ...
+    @overload
+    def __get__(self, result: _ScoresByName, owner: type) -> float: ...
+    def __get__(self, result: _ScoresByName | None, owner: type) -> float | _Score:
+        if result is None:
+            return self
+        scores = getattr(result, self._part)
+        return float(getattr(scores, self._name, math.nan))
 
 
-for _part, _names in (("scores", SCORES), ("further", HM_CF), ("strict", SUBSTITUTION)):
-    for _name in _names:
-        setattr(_ScoresByName, _name, _property(_name, _part))
+class _ScoresByName:
+    """Every score of `score_table` as an attribute: `result.las` is `result.scores.las`."""
+
+    __slots__ = ()
+
+    vcs = _Score("scores")
+    margin = _Score("scores")
+    gas = _Score("scores")
+    las = _Score("scores")
+    las_precision = _Score("scores")
+    las_recall = _Score("scores")
+    sas = _Score("scores")
+    nas = _Score("scores")
+    nas_f1 = _Score("scores")
+    nas_d = _Score("scores")
+    nas_d_precision = _Score("scores")
+    nas_d_recall = _Score("scores")
+    nas_l = _Score("scores")
+    nas_l_precision = _Score("scores")
+    nas_l_recall = _Score("scores")
+    window_regularizer = _Score("scores")
+
+    coarse = _Score("further")
+    fine_precision = _Score("further")
+    fine_recall = _Score("further")
+    fine_f1 = _Score("further")
+    hm_cf = _Score("further")
+
+    substitution = _Score("strict")
+    replaced_things = _Score("strict")
+    replaced_actions = _Score("strict")
+    replaced_qualities = _Score("strict")
+    replaced_names = _Score("strict")
+    vcs_strict = _Score("strict")
+    margin_strict = _Score("strict")
 
 
 class StrictScores(NamedTuple):
@@ -82,15 +107,14 @@ class StrictScores(NamedTuple):
 class Result(_ScoresByName):
     """The scores of one pair, or the reason why it has none.
 
-    Every score is an attribute of its own, too: `result.vcs`, `result.las`. It is NaN without
-    scores.
+    Every score is also an attribute: `result.vcs`, `result.las`. It is NaN without scores.
 
     Attributes
     ----------
     scores
         Every score of docs/reference/vcs.md, section 12; None if the pair could not be scored.
     n_ref
-        Number of chunks of the reference, of several the winning one; 0 without scores.
+        Number of chunks of the reference, or of the best one of several; 0 without scores.
     n_gen
         Number of chunks of the generated text; 0 without scores.
     signature
@@ -107,10 +131,10 @@ class Result(_ScoresByName):
         Name of the segmenter that split all texts of the pair; None for short texts.
     further
         HM-CF and its parts; None if `Options.also` does not ask for it. With several references,
-        those of the one with the highest HM-CF.
+        they belong to the reference with the highest HM-CF.
     strict
-        Substitution and what it lowers; None if `Options.also` does not ask for it. With several
-        references, those of the best one, or the means.
+        Substitution and the scores that it lowers; None if `Options.also` does not ask for it. With
+        several references, they belong to the best one, or are means.
     """
 
     scores: Scores | None
@@ -127,16 +151,19 @@ class Result(_ScoresByName):
     @property
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS that the result has."""
-        return tuple(
-            metric for metric, own in zip(FURTHER, (self.further, self.strict), strict=True) if own
-        )
+        metrics = []
+        if self.further:
+            metrics.append("hm-cf")
+        if self.strict:
+            metrics.append("substitution")
+        return tuple(metrics)
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Facts not in the scores, such as "below_gate" (docs/reference/vcs.md, section 13)."""
-        return (
-            () if self.scores is None else flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
-        )
+        if self.scores is None:
+            return ()
+        return flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a flat dictionary for JSON: scores, counts, flags and the signature.
@@ -146,21 +173,27 @@ class Result(_ScoresByName):
         if self.scores is None:
             return {"error": self.error, "signature": self.signature}
         result: dict[str, Any] = self.scores._asdict()
-        result |= self.further._asdict() if self.further else {}
-        result |= self.strict._asdict() if self.strict else {}
-        result |= {"n_ref": self.n_ref, "n_gen": self.n_gen}
-        result |= {"flags": list(self.flags), "segmenter": self.segmenter}
+        if self.further:
+            result |= self.further._asdict()
+        if self.strict:
+            result |= self.strict._asdict()
+        result["n_ref"] = self.n_ref
+        result["n_gen"] = self.n_gen
+        result["flags"] = list(self.flags)
+        result["segmenter"] = self.segmenter
         if self.n_references > 1:
-            result |= {"reference_index": self.reference_index, "n_references": self.n_references}
-        return {**result, "signature": self.signature}
+            result["reference_index"] = self.reference_index
+            result["n_references"] = self.n_references
+        result["signature"] = self.signature
+        return result
 
     def __repr__(self) -> str:
         if self.scores is None:
             return f"Result(error={self.error!r})"
-        flags = f", flags={self.flags}" if self.flags else ""
-        return (
-            f"Result({', '.join(f'{name}={getattr(self, name):z.3f}' for name in _SHOWN)}{flags})"
-        )
+        parts = [f"{name}={getattr(self, name):z.3f}" for name in _SHOWN]
+        if self.flags:
+            parts.append(f"flags={self.flags}")
+        return f"Result({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -197,26 +230,27 @@ class Results(list[Result]):
         score
             The score that ranks; where it is equal margin, VCS and GAS decide.
         explain
-            `Scorer.explain`: the reason is what one can see in the pair, as `score --worst` prints
-            it. Without it, the reason is what the flags say, or "".
+            `Scorer.explain`: the reason is the conclusion of the explanation, as `score --worst`
+            prints it. Without it, the reason explains the flags, or is "".
 
         Returns
         -------
         list of dict
-            `id`, `reference` (of several the best one), `generated`, the score by its name, and
+            `id`, `reference` (the best one of several), `generated`, the score by its name, and
             `reason`.
 
         Raises
         ------
         ValueError
-            `n` is below 1, the numbers of pairs or ids are not that of the results, or `score` does
-            not rank.
+            `n` is below 1, there are more or fewer pairs or ids than results, or `score` does not
+            rank pairs.
         """
-        pairs, ranking = list(pairs), (score, "margin", "vcs", "gas")
+        pairs = list(pairs)
         names = list(range(len(pairs)) if ids is None else ids)
-        for what, given in (("pairs", pairs), ("ids", names)):
-            if len(given) != len(self):
-                raise ValueError(f"{what}: {len(given)}, but there are {len(self)} results")
+        if len(pairs) != len(self):
+            raise ValueError(f"pairs: {len(pairs)}, but there are {len(self)} results")
+        if len(names) != len(self):
+            raise ValueError(f"ids: {len(names)}, but there are {len(self)} results")
         if n < 1:
             raise ValueError(f"n must be 1 or more, not {n}")
         if score not in ALL or score in SMALLER_IS_BETTER:
@@ -224,15 +258,24 @@ class Results(list[Result]):
         scored = [row for row in zip(self, names, pairs, strict=True) if row[0].scores is not None]
         if any(math.isnan(getattr(result, score)) for result, _, _ in scored):
             raise ValueError(f"score: the results have no {score!r}: score them with `also`")
-        scored.sort(key=lambda row: [getattr(row[0], name) for name in ranking])
+        ranking = attrgetter(score, "margin", "vcs", "gas")
+        scored.sort(key=lambda row: ranking(row[0]))
         rows: list[dict[str, str | int | float]] = []
         for result, name, (reference, generated) in scored[:n]:
             assert result.scores is not None
             text = reference if isinstance(reference, str) else reference[result.reference_index]
             reason = explain(reference, generated).conclusion if explain else ""
-            reason = reason or describe(result.scores._asdict(), result.n_ref, result.n_gen)
-            row = {"id": name, "reference": text, "generated": generated}
-            rows.append({**row, score: getattr(result, score), "reason": reason})
+            if not reason:
+                reason = describe(result.scores._asdict(), result.n_ref, result.n_gen)
+            rows.append(
+                {
+                    "id": name,
+                    "reference": text,
+                    "generated": generated,
+                    score: getattr(result, score),
+                    "reason": reason,
+                }
+            )
         return rows
 
     def to_pandas(self) -> Any:
@@ -251,16 +294,17 @@ class Results(list[Result]):
         return require("polars", (), "to_polars").DataFrame(rows, infer_schema_length=None)
 
     def _repr_html_(self) -> str:
-        rows = [[LABELS[name] for name in _SHOWN] + ["flags or error"]]
+        rows = [[*(LABELS[name] for name in _SHOWN), "flags or error"]]
         for result in self:
-            why = result.error or ", ".join(result.flags)
-            rows.append([*(f"{getattr(result, name):z.3f}" for name in _SHOWN), escape(why)])
-        lines = ("<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows)
+            row = [f"{getattr(result, name):z.3f}" for name in _SHOWN]
+            row.append(escape(result.error or ", ".join(result.flags)))
+            rows.append(row)
+        lines = ["<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows]
         return f"<table>{''.join(lines)}</table>"
 
 
 class ReplacedWords(NamedTuple):
-    """The words of a pair, and which of them another word replaced."""
+    """The words of a pair, and the words that were replaced."""
 
     reference: TextWords
     generated: TextWords
@@ -312,10 +356,7 @@ def as_pairs(
     references: Iterable[Reference] | None,
     predictions: Iterable[str] | None,
 ) -> list[Pair]:
-    """Return a list of pairs, given as pairs or as references and predictions.
-
-    See `Scorer.score_many`.
-    """
+    """Return a list of pairs, as `Scorer.score_many` takes them."""
     if (pairs is None) == (references is None and predictions is None):
         raise TypeError("give either pairs, or references and predictions")
     if pairs is not None:

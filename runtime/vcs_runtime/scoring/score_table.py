@@ -79,7 +79,8 @@ HM_CF: Final[dict[str, ScoreInfo]] = {
     ),
 }
 
-#: Substitution and what it lowers, by name, in the order of files and tables; as for HM-CF.
+#: Substitution and the scores that it lowers, by name, in the order of files and tables; only
+#: results scored with it have them.
 SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     "substitution": ScoreInfo(
         "substitution", 0, 1, HEADLINE, "content words replaced by other words; smaller is better"
@@ -106,15 +107,15 @@ SUBSTITUTION: Final[dict[str, ScoreInfo]] = {
     ),
 }
 
-#: What can be computed beside VCS: the scores of each metric.
+#: The metrics that can be computed beside VCS, with the scores of each.
 FURTHER: Final = {"hm-cf": HM_CF, "substitution": SUBSTITUTION}
 #: Scores for which smaller is better: nothing is rewarded or ranked by them.
 SMALLER_IS_BETTER: Final = frozenset(SUBSTITUTION) - {"vcs_strict", "margin_strict"} | {
     "window_regularizer"
 }
 
-#: The names of all scores in the order of files, columns and C structures, which only ever grows at
-#: its end.
+#: The names of all scores in the order of files, columns and C structures. New ones are added only
+#: at the end.
 NAMES: Final = Scores._fields
 #: The names of HM-CF and its parts.
 HM_CF_NAMES: Final = HmCf._fields
@@ -124,7 +125,7 @@ ALL: Final = SCORES | HM_CF | SUBSTITUTION
 #: The name of each score in texts and figures.
 LABELS: Final = {name: info.label for name, info in ALL.items()}
 
-#: What each abbreviation among the labels stands for.
+#: The full names of the abbreviations among the labels.
 FULL_NAMES: Final = {
     "vcs": "Video Comprehension Score",
     "gas": "Global Alignment Score",
@@ -138,14 +139,20 @@ FULL_NAMES: Final = {
 
 def names_with(also: Iterable[str]) -> tuple[str, ...]:
     """Return the names of all scores with these metrics beside VCS, in the order of files."""
-    return (*NAMES, *(name for metric in FURTHER if metric in also for name in FURTHER[metric]))
+    names = list(NAMES)
+    for metric, scores in FURTHER.items():
+        if metric in also:
+            names += scores
+    return tuple(names)
 
 
 def metrics_in(record: Container[str]) -> tuple[str, ...]:
     """Return the metrics beside VCS whose scores are all in a line of a score file."""
-    return tuple(
-        metric for metric, scores in FURTHER.items() if all(name in record for name in scores)
-    )
+    metrics = []
+    for metric, scores in FURTHER.items():
+        if all(name in record for name in scores):
+            metrics.append(metric)
+    return tuple(metrics)
 
 
 def up_to(level: int, also: Iterable[str] = ()) -> tuple[str, ...]:
@@ -153,5 +160,5 @@ def up_to(level: int, also: Iterable[str] = ()) -> tuple[str, ...]:
 
     A lower level is more prominent.
     """
-    own = set(names_with(also))
-    return tuple(name for name, info in ALL.items() if name in own and info.level <= level)
+    names = names_with(also)
+    return tuple(name for name, info in ALL.items() if name in names and info.level <= level)

@@ -26,8 +26,7 @@ from vcs_runtime.util.progress import finished_units, progress_bar, units_in_wor
 from vcs_runtime.util.stages import in_order
 
 T = TypeVar("T")
-# A block of pairs, the request for the vectors of its texts, and the units of a progress bar before
-# it.
+# A block of pairs, the request for the vectors of its texts, and the number of items before it.
 _Requested = tuple[Block[T], VectorRequest, float]
 
 
@@ -60,9 +59,7 @@ class Scorer:
         )
         self._words = words or WordComparison()
         self.scripts = self._preparation.scripts
-        """How many texts were read so far, repeated ones once, and how many are not in Latin
-        script.
-        """
+        """Number of different texts so far, and of those not in Latin script."""
 
     @classmethod
     def open(
@@ -119,12 +116,12 @@ class Scorer:
 
     @property
     def compares_words(self) -> bool:
-        """Whether substitution has been asked for."""
+        """Whether a call has asked for substitution."""
         return self._words.is_open
 
     @property
     def cache_failure(self) -> str:
-        """Why vectors were not kept in the folder that commands use unasked; "" if they were."""
+        """Why vectors were not stored in the default cache folder; "" if they were."""
         return self._store.failure
 
     def signature_for(self, options: Options) -> str:
@@ -149,7 +146,8 @@ class Scorer:
         Raises TextError, a ValueError that names the text, if a text cannot be scored.
         """
         options = Options(chunk_size, params, aggregate, also=also)
-        return self._score_one(reference, generated, options)[0]
+        result, _ = self._score_one(reference, generated, options)
+        return result
 
     def score_short(
         self,
@@ -161,9 +159,11 @@ class Scorer:
     ) -> Result:
         """Score a pair of short texts, word by word (VCS_short; docs/reference/vcs.md, section 10).
 
-        Arguments and errors are those of `score`.
+        Arguments and errors as for `score`.
         """
-        return self._score_one(reference, generated, Options(1, params, aggregate, short=True))[0]
+        options = Options(params=params, aggregate=aggregate, short=True)
+        result, _ = self._score_one(reference, generated, options)
+        return result
 
     def score_many(
         self,
@@ -194,7 +194,8 @@ class Scorer:
         with progress_bar(len(pairs), enabled=progress) as advance:
             options = Options(chunk_size, params, aggregate, short, also=also)
             for block in self.stream(pairs, _itself, options):
-                results += [result for _, result, _ in block]
+                for _, result, _ in block:
+                    results.append(result)
                 advance(len(block))
         return results
 
@@ -210,11 +211,12 @@ class Scorer:
     ) -> Explanation:
         """Explain a pair's score, with the best of several references (docs/guide/explain.md).
 
-        Arguments and errors are those of `score`. For many pairs, or with other thresholds, pass
+        Arguments and errors as for `score`. For many pairs, or with other thresholds, pass
         what `stream` yields to `scoring.explanation.explain`.
         """
         options = Options(chunk_size, params, short=short, also=also)
-        return explain(*self._score_one(reference, generated, options), params)
+        result, evidence = self._score_one(reference, generated, options)
+        return explain(result, evidence, params)
 
     def stream(
         self, items: Iterable[T], key: Callable[[T], Pair], options: Options = Options()
@@ -241,20 +243,19 @@ class Scorer:
         self.signature_for(options)  # before anything is read
         requested = self._requested(items, key, options)
         if self.embedder.device.is_gpu:
-            # Three stages work at the same time: a thread reads, splits and tokenises the blocks to
-            # come, a GPU embeds each, and the caller's thread aligns and writes the one before.
-            with closing(in_order(_embed, requested, self.embedder.parallel)) as embedded:
-                for one in embedded:
-                    yield from self._scored(one, options)
+            # Three stages work at the same time: a thread reads, splits and tokenises the next
+            # blocks, a GPU embeds each, and the caller's thread aligns and writes the one before.
+            with closing(in_order(_embed, requested, self.embedder.parallel)) as blocks:
+                for block in blocks:
+                    yield from self._scored(block, options)
         else:
-            for one in map(_embed, requested):
-                yield from self._scored(one, options)
+            for block in map(_embed, requested):
+                yield from self._scored(block, options)
 
     def iter_scores(self, pairs: Iterable[Pair], options: Options = Options()) -> Iterator[Result]:
         """Score a stream of pairs: yield one Result for each pair, in order."""
-        return (
-            result for _, result, _ in chain.from_iterable(self.stream(pairs, _itself, options))
-        )
+        blocks = self.stream(pairs, _itself, options)
+        return (result for _, result, _ in chain.from_iterable(blocks))
 
     def iter_evidence(
         self, pairs: Iterable[Pair], options: Options = Options()
@@ -263,8 +264,8 @@ class Scorer:
 
         The evidence is None if the Result has an `error`.
         """
-        blocks = chain.from_iterable(self.stream(pairs, _itself, options))
-        return ((result, evidence) for _, result, evidence in blocks)
+        blocks = self.stream(pairs, _itself, options)
+        return ((result, evidence) for _, result, evidence in chain.from_iterable(blocks))
 
     def release(self) -> None:
         """Free the memory of the models, above all on a GPU; the next call takes it again.
@@ -306,11 +307,12 @@ class Scorer:
         first = finished_units()
         earlier: list[VectorRequest] = []
         for block in self._preparation.blocks(items, key, options):
-            pairs = (pair for _, pair in block if isinstance(pair, PreparedPair))
+            texts: list[str] = []
+            for _, pair in block:
+                if isinstance(pair, PreparedPair):
+                    texts += pair.all_texts()
             earlier = [request for request in earlier if not request.finished]
-            request = self._store.request(
-                (text for pair in pairs for text in pair.all_texts()), earlier
-            )
+            request = self._store.request(texts, earlier)
             earlier.append(request)
             yield block, request, first
             first += len(block)

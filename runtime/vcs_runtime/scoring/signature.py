@@ -18,7 +18,7 @@ from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import TIME_STAMPS, ScoringSegmenter
 from vcs_runtime.util.numbers import digits
 
-# Version of the formulas: that of the reference package.
+# Version of the formulas, which is the version of the reference package.
 DEFINITION = "1.0.0"
 
 
@@ -27,13 +27,12 @@ def signature(
 ) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
-    A model is named with the first four hex digits of the hash of all that computes with it
-    (`Bundle.model_hash`), and its device with those of what it alone runs (`Bundle.device_hash`).
-    Penalty, regulariser, small_text, aggregate and clean have fields of their own if they are not
-    at their defaults. So have metrics beside VCS (`also`), and an instruction before the texts:
-    `instr`, four digits of its hash. With substitution, `words` names what tells and compares
-    words. With a learned segmenter, `cut` holds its threshold, stride, precision and device. Models
-    of the caller are named by their `identity` alone.
+    A model is named with the first four hex digits of `Bundle.model_hash`, and its device with
+    those of `Bundle.device_hash`. Penalty, regulariser, small_text, aggregate and clean have fields
+    if they are not at their defaults. So have metrics beside VCS (`also`), and an instruction
+    before the texts: `instr`, four digits of its hash. With substitution, `words` names the model
+    that compares words. With a learned segmenter, `cut` holds its threshold, stride, precision and
+    device. Models of the caller are named by their `identity` alone.
     """
     fields = embedder.signature_fields
     if SUBSTITUTION in options.also:
@@ -41,14 +40,14 @@ def signature(
     return signature_of(options, segmenter.signature_fields, fields)
 
 
-def long_form(line: str) -> str:
+def long_form(signature: str) -> str:
     """Add to a signature the library versions and the processor, which may affect score rounding.
 
-    Scores of one long form are the same to the bit on a CPU. Scores of one signature may differ by
-    rounding.
+    On a CPU, scores with the same long form are the same to the bit. Scores with the same signature
+    may differ by rounding.
     """
-    fields = dict(field.partition(":")[::2] for field in line.split("|"))
-    engines = [fields[name] for name in ("engine", "cut") if name in fields]
+    fields = signature.split("|")
+    engines = [field for field in fields if field.startswith(("engine:", "cut:"))]
     versions = []
     if any("openvino" not in engine for engine in engines):
         versions.append(f"ort:{import_onnxruntime().__version__}")
@@ -60,18 +59,22 @@ def long_form(line: str) -> str:
         versions.append(f"tokenizers:{version('tokenizers')}")
     simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
     groups = [*simd.get("baseline", ()), *simd.get("found", ())]
-    cpu = "/".join([platform.machine().lower(), *groups[-1:]])
-    return "|".join(
-        [line, *versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
-    )
+    cpu = platform.machine().lower()
+    if groups:
+        cpu = f"{cpu}/{groups[-1]}"
+    versions += [f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
+    return "|".join([signature, *versions])
 
 
 def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[str]) -> str:
     """Build the signature of a score from the fields of its segmenter and of its embedder."""
     params = options.params
+    definition = DEFINITION
+    if f"seg:{TIME_STAMPS}" in segmenter and not options.short:
+        definition += "+time"
     fields = [
         "vcs",
-        f"def:{DEFINITION}{'+time' * (f'seg:{TIME_STAMPS}' in segmenter and not options.short)}",
+        f"def:{definition}",
         f"chunk:{'word' if options.short else options.chunk_size}",
         f"lct:{digits(params.lct)}",
         f"ctx:{digits(params.context_cutoff)}/{digits(params.context_window)}",
@@ -89,5 +92,6 @@ def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[
         fields.append(f"clean:{'+'.join(options.clean)}")
     if options.also:
         fields.append(f"also:{'+'.join(options.also)}")
-    fields += ["seg:none"] if options.short else segmenter
-    return "|".join([*fields, *embedder, f"v:{__version__}"])
+    if options.short:
+        segmenter = ["seg:none"]
+    return "|".join([*fields, *segmenter, *embedder, f"v:{__version__}"])

@@ -18,9 +18,9 @@ from vcs_runtime.util.numbers import exact_means
 from vcs_runtime.words.reading import Numbering, TextWords, read_words, words_hash
 from vcs_runtime.words.vectors import WordVectors
 
-#: Bytes of the words of texts that are remembered: those of some 500 texts of 450 words.
+#: Bytes for the words of texts that are remembered: some 500 texts of 450 words.
 _MEMORY_BYTES: Final = 16 << 20
-# Bytes of a word that is remembered: its place, class, features and flags.
+# Bytes of a remembered word: its place, class, features and flags.
 _WORD_BYTES: Final = 80
 
 
@@ -73,39 +73,55 @@ class WordComparison:
     ) -> list[tuple[StrictScores, list[ReplacedWords]]]:
         """Compare the words of pairs; each pair has evidence and scores for every reference.
 
-        Returns for each pair the mean of the numbers over its references, and the words of each.
+        Returns for each pair the means over its references, and the words with each reference.
         """
+        # All pairs are compared in one call, so their references are put in one row first.
         numbering = Numbering()
-        every = [evidence for candidates, _ in pairs for evidence in candidates]
-        read = [(self._read(e.chunks[0]), self._read(e.chunks[1])) for e in every]
-        compared = []
-        for evidence, (reference, generated) in zip(every, read, strict=True):
+        word_pairs = []
+        texts = []
+        for evidence in chain.from_iterable(candidates for candidates, _ in pairs):
+            reference, generated = map(self._read, evidence.chunks)
             alignment = align(evidence.similarity, params, evidence.times)
-            words = numbering.words(generated), numbering.words(reference)
-            compared.append(WordPair(*words, alignment.precision.match, alignment.recall.match))
-        found = substitution_batch(compared, numbering.vocabulary(self._opened.vectors))
-        replaced = [ReplacedWords(*words, own) for words, own in zip(read, found, strict=True)]
-        of_all = chain(*(scores for _, scores in pairs))
-        scores = [strict_scores(own, of) for own, of in zip(found, of_all, strict=True)]
+            word_pair = WordPair(
+                gen=numbering.words(generated),
+                ref=numbering.words(reference),
+                gen_match=alignment.precision.match,
+                ref_match=alignment.recall.match,
+            )
+            word_pairs.append(word_pair)
+            texts.append((reference, generated))
+        substitutions = substitution_batch(word_pairs, numbering.vocabulary(self._opened.vectors))
+        row = zip(texts, substitutions, strict=True)
         results = []
-        first = 0
-        for candidates, _ in pairs:
-            own = slice(first, first + len(candidates))
-            results.append((StrictScores._make(exact_means(scores[own])), replaced[own]))
-            first += len(candidates)
+        for _, scores in pairs:
+            strict_of_references = []
+            words = []
+            for of_reference in scores:
+                (reference, generated), substitution = next(row)
+                strict_of_references.append(strict_scores(substitution, of_reference))
+                words.append(ReplacedWords(reference, generated, substitution))
+            means = StrictScores._make(exact_means(strict_of_references))
+            results.append((means, words))
         return results
 
     def _read(self, chunks: Sequence[str]) -> TextWords:
         key = f"{list(map(len, chunks))}{''.join(chunks)}"
-        if (words := self._texts.get(key)) is None:
+        words = self._texts.get(key)
+        if words is None:
             words = read_words(chunks)
             self._texts.put(key, words)
         return words
 
 
-def strict_scores(found: Substitution, scores: Scores) -> StrictScores:
+def strict_scores(substitution: Substitution, scores: Scores) -> StrictScores:
     """Return the substitution of a pair, and its strict scores."""
-    lowered = strict(scores, found.substitution)
+    lowered = strict(scores, substitution.substitution)
     return StrictScores(
-        found.substitution, found.thing, found.action, found.quality, found.name, *lowered
+        substitution=substitution.substitution,
+        replaced_things=substitution.thing,
+        replaced_actions=substitution.action,
+        replaced_qualities=substitution.quality,
+        replaced_names=substitution.name,
+        vcs_strict=lowered.vcs_strict,
+        margin_strict=lowered.margin_strict,
     )

@@ -14,8 +14,7 @@ from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.text.cleaning import strip_punctuation
 
-#: Chunks that are compared with all earlier ones at a time, so that memory grows with the text
-#: alone.
+#: Number of chunks that are compared with all earlier ones at a time: memory grows only linearly.
 _BLOCK = 256
 
 
@@ -28,12 +27,13 @@ def repetitions(
 ) -> list[int | None]:
     """Find the generated chunks that repeat an earlier one.
 
-    A chunk repeats the first chunk whose words are the same, or whose vector is similar enough. It
-    does not repeat that chunk if the reference repeats itself as well, and the chunk has a
-    counterpart of its own. For each generated chunk the result is the position of the chunk that it
-    repeats, or None. Without `vectors`, only chunks of the same words are alike.
+    A chunk repeats the first chunk with the same words or a similar enough vector. It does not
+    repeat that chunk if the reference repeats itself as well, and the chunk has another match
+    there. For each generated chunk the result is the position of the chunk that it repeats, or
+    None. Without `vectors`, only chunks of the same words are alike.
     """
-    reference, generated = ([_words(text) for text in texts] for texts in chunks)
+    reference = [_words(text) for text in chunks[0]]
+    generated = [_words(text) for text in chunks[1]]
     rows = None if vectors is None else vectors[1]
     first = _first_alike(generated, rows, threshold)
 
@@ -44,23 +44,26 @@ def repetitions(
             return False
         return bool(cosine_similarity(vectors[0][[a]], vectors[0][[b]])[0, 0] >= threshold)
 
-    found: list[int | None] = []
-    # The first chunk of a group of chunks that are alike, and the reference chunks that the group
-    # tells.
+    repeats: list[int | None] = []
+    # Chunks that are alike form a group. The first chunk of each chunk's group, and the matches of
+    # each group in the reference.
     origin = list(range(len(generated)))
-    told: dict[int, set[int]] = {}
+    matches: dict[int, set[int]] = {}
     for j, (earlier, place) in enumerate(zip(first, match.tolist(), strict=True)):
         origin[j] = origin[earlier]
-        group = told.setdefault(origin[j], set())
-        own = earlier == j or (
-            bool(supported[j])
-            and place not in group
-            and any(alike(place, other) for other in group)
-        )
-        if own:
+        group = matches.setdefault(origin[j], set())
+        if earlier == j:
+            is_new = True
+        elif not supported[j] or place in group:
+            is_new = False
+        else:
+            is_new = any(alike(place, other) for other in group)
+        if is_new:
             group.add(place)
-        found.append(None if own else earlier)
-    return found
+            repeats.append(None)
+        else:
+            repeats.append(earlier)
+    return repeats
 
 
 def _words(text: str) -> str:
@@ -145,11 +148,8 @@ class Thresholds:
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not low <= value <= high
-            ):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:
                 raise ValueError(f"{name} must be a number between {low} and {high}, not {value!r}")
 
 
@@ -197,15 +197,13 @@ def reference_chunks(
 ) -> tuple[Chunk, ...]:
     """Return the chunks of the reference with their verdicts, covered or missing."""
     side = alignment.recall
-    # A match that is clearly more similar to another reference chunk is not about this one.
+    # A match that is clearly more similar to another reference chunk does not cover this one.
     closest = alignment.precision.max_similarity[side.match]
-    covered = (side.similarity >= thresholds.support) & (
-        closest - side.similarity <= thresholds.rival
-    )
-    verdicts = [COVERED if is_covered else MISSING for is_covered in covered.tolist()]
-    return _chunks(
-        evidence.chunks[0], side, verdicts, crossings(side.match, covered), [None] * side.x
-    )
+    is_supported = side.similarity >= thresholds.support
+    covered = is_supported & (closest - side.similarity <= thresholds.rival)
+    verdicts = np.where(covered, COVERED, MISSING).tolist()
+    crossed = crossings(side.match, covered)
+    return _chunks(evidence.chunks[0], side, verdicts, crossed, [None] * side.x)
 
 
 def generated_chunks(
@@ -274,21 +272,24 @@ def crossings(
 def position(chunk: Chunk, noun: str) -> str:
     """Describe where a chunk stands and what it matches, counting from 1.
 
-    "stands where the reference has 4-5, means its sentence 9" for a generated chunk, "the text has
-    it in sentence 9, not 4-5" for one of the reference. A repeated chunk names what it repeats, one
-    without a counterpart its nearest.
+    For a generated chunk: "stands where the reference has 4-5, means its sentence 9". For a
+    reference chunk: "the text has it in sentence 9, not 4-5". For a repeated chunk, the chunk that
+    it repeats; for a chunk without a counterpart, the nearest chunk.
     """
-    place = f"{noun} {(chunk.match if chunk.repeats is None else chunk.repeats) + 1}"
     if chunk.repeats is not None:
-        return f"repeats {place}"
+        return f"repeats {noun} {chunk.repeats + 1}"
+    place = f"{noun} {chunk.match + 1}"
     if chunk.verdict in (MISSING, UNSUPPORTED):
         return f"nearest: {place}"
     first, last = chunk.expected[0] + 1, chunk.expected[1]
     expected = str(first) if first == last else f"{first}-{last}"
+    is_misplaced = chunk.offset != 0
     if chunk.verdict == COVERED:
-        return f"the text has it in {place}{f', not {expected}' if chunk.offset else ''}"
-    stands = f"stands where the reference has {expected}, means its" if chunk.offset else "means"
-    return f"{stands} {place}"
+        text = f"the text has it in {place}"
+        return f"{text}, not {expected}" if is_misplaced else text
+    if is_misplaced:
+        return f"stands where the reference has {expected}, means its {place}"
+    return f"means {place}"
 
 
 def describe_thresholds(thresholds: Thresholds) -> str:

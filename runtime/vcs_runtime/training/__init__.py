@@ -35,15 +35,14 @@ _CONFIG_OPTIONS = tuple(option.name for option in fields(ScorerConfig))
 
 @cache  # and created by the first call, so that importing this module needs no bundle
 def _scorer(**options: Any) -> TrainingScorer:
-    config = ScorerConfig(
-        **{name: options.pop(name) for name in _CONFIG_OPTIONS if name in options}
-    )
-    return TrainingScorer(config, **options)
+    of_config = {name: options.pop(name) for name in _CONFIG_OPTIONS if name in options}
+    return TrainingScorer(ScorerConfig(**of_config), **options)
 
 
 def _hashable(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with weights as a tuple, so calls with equal options share a scorer."""
-    if isinstance(weights := options.get("score"), Mapping):
+    weights = options.get("score")
+    if isinstance(weights, Mapping):
         return {**options, "score": tuple(weights.items())}
     return options
 
@@ -53,7 +52,7 @@ def reward_fn(
 ) -> list[float | None]:
     """Compute rewards for TRL with the embedded default, against the column `reference`.
 
-    Parameters and errors are those of `TrainingScorer.reward_fn`.
+    Parameters and errors as for `TrainingScorer.reward_fn`.
     """
     return _scorer().reward_fn(prompts, completions, **columns)
 
@@ -95,8 +94,7 @@ def release() -> None:
 
     Call this function between evaluations.
 
-    Submitted pairs are scored first. Vectors stay, above all those of references. The next pair
-    opens the models again.
+    Submitted pairs are scored first. Vectors stay in memory. The next pair opens the models again.
     """
     service.release()
 

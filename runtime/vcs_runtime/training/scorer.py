@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from math import isfinite
-from operator import ne
+from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from vcs_numba import Params
@@ -45,22 +45,15 @@ class Reward(NamedTuple):
 
         Raises ValueError that names `score`.
         """
-        if isinstance(score, str):
-            weights = [(score, 1.0)]
-        else:
-            weights = [(name, weight) for name, weight in dict(score).items()]
+        weights = {score: 1.0} if isinstance(score, str) else dict(score)
         if not weights:
             raise ValueError("score: there are no weights")
-        for name, weight in weights:
+        for name, weight in weights.items():
             if name not in ALL:
-                raise unknown_choice(
-                    "score", name, tuple(own for own in ALL if own not in SMALLER_IS_BETTER)
-                )
-            if (
-                isinstance(weight, bool)
-                or not isinstance(weight, int | float)
-                or not isfinite(weight)
-            ):
+                larger_is_better = tuple(name for name in ALL if name not in SMALLER_IS_BETTER)
+                raise unknown_choice("score", name, larger_is_better)
+            is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+            if not is_number or not isfinite(weight):
                 raise ValueError(
                     f"score: the weight of {name} must be a finite number, not {weight!r}"
                 )
@@ -69,7 +62,7 @@ class Reward(NamedTuple):
                     f"score: of {name}, smaller is better: give it a weight below 0, or take"
                     " 'margin_strict'"
                 )
-        return cls(tuple((name, float(weight)) for name, weight in weights))
+        return cls(tuple((name, float(weight)) for name, weight in weights.items()))
 
     @property
     def also(self) -> tuple[str, ...]:
@@ -83,11 +76,12 @@ class Reward(NamedTuple):
 
     @property
     def lowest(self) -> float:
-        """The smallest value that the reward can have: that of a text which says nothing."""
-        return sum(
-            weight * (ALL[name].low if weight > 0 else ALL[name].high)
-            for name, weight in self.weights
-        )
+        """The smallest possible value of the reward, for texts that say nothing."""
+        terms = []
+        for name, weight in self.weights:
+            score = ALL[name]
+            terms.append(weight * (score.low if weight > 0 else score.high))
+        return sum(terms)
 
     @property
     def is_vcs(self) -> bool:
@@ -100,7 +94,7 @@ class Warnings:
 
     def __init__(self) -> None:
         self._counts = FlagCounts()
-        self._given: set[str] = set()
+        self._logged: set[str] = set()
 
     def errors(self, results: Sequence[Result]) -> int:
         """Warn of results without a score, with the first error. Returns their number."""
@@ -117,7 +111,7 @@ class Warnings:
 
     def zeros(self, results: Sequence[Result]) -> None:
         """Warn as soon as most results have a VCS of 0, which teaches a model nothing."""
-        if "zeros" in self._given:
+        if "zeros" in self._logged:
             return
         for result in results:
             if result.scores is not None:
@@ -132,35 +126,36 @@ class Warnings:
 
     def equal_groups(self, prompts: Sequence[Any], rewards: Sequence[float | None]) -> None:
         """Warn if all completions of a prompt have the same reward; GRPO then has no advantage."""
-        # A prompt may hold images: prompts are looked at only where two rewards in a row are equal.
-        if (
-            "groups" in self._given
-            or len(prompts) != len(rewards)
-            or all(map(ne, rewards, rewards[1:]))
-        ):
+        if "groups" in self._logged or len(prompts) != len(rewards):
+            return
+        # A prompt may hold images, so prompts are compared only if two rewards in a row are equal.
+        if not any(map(eq, rewards, rewards[1:])):
             return
         for _, group in groupby(zip(prompts, rewards, strict=True), key=lambda pair: repr(pair[0])):
             values = [reward for _, reward in group]
             if len(values) > 1 and values[0] is not None and len(set(values)) == 1:
-                message = (
+                self._once(
+                    "groups",
                     "all %d completions of a prompt have reward %g, which teaches nothing (reported"
-                    " once)"
+                    " once)",
+                    len(values),
+                    values[0],
                 )
-                self._once("groups", message, len(values), values[0])
 
     def _once(self, kind: str, message: str, *arguments: object) -> None:
-        if kind not in self._given:
-            self._given.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             _LOG.warning(message, *arguments)
 
 
 class TrainingScorer:
     """Scores for a training loop. The object holds plain values; the first pair opens the models.
 
-    It pickles, and any number of threads may use it, also after `fork` or `spawn`: each process
-    opens its own models. The bundle and the device are checked at once, so that a wrong path does
-    not show up in the middle of an epoch. If the first pair cannot open the models, the call
-    raises. Later, no text, deadline or full device raises an exception: the result has an `error`.
+    It can be pickled, and any number of threads may use it, also after `fork` or `spawn`: each
+    process opens its own models. The bundle and the device are checked at once, so that a wrong
+    path does not show up in the middle of an epoch. If the first pair cannot open the models, the
+    call raises. Later, no text, deadline or full device raises an exception: the result has an
+    `error`.
 
     Parameters
     ----------
@@ -184,15 +179,14 @@ class TrainingScorer:
     score
         The reward: the name of a score (docs/reference/vcs.md, sections 12, 14 and 15), or weights
         by name, such as `{"las": 0.5, "nas": 0.5}`. The default is the margin, because a weak
-        model's VCS is mostly 0. "margin_strict" is the margin, lowered where another word replaced
-        much.
+        model's VCS is mostly 0. "margin_strict" is the margin, lowered if many words were replaced.
     reference_column
         The data set's column of references, for `reward_fn`.
     unscorable
         The reward of a generated text that cannot be scored, such as an empty one: a number, or
-        "lowest" for the lowest value of the reward. With None, TRL leaves the row out, from which a
-        model can learn silence, and verl, which accepts only numbers, gets the lowest. A missed
-        deadline or a bad reference is not the model's fault: TRL gets None for it in any case.
+        "lowest" for the lowest value of the reward. With None, TRL leaves the row out, so a model
+        can learn to say nothing; verl accepts only numbers and gets the lowest. A missed deadline
+        or a bad reference is not the model's fault: TRL gets None for it in any case.
 
     Raises
     ------
@@ -261,8 +255,7 @@ class TrainingScorer:
         generated
             The text to be scored.
         deadline_s
-            Replaces the scorer's own deadline. The future is done by then, whatever the model is
-            doing.
+            Replaces the deadline of the scorer. The future is done by then in any case.
 
         Returns
         -------
@@ -295,7 +288,7 @@ class TrainingScorer:
     def fill(self, references: Iterable[Reference]) -> list[str]:
         """Embed references once, before the training. No deadline applies.
 
-        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are kept.
+        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are stored.
 
         Parameters
         ----------
@@ -307,8 +300,8 @@ class TrainingScorer:
         list of str
             The errors of references that cannot be scored.
         """
-        texts = (text for reference in references for text in _texts(plain(reference)))
-        pairs = [(text, text) for text in dict.fromkeys(texts)]
+        texts = dict.fromkeys(chain.from_iterable(map(_texts, map(plain, references))))
+        pairs = [(text, text) for text in texts]
         results = service.submit(self._config, self._options, pairs).result()
         return [result.error for result in results if result.error]
 
@@ -355,23 +348,24 @@ class TrainingScorer:
         """
         references = columns.get(self._reference_column)
         if references is None:
+            names = ", ".join(map(repr, columns)) or "none"
             raise ValueError(
-                f"reference_column: the data set has no {self._reference_column!r} "
-                f"(it has {', '.join(map(repr, columns)) or 'none'})"
+                f"reference_column: the data set has no {self._reference_column!r} (it has {names})"
             )
         if len(references) != len(completions):
             raise ValueError(
                 f"{self._reference_column} has {len(references)} rows, completions"
                 f" {len(completions)}"
             )
-        pairs = [(plain(r), _answer(c)) for r, c in zip(references, completions, strict=True)]
-        results = self.score_many(pairs)
+        generated = map(_answer, completions)
+        results = self.score_many(list(zip(map(plain, references), generated, strict=True)))
         failed = self._warn(results)
-        if log_metric := columns.get("log_metric"):
-            log_metric("vcs/unscorable", failed / len(results) if results else 0.0)
-            log_metric(
-                "vcs/zeros", sum(r.vcs == 0 for r in results) / len(results) if results else 0.0
-            )
+        log_metric = columns.get("log_metric")
+        if log_metric:
+            zeros = [result.vcs for result in results].count(0.0)
+            count = max(len(results), 1)
+            log_metric("vcs/unscorable", failed / count)
+            log_metric("vcs/zeros", zeros / count)
         rewards = [self._reward_of(result) for result in results]
         self._warnings.equal_groups(prompts, rewards)
         return rewards
@@ -415,13 +409,11 @@ class TrainingScorer:
     def _reward_of(self, result: Result) -> float | None:
         if result.scores is not None:
             return self._reward.value(result)
-        return self._unscorable if (result.error or "").startswith("generated:") else None
+        is_the_models_fault = (result.error or "").startswith("generated:")
+        return self._unscorable if is_the_models_fault else None
 
     def _warn(self, results: Sequence[Result]) -> int:
-        """Log what a training should know, each kind once.
-
-        Returns the number of results without scores.
-        """
+        """Log each kind of warning once, and return the number of results without scores."""
         if self._reward.is_vcs:
             self._warnings.zeros(results)
         return self._warnings.errors(results)
@@ -430,16 +422,14 @@ class TrainingScorer:
 def _answer(completion: Any) -> Any:
     """Return the text of a completion.
 
-    Anything without a text stays as it is for the scorer to refuse.
+    Anything without a text is returned unchanged, and the scorer refuses it.
     """
     if isinstance(completion, str) or not isinstance(completion, Sequence):
         return completion
-    answers = [
-        m
-        for m in completion
-        if isinstance(m, Mapping) and m.get("role", "assistant") == "assistant"
-    ]
-    content = answers[-1].get("content") if answers else None
+    content = None
+    for message in completion:
+        if isinstance(message, Mapping) and message.get("role", "assistant") == "assistant":
+            content = message.get("content")
     if isinstance(content, str) or not isinstance(content, Sequence):
         return content
     # Messages of vision-language models have several parts.
@@ -447,15 +437,10 @@ def _answer(completion: Any) -> Any:
 
 
 def _texts(reference: Any) -> Sequence[Any]:
-    """Return the texts of one reference or several.
-
-    Anything else is left for the scorer to refuse.
-    """
-    return (
-        [reference]
-        if isinstance(reference, str) or not isinstance(reference, Sequence)
-        else reference
-    )
+    """Return the texts of one reference or several; the scorer refuses anything else."""
+    if isinstance(reference, str) or not isinstance(reference, Sequence):
+        return [reference]
+    return reference
 
 
 def _positive(deadline_s: float | None) -> float | None:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Settles futures that are not done in time. The thread starts with the first deadline."""
+    """Settles futures that are not done in time. Its thread starts with the first deadline."""
 
     def __init__(self) -> None:
         # The references are weak: a future that is done and forgotten should not stay until its
@@ -55,12 +55,19 @@ class Clock:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._entries or (wait := self._entries[0][0] - time.monotonic()) > 0:
-                    self._changed.wait(min(wait, threading.TIMEOUT_MAX) if self._entries else None)
+                while self._seconds_to_wait() > 0:
+                    self._changed.wait(self._seconds_to_wait())
                 _, _, weak, late = heapq.heappop(self._entries)
-            if (future := weak()) is not None:
+            future = weak()
+            if future is not None:
                 settle(future, late())
             del future  # or it would live until the next deadline
+
+    def _seconds_to_wait(self) -> float:
+        """Return the time until the next deadline, at most the longest that a thread may wait."""
+        if not self._entries:
+            return threading.TIMEOUT_MAX
+        return min(self._entries[0][0] - time.monotonic(), threading.TIMEOUT_MAX)
 
 
 LOG = logging.getLogger("vcs_runtime.training")
@@ -75,7 +82,7 @@ class _Service(BackgroundScorer):
         super().__init__(config, self._log)
 
     def failed(self, count: int, options: Options, error: str) -> list[Result]:
-        """Results of unscored pairs. They have no signature if no model has been opened yet."""
+        """Return results of unscored pairs; without a signature if no model has been opened."""
         if self.scorer and options not in self._signatures:
             self._signatures[options] = self.scorer.signature_for(options)
         return [Result(None, 0, 0, self._signatures.get(options, ""), error=error)] * count
@@ -94,10 +101,7 @@ class _Service(BackgroundScorer):
 
 @dataclass(kw_only=True)
 class _Request(Request[Result]):
-    """A request that is always answered.
-
-    Once the models were open, no exception stops the training.
-    """
+    """A request whose failures become results with an error once the models have been open."""
 
     service: _Service
     future: Future[list[Result]]
@@ -175,8 +179,8 @@ def submit(
 ) -> Future[list[Result]]:
     """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
 
-    A failure, or a missed deadline, is the `error` of each Result. Only if the models cannot be
-    opened the first time, which no later step would mend, the future holds that exception.
+    A failure, or a missed deadline, becomes the `error` of each Result. Only if the models cannot
+    be opened the first time, the future holds that exception, because no later step would succeed.
     """
     return _services.submit(config, options, pairs, deadline_s)
 

@@ -1,9 +1,9 @@
-"""English as far as substitution needs it, by the lists of `data/english.toml`; and stems.
+"""Stems and lists of English words for substitution, from `data/english.toml`.
 
-Stems are what the forms of a word have in common: no words, and never shown. Words of a line of
-`EXCLUSIONS` have vectors that are close together ("left" and "right"), because they stand in the
-same places. A list has to say that they exclude each other. So do two different words that begin
-with a digit.
+A stem is the common part of a word's forms. It is not a word, and never shown. The words in a line
+of `EXCLUSIONS` have similar vectors ("left" and "right"), because they occur in the same contexts.
+So a list must state that they exclude each other. Two different words that begin with a digit
+exclude each other as well.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ import numpy.typing as npt
 _LISTS: Final = tomllib.loads(files("vcs_runtime").joinpath("data/english.toml").read_text("utf-8"))
 FUNCTION_WORDS: Final = frozenset(_LISTS["function_words"].split())
 NEGATORS: Final = frozenset(_LISTS["negators"].split())
-IRREGULAR: Final = {
-    form: line.split()[0]
-    for line in _LISTS["irregular"].replace("\n", ";").split(";")
-    if line
-    for form in line.split()[1:]
-}
+
+
+def _irregular_forms() -> dict[str, str]:
+    bases = {}
+    for entry in _LISTS["irregular"].replace("\n", ";").split(";"):
+        if entry:
+            base, *forms = entry.split()
+            bases.update(dict.fromkeys(forms, base))
+    return bases
+
+
+IRREGULAR: Final = _irregular_forms()
 """The base of each irregular form."""
 EXCLUSIONS: Final[list[str]] = _LISTS["exclusions"].splitlines()
-"""Lines of words of which any two exclude each other, with the spellings of one word as
-"gray/grey".
-"""
+"""Lines of words that exclude each other, with the spellings of one word as "gray/grey"."""
 
 _VOWEL = re.compile("[aeiouy]")
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
@@ -66,12 +70,13 @@ def _regular(word: str) -> str:
 
 
 def _closed(base: str) -> str:
-    """Return what stood before -ing or -ed: one letter of a doubled one, and no final e."""
-    doubled = base[-1:] == base[-2:-1]
-    if doubled and (
-        (len(base) > 3 and base[-1] not in "lsz") or (len(base) > 4 and base[-1] == "l")
-    ):
-        return base[:-1]
+    """Return the part before -ing or -ed without a final e, and without a doubled letter."""
+    if base[-1:] == base[-2:-1]:
+        # "stopped" from "stop", but "missed" from "miss"; "ll" only in longer words.
+        if len(base) > 3 and base[-1] not in "lsz":
+            return base[:-1]
+        if len(base) > 4 and base[-1] == "l":
+            return base[:-1]
     return _without_e(base)
 
 
@@ -80,14 +85,17 @@ def _without_e(word: str) -> str:
 
 
 #: The codes of words in no list, and of words that begin with a digit.
-_NONE, _DIGITS = 0, 1
+_NONE = 0
+_DIGITS = 1
 
 
 @functools.cache
 def exclusion_codes() -> dict[str, int]:
     """Return the code of each stem that a list holds: its row of `excluding_table`."""
-    stems = sorted({word for group in _groups() for place in group for word in place})
-    return {word: code for code, word in enumerate(stems, _DIGITS + 1)}
+    stems: set[str] = set()
+    for group in _groups():
+        stems.update(*group)
+    return {word: code for code, word in enumerate(sorted(stems), _DIGITS + 1)}
 
 
 def exclusion_code(word_stem: str) -> int:
@@ -99,10 +107,8 @@ def exclusion_code(word_stem: str) -> int:
 def excluding_table() -> npt.NDArray[np.bool_]:
     """Return which codes exclude each other, bool `(codes, codes)`.
 
-    These are codes in one line at different places.
-
-    All words that begin with a digit have one code, which excludes itself. Equal stems exclude
-    nothing.
+    Two codes do if they stand at different places of a line. All words that begin with a digit have
+    one code, which excludes itself. Equal stems do not exclude each other.
     """
     codes = exclusion_codes()
     table = np.zeros((len(codes) + 2, len(codes) + 2), np.bool_)
@@ -118,10 +124,9 @@ def excluding_table() -> npt.NDArray[np.bool_]:
 @functools.cache
 def _groups() -> tuple[tuple[frozenset[str], ...], ...]:
     """Return the lines of the lists: the stems at each place."""
-    return tuple(
-        tuple(
-            frozenset(stem(word) for word in words.split("/") if word not in FUNCTION_WORDS)
-            for words in line.split()
-        )
-        for line in EXCLUSIONS
-    )
+    return tuple(tuple(map(_stems_at, line.split())) for line in EXCLUSIONS)
+
+
+def _stems_at(place: str) -> frozenset[str]:
+    """Return the stems of the spellings at a place of a line, without function words."""
+    return frozenset(stem(word) for word in place.split("/") if word not in FUNCTION_WORDS)

@@ -1,8 +1,8 @@
 """The content words of a text, chunk by chunk, with their places, classes, names and negations.
 
 A word's class is thing, action or quality, by the word and its two neighbours. Ten features of the
-word are hashed to rows of a table of three columns, whose sums are logarithms of the classes'
-probabilities, up to a constant of each word. models/word-classes.md says how the table was trained.
+word are hashed to rows of a table of three columns. The sums of the rows are logarithms of the
+classes' probabilities, up to a constant of each word (models/word-classes.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from vcs_runtime.words.vectors import WordVectors
 
 #: Rows of the table.
 ROWS: Final = 1 << 14
-#: Number of features of a word, and how many of them are of the word alone.
+#: Number of all features of a word, and of the features that need no neighbour.
 FEATURES: Final = 10
 OWN_FEATURES: Final = 6
 #: Names of the classes, in the order of the table's columns.
@@ -174,8 +174,7 @@ class TextWords:
     def class_scores(self) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities of thing, action and quality, float64 `(n, 3)`.
 
-        They are so up to a constant of each word. The largest is the word's class, unless it is a
-        name.
+        They lack a constant of each word. The largest one is the word's class, unless it is a name.
         """
         return class_scores(self.features)
 
@@ -189,25 +188,24 @@ def read_words(chunks: Sequence[str]) -> TextWords:
     A word is a name if it begins with a capital letter, does so somewhere inside a chunk, and
     stands nowhere in the text in small letters. A text without words in small letters has no names.
     """
-    found = _Found()
+    words = _ContentWords()
     for number, chunk in enumerate(chunks):
-        found.add(number, chunk)
-    names = found.capital_inside - found.small if found.small else frozenset()
+        words.add(number, chunk)
+    names = words.capital_inside - words.small if words.small else set()
+    is_name = [word.is_capital and word.form in names for word in words.lexemes]
     return TextWords(
-        lexemes=found.lexemes,
-        chunk=np.array(found.chunk, np.int32),
-        start=np.array(found.start, np.int32),
-        stop=np.array(found.stop, np.int32),
-        features=np.frombuffer(found.features, np.uint16).reshape(-1, FEATURES),
-        is_name=np.array(
-            [word.is_capital and word.form in names for word in found.lexemes], np.bool_
-        ),
-        is_negated=np.array(found.negated, np.bool_),
+        lexemes=words.lexemes,
+        chunk=np.array(words.chunk, np.int32),
+        start=np.array(words.start, np.int32),
+        stop=np.array(words.stop, np.int32),
+        features=np.frombuffer(words.features, np.uint16).reshape(-1, FEATURES),
+        is_name=np.array(is_name, np.bool_),
+        is_negated=np.array(words.negated, np.bool_),
     )
 
 
 @dataclass
-class _Found:
+class _ContentWords:
     """Content words of the chunks so far."""
 
     lexemes: list[Lexeme] = field(default_factory=list)
@@ -223,18 +221,20 @@ class _Found:
         """Add the content words of a chunk."""
         places = [match.span() for match in _WORD.finditer(chunk)]
         words = [lexeme(chunk[start:stop]) for start, stop in places]
-        before, reach, last = NO_NEIGHBOUR, 0, len(words) - 1
-        for at, word in enumerate(words):
+        before = NO_NEIGHBOUR
+        reach = 0
+        for i, word in enumerate(words):
             if not word.is_capital:
                 self.small.add(word.form)
-            elif at:
+            elif i > 0:
                 self.capital_inside.add(word.form)
             if word.is_content:
-                after = words[at + 1].seen_as if at < last else NO_NEIGHBOUR
+                after = words[i + 1].seen_as if i + 1 < len(words) else NO_NEIGHBOUR
+                start, stop = places[i]
                 self.lexemes.append(word)
                 self.chunk.append(number)
-                self.start.append(places[at][0])
-                self.stop.append(places[at][1])
+                self.start.append(start)
+                self.stop.append(stop)
                 self.negated.append(reach > 0)
                 self.features.extend(word.features)
                 self.features.extend(neighbour_features(before, after))
@@ -247,13 +247,13 @@ class _Found:
             before = word.seen_as
 
 
-# Raised when the rules change that stand in the code: how words are found, what is a name or
-# negated, and the formulas of substitution and strict scores.
+# Version of the rules in the code: finding words, names and negations, and the formulas of
+# substitution and strict scores.
 _RULES: Final = 2
 
 
 class Numbering:
-    """Numbers the stems and the forms of texts that are compared with each other."""
+    """Numbers of the stems and forms of texts that are compared with each other."""
 
     def __init__(self) -> None:
         self._stems: dict[str, int] = {}
@@ -261,18 +261,21 @@ class Numbering:
 
     def words(self, text: TextWords) -> Words:
         """Return the words of a text as numbers; all texts of one numbering share them."""
-        stems, forms = self._stems, self._forms
-        lexemes = text.lexemes
+        stems = []
+        forms = []
+        exclusions = []
+        for word in text.lexemes:
+            stems.append(self._stems.setdefault(word.stem, len(self._stems)))
+            forms.append(self._forms.setdefault(word.form, len(self._forms)))
+            exclusions.append(word.exclusion)
         return Words(
-            stem=np.array([stems.setdefault(word.stem, len(stems)) for word in lexemes], np.int32),
-            vector=np.array(
-                [forms.setdefault(word.form, len(forms)) for word in lexemes], np.int32
-            ),
+            stem=np.array(stems, np.int32),
+            vector=np.array(forms, np.int32),
             chunk=text.chunk,
             log_class=text.class_scores,
             name=text.is_name,
             negated=text.is_negated,
-            exclusion=np.array([word.exclusion for word in lexemes], np.int32),
+            exclusion=np.array(exclusions, np.int32),
         )
 
     def vocabulary(self, vectors: WordVectors) -> Vocabulary:
@@ -281,7 +284,7 @@ class Numbering:
 
 
 def words_hash() -> str:
-    """Return the sha256 of what the comparison depends on: rules, lists, classes, constants."""
+    """Return the sha256 of rules, lists, classes and constants, on which the comparison depends."""
     rules = [
         _RULES,
         sorted(english.FUNCTION_WORDS),

@@ -1,8 +1,8 @@
-"""Static vectors of words, from the rows of the table that a bundle's embedder begins with.
+"""Static vectors of words, from the table of token vectors of a bundle's embedder.
 
 The vector of a word is the mean of the rows of its tokens, less the mean row of the table, scaled
 to unit length. No model runs for it. The embedder's graph reads the rows by a `Gather` of
-`input_ids`. Their table is found in the bytes of the graph, whose field numbers are those of
+`input_ids`. The table is located in the bytes of the graph, whose field numbers are defined by
 `onnx.proto` (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
 """
 
@@ -24,7 +24,7 @@ from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.tokenizer import encoded, load_tokenizer
 from vcs_runtime.util.lru import LRUCache
 
-#: Types of ONNX whose numbers are rows as they stand, with the bytes of a number.
+#: ONNX's floating-point types, with the bytes of a number.
 FLOAT_TYPES: Final = {1: ("float32", 4), 10: ("float16", 2), 16: ("bfloat16", 2)}
 _STANDARD = ("", "ai.onnx")
 _EXTERNAL = 1  # TensorProto.data_location
@@ -81,12 +81,14 @@ class _Tables(Reader):
         names: set[str] = set()
         tensors: dict[str, tuple[int, int]] = {}
         for number, wire, start, stop in self.fields(0, len(self.data)):
-            if number == 7 and wire == BYTES:
-                for part, kind, begin, end in self.fields(start, stop):
-                    if part == 1 and kind == BYTES:
-                        names |= self._looked_up(begin, end)
-                    elif part == 5 and kind == BYTES:
-                        tensors[self._name(begin, end)] = begin, end
+            is_graph = number == 7 and wire == BYTES
+            if not is_graph:
+                continue
+            for part, kind, begin, end in self.fields(start, stop):
+                if part == 1 and kind == BYTES:  # a node
+                    names |= self._looked_up(begin, end)
+                elif part == 5 and kind == BYTES:  # a tensor
+                    tensors[self._name(begin, end)] = begin, end
         tables = sorted(names & tensors.keys())
         if len(tables) != 1:
             raise Refusal(
@@ -110,15 +112,17 @@ class _Tables(Reader):
                 domain = self.text(begin, end)
             elif number == 5 and self._is_other_axis(begin, end):
                 return set()
-        found = operator == "Gather" and domain in _STANDARD and inputs[1:] == ["input_ids"]
-        return set(inputs[:1]) if found else set()
+        is_gather = operator == "Gather" and domain in _STANDARD
+        if is_gather and inputs[1:] == ["input_ids"]:
+            return set(inputs[:1])
+        return set()
 
     def _is_other_axis(self, start: int, stop: int) -> bool:
-        """Tell whether an attribute says that a Gather reads along another axis than the first."""
-        return any(
-            number == 3 and wire == VARINT and self.varint(begin, end)[0] != 0
-            for number, wire, begin, end in self.fields(start, stop)
-        )
+        """Return whether an attribute makes a Gather read along another axis than the first."""
+        for number, wire, begin, end in self.fields(start, stop):
+            if number == 3 and wire == VARINT and self.varint(begin, end)[0] != 0:
+                return True
+        return False
 
     def _name(self, start: int, stop: int) -> str:
         for number, wire, begin, end in self.fields(start, stop):
@@ -135,19 +139,17 @@ class _Tables(Reader):
                     tensor.dims.append(size)
                     if wire == VARINT:
                         break
-            elif number in (2, 14) and wire == VARINT:
-                value = self.varint(begin, end)[0]
-                if number == 2:
-                    tensor.kind = value
-                else:
-                    tensor.location = value
+            elif number == 2 and wire == VARINT:
+                tensor.kind = self.varint(begin, end)[0]
+            elif number == 14 and wire == VARINT:
+                tensor.location = self.varint(begin, end)[0]
             elif number == 9 and wire == BYTES:
                 tensor.raw = begin, end
             elif number == 13 and wire == BYTES:
-                entry = {
-                    key: self.text(first, last) for key, _, first, last in self.fields(begin, end)
-                }
-                tensor.external[entry.get(1, "")] = entry.get(2, "")
+                entry = {1: "", 2: ""}  # key and value
+                for part, _, first, last in self.fields(begin, end):
+                    entry[part] = self.text(first, last)
+                tensor.external[entry[1]] = entry[2]
         return tensor
 
 
@@ -182,8 +184,8 @@ FloatArray = npt.NDArray[np.float32]
 #: Bytes of the vectors that are remembered: some 20,000 words of the default bundle.
 MEMORY_BYTES: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 20
-# In some tokenizers a word inside a text has other tokens than one at its beginning. So one stands
-# before it.
+# In some tokenizers a word has other tokens at the beginning of a text than inside it. So another
+# word stands before it.
 _LEAD: Final = "a "
 
 
@@ -195,7 +197,8 @@ class WordVectors:
         assert bundle.manifest.embedder is not None  # find_word_rows would have refused it
         self.width = stored.width
         self._tokenizer = load_tokenizer(bundle.path(bundle.manifest.embedder.tokenizer))
-        if (tokens := self._tokenizer.get_vocab_size()) > stored.rows:
+        tokens = self._tokenizer.get_vocab_size()
+        if tokens > stored.rows:
             raise BundleError(
                 f"{bundle.root}: the tokenizer has {tokens:,} tokens, and the embedder vectors of "
                 f"{stored.rows:,}"
@@ -247,10 +250,7 @@ def _widened(rows: npt.NDArray[Any], number: str) -> npt.NDArray[np.float64]:
 
 
 def _mean_row(stored: StoredRows) -> npt.NDArray[np.float64]:
-    """Return the mean of all rows, added in order.
-
-    They are read in blocks, which are freed at once.
-    """
+    """Return the mean of all rows, added in order, with little memory."""
     kind = _dtype(stored.number)
     total = np.zeros(stored.width, np.float64)
     at_once = max(1, _BLOCK_BYTES // (stored.width * kind.itemsize))
