@@ -1,4 +1,16 @@
-"""Options that several commands share, and the headings under which a command's help lists them."""
+"""How a command gets its options, and the options that several commands share.
+
+A command receives its options as a few objects. Each object is a frozen dataclass, which `combined`
+makes from the values of its options. To add an option to a command:
+
+1. Add a `click.option` to the `combined` of the command. The help lists options in this order.
+2. Add a field of the same name to the dataclass of that `combined`. The command can now read it.
+
+The help of an option is a noun phrase, then the default. `together` puts options under a heading of
+the help; with `advanced`, only --help-all lists them. A check of one option belongs into its `type`
+or `callback`. A check of several options belongs into `__post_init__` of the dataclass, whose
+ValueError becomes wrong usage.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,7 @@ import inspect
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -26,7 +38,7 @@ from vcs_runtime.util.reading import FILE_MB, LINE_MB, read_whole, reading_up_to
 
 
 class NamedPath(click.Path):
-    """A path that is not empty, as that of an unset shell variable would be."""
+    """A path that is not empty. An unset shell variable would give an empty one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
@@ -93,13 +105,15 @@ class SectionedCommand(click.Command):
         every = ctx.meta.get(ALL_OPTIONS)
         left_out = False
         for option in self.get_params(ctx):
-            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
-                if getattr(option, "advanced", False) and not every:
-                    left_out = True
-                    continue
-                # click appends the range of a number in brackets of its own.
-                text = record[1].replace("]  [", "; ")
-                sections[getattr(option, "section", "Options")].append((record[0], text))
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is None:  # an argument, or a hidden option
+                continue
+            if getattr(option, "advanced", False) and not every:
+                left_out = True
+                continue
+            # click appends the range of a number in further brackets.
+            names, text = record[0], record[1].replace("]  [", "; ")
+            sections[getattr(option, "section", "Options")].append((names, text))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -126,23 +140,21 @@ def together(*options: Decorator, section: str = "Options", advanced: bool = Fal
     return decorate
 
 
-def combined(
-    argument: str, make: Callable[..., Any], *options: Decorator, shared: Sequence[str] = ()
-) -> Decorator:
-    """Return a decorator that adds options to a command and passes one value made from them all.
+def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, and passes one object made from them.
 
-    The names of the parameters of `make` are those of the options; a ValueError of it is wrong
-    usage. The command also receives the `shared` options as they are.
+    `make` is usually a dataclass. Its parameters have the names of the options. A ValueError that
+    it raises is reported as wrong usage.
     """
     names = tuple(inspect.signature(make).parameters)
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_value(*arguments: Any, **values: Any) -> Any:
+            # A field that is not an option of this command keeps its default.
+            chosen = {name: values.pop(name) for name in names if name in values}
             with usage_errors():
-                value = make(**{name: values[name] for name in names if name in values})
-            for name in {*names}.difference(shared):
-                values.pop(name, None)
+                value = make(**chosen)
             return command(*arguments, **{argument: value}, **values)
 
         for option in reversed(options):
@@ -412,23 +424,43 @@ _PARAM_NAMES = [parameter.name for parameter in fields(Params)]
 _THRESHOLD_NAMES = [threshold.name for threshold in fields(Thresholds)]
 
 
-def _options(
-    preset: str,
-    chunk_size: int | None,
-    lct: float | None,
-    aggregate: str,
-    short: bool,
-    clean: str | None,
-    also: tuple[str, ...],
-    params: FileParams,
-) -> Options:
-    if short and chunk_size is not None:
-        raise click.UsageError("--chunk-size: words are the chunks of --short")
-    values = {"lct": PRESETS[preset][1], **params.metric, **({} if lct is None else {"lct": lct})}
-    if chunk_size is None:
-        chunk_size = 1 if short else PRESETS[preset][0]
-    names = [name.strip() for name in clean.split(",")] if clean is not None else []
-    return Options(chunk_size, Params(**values), aggregate, short, names, also)
+@dataclass(frozen=True)
+class MetricOptions:
+    """How a command scores: the values of its options."""
+
+    preset: str
+    chunk_size: int | None
+    lct: float | None
+    aggregate: str
+    short: bool
+    clean: str | None
+    also: tuple[str, ...]
+    params: FileParams
+
+    def __post_init__(self) -> None:
+        self.options  # noqa: B018  # raises an error for values that do not fit together
+
+    @property
+    def options(self) -> Options:
+        """The options of the scorer."""
+        if self.short and self.chunk_size is not None:
+            raise click.UsageError("--chunk-size: words are the chunks of --short")
+        chunk_size, lct = PRESETS[self.preset]
+        if self.chunk_size is not None:
+            chunk_size = self.chunk_size
+        elif self.short:
+            chunk_size = 1
+        values = {"lct": lct, **self.params.metric}
+        if self.lct is not None:
+            values["lct"] = self.lct
+        cleanings = [] if self.clean is None else [name.strip() for name in self.clean.split(",")]
+        params = Params(**values)
+        return Options(chunk_size, params, self.aggregate, self.short, cleanings, self.also)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of verdicts."""
+        return self.params.thresholds
 
 
 further = click.option(
@@ -442,7 +474,10 @@ further = click.option(
         "fine similarity (CLIP-CC-Bench). [default: none]"
     ),
 )
-_SCORING = (
+#: Options of the metric; the command receives `metric`, a `MetricOptions`.
+scoring_options = combined(
+    "metric",
+    MetricOptions,
     together(
         click.option(
             "--preset",
@@ -500,7 +535,3 @@ _SCORING = (
         advanced=True,
     ),
 )
-#: Options of the metric; the command receives `options`, an `Options`.
-scoring_options = combined("options", _options, *_SCORING)
-#: The same of a command with verdicts, which receives `params`, a `FileParams`, as well.
-explaining_options = combined("options", _options, *_SCORING, shared=("params",))
