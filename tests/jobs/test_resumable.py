@@ -29,12 +29,15 @@ def two_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]
     )
 
 
-def letters(text: str, total: int | None = None, signature: str = "s") -> Items[str]:
+def letters(
+    text: str, total: int | None = None, signature: str = "s", several_lines: bool = False
+) -> Items[str]:
     return Items(
         text,
         len(text) if total is None else total,
         str,
         lambda place, _, record: check_signature(place, record.get("signature"), signature),
+        several_lines,
     )
 
 
@@ -50,10 +53,9 @@ def run(
     calls: list[Any] = []
     run_resumable(
         JobFiles(output, **files),
-        letters(items, signature=signature),
+        letters(items, signature=signature, several_lines=several_lines),
         work,
         lambda *call: calls.append(call),
-        several_lines=several_lines,
     )
     return calls
 
