@@ -68,8 +68,8 @@ def make_predict_fn(
     ) -> npt.NDArray[Any] | Columns:
         results = list(scorer.iter_scores(pairs_of(reference, generated), options))
         scored = to_columns(results, options)
-        return (
-            scored[columns] if isinstance(columns, str) else {name: scored[name] for name in names}
-        )
+        if isinstance(columns, str):
+            return scored[columns]
+        return {name: scored[name] for name in names}
 
     return predict

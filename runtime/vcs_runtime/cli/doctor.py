@@ -35,7 +35,7 @@ from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
 _BASE = ("numpy", "numba", "tokenizers")
-# The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
+# The packages of each extra. Packages of `cpu`, `gpu` and `default` have a line in the report.
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
     "openvino": ("openvino",),
@@ -184,7 +184,7 @@ def _hindrances(bundle: Bundle) -> Iterator[str]:
             except DeviceError as error:
                 yield str(error)
             except MissingExtraError:
-                return  # ONNX Runtime is missing, which is a problem of its own
+                return  # ONNX Runtime is missing, which is reported elsewhere
 
 
 def _examine_gpu(report: _Report) -> None:
@@ -285,7 +285,7 @@ def _segmenters(spec: SegmenterSpec | None) -> str:
 
 
 def _describe_extra(extra: str, packages: tuple[str, ...]) -> str:
-    """Name the packages of an extra with their versions, or those that are missing."""
+    """Name the packages of an extra with their versions, or the packages that are missing."""
     versions = {package: _version(package) for package in packages}
     missing = [package for package, installed in versions.items() if not installed]
     if missing:

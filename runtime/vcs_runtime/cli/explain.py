@@ -25,14 +25,13 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import (
     PATH,
-    MetricOptions,
     SectionedCommand,
     as_json,
     combined,
     scorer_options,
-    scoring_options,
     served_embedder,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.jobs.score_files import SCORES, is_scores, options_of

@@ -27,15 +27,14 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
-    MetricOptions,
     SectionedCommand,
     combined,
     overwrite,
     scorer_options,
-    scoring_options,
     served_embedder,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.comparing.compare import compare
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import PairSource, count_pairs

@@ -28,7 +28,6 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
-    MetricOptions,
     NamedPath,
     SectionedCommand,
     check_resume,
@@ -37,11 +36,11 @@ from vcs_runtime.cli.options import (
     overwrite,
     resume,
     scorer_options,
-    scoring_options,
     served_embedder,
     together,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.cli.tables import (
     Seen,
     print_end,

@@ -9,15 +9,14 @@ import click
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
-    MetricOptions,
     NumberRange,
     SectionedCommand,
     combined,
     scorer_options,
-    scoring_options,
     served_embedder,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.util.extras import require

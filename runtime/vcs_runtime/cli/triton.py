@@ -9,13 +9,12 @@ import click
 
 from vcs_runtime.cli.options import (
     PATH,
-    MetricOptions,
     SectionedCommand,
     combined,
     scorer_options,
-    scoring_options,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.scoring.options import ScorerConfig
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -56,30 +55,32 @@ def compare(
     if not force:
         check_signatures({path: read[name].signature for name, path in systems.items()}, required)
     # In the order of the baseline, so that the draws do not depend on the order of the files.
-    common = [id_ for id_ in read[first].rows if all(id_ in own.rows for own in read.values())]
+    common = [id_ for id_ in read[first].rows if all(id_ in each.rows for each in read.values())]
     if not common:
         raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
     columns = {}
     for score in (*required, "margin"):
-        columns[score] = {name: own.column(score, common) for name, own in read.items()}
+        columns[score] = {name: system.column(score, common) for name, system in read.items()}
     reason = ""
     if not scores:
         scores, reason = _choose_score(columns)
-    known = dict.fromkeys(chain.from_iterable((*own.rows, *own.failed) for own in read.values()))
+    known: dict[str, None] = {}  # ids in the order of the files
+    for system in read.values():
+        known.update(dict.fromkeys((*system.rows, *system.failed)))
     counts = {}
-    for name, own in read.items():
-        missing = len(known) - len(own.failed) - len(own.rows)
-        counts[name] = Counts(len(own.failed), missing, _zeros(columns["vcs"][name]))
+    for name, system in read.items():
+        missing = len(known) - len(system.failed) - len(system.rows)
+        counts[name] = Counts(len(system.failed), missing, _zeros(columns["vcs"][name]))
     comparison = compare_systems(
         {score: columns[score] for score in scores},
         counts,
-        {name: own.signature for name, own in read.items()},
+        {name: system.signature for name, system in read.items()},
         first,
         Significance(correction, family, all_pairs, resamples, seed),
     )
     segmenters = {}
-    for name, own in read.items():
-        segmenters[name] = {id_: own.segmenters[id_] for id_ in common}
+    for name, system in read.items():
+        segmenters[name] = {id_: system.segmenters[id_] for id_ in common}
     return replace(
         comparison,
         reason=reason,
@@ -133,7 +134,7 @@ def _left_out(ids: Iterable[str], read: Mapping[str, _Scores]) -> dict[str, list
     """Return the systems without a score for an id, by id."""
     left_out = {}
     for id_ in ids:
-        without = [name for name, own in read.items() if id_ not in own.rows]
+        without = [name for name, system in read.items() if id_ not in system.rows]
         if without:
             left_out[id_] = without
     return left_out
@@ -170,7 +171,7 @@ def _named(files: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
 
 
 def _find(baseline: str | None, systems: Mapping[str, Path]) -> str:
-    """Find a system by its name or file. Raises ValueError if there is none."""
+    """Find a system by its name or file. Raises ValueError if there is no such system."""
     if baseline is None:
         return next(iter(systems))
     if baseline not in systems:

@@ -113,7 +113,7 @@ class Comparison:
         first = self.scores[0]
         return sorted(
             self.systems,
-            key=lambda own: own.means[first].mean,
+            key=lambda system: system.means[first].mean,
             reverse=first not in SMALLER_IS_BETTER,
         )
 
@@ -123,7 +123,7 @@ class Comparison:
 
         For several segmenters, a sentence explains the effect on differences between systems.
         """
-        return self.mix.sentences({own.name: own.signature for own in self.systems})
+        return self.mix.sentences({system.name: system.signature for system in self.systems})
 
     def test_of(self, system: str, score: str) -> PairedTest | None:
         """Return the test of a system against the baseline; None for the baseline itself."""
@@ -135,8 +135,8 @@ class Comparison:
 
     def of_score(self, score: str) -> Comparison:
         """Return the comparison by one score, whose p-values are corrected as they were."""
-        own = [test for test in self.tests if test.score == score]
-        return replace(self, scores=(score,), tests=own, moved=[])
+        tests = [test for test in self.tests if test.score == score]
+        return replace(self, scores=(score,), tests=tests, moved=[])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a JSON object.
@@ -152,7 +152,7 @@ class Comparison:
             "correction": self.correction,
             "family": self.family,
             "tests": self.family_size,
-            "systems": [self._system(own) for own in self.systems],
+            "systems": [self._system(system) for system in self.systems],
             "comparisons": [test.to_dict() for test in self.tests],
             "split_differently": self.mix.differently,
             "left_out": list(self.left_out),
@@ -208,11 +208,11 @@ def paired_tests(
             first, second = values[score][system], values[score][other]
             differences.append(paired_difference(first, second, resamples=resamples, seed=seed))
             advance(1)
-    p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
+    p = np.array([(each.p_bootstrap, each.p_permutation) for each in differences]).reshape(-1, 2)
     if correction == "holm" and values:
         # Tests are in the order of scores, so those of one score are together.
         families = np.split(p, len(values) if family == "score" else 1)
-        p = np.concatenate([_corrected(own) for own in families])
+        p = np.concatenate(list(map(_corrected, families)))
     tests = []
     for key, difference, corrected in zip(keys, differences, p.tolist(), strict=True):
         tests.append(PairedTest(*key, difference, *corrected))
@@ -258,7 +258,7 @@ def compare_systems(
     )
     systems = []
     for name in counts:
-        means = {score: _mean(own[name], how.seed) for score, own in values.items()}
+        means = {score: _mean(values[score][name], how.seed) for score in values}
         systems.append(System(name, counts[name], means, signatures[name]))
     return Comparison(
         scores=tuple(values),

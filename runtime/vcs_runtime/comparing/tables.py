@@ -85,7 +85,7 @@ def grids(comparison: Comparison, scores: Sequence[str], digits: int) -> list[Gr
 
 
 def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
-    left_out = any(own.counts.failed or own.counts.missing for own in comparison.systems)
+    left_out = any(system.counts.failed or system.counts.missing for system in comparison.systems)
     counts = ("failed", "missing", "zeros") if left_out else ("zeros",)
     headings = [Heading("", name) for name in ("system", *counts)]
     for score in scores:
@@ -93,13 +93,13 @@ def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid
         headings.append(Heading(label, "mean" if len(scores) > 1 else label))
         headings += [Heading(label, text) for text in _TESTED]
     rows: list[list[str | Number]] = []
-    for own in comparison.ranked:
-        row: list[str | Number] = [printable(own.name)]
-        row += [Number(str(getattr(own.counts, name))) for name in counts]
+    for system in comparison.ranked:
+        row: list[str | Number] = [printable(system.name)]
+        row += [Number(str(getattr(system.counts, name))) for name in counts]
         for score in scores:
-            middle, low, high = own.means[score]
+            middle, low, high = system.means[score]
             row.append(Number(f"{middle:.{digits}f}", interval=_half(low, high, digits)))
-            test = comparison.test_of(own.name, score)
+            test = comparison.test_of(system.name, score)
             row += _tested(test, digits) if test else ["baseline", ""]
         rows.append(row)
     return Grid(headings, rows)
@@ -200,12 +200,12 @@ def _too_few(comparison: Comparison) -> list[str]:
 def _points(comparison: Comparison) -> list[str]:
     """Return sentences that put the means beside those of known texts."""
     c = comparison
-    lines = {own.signature for own in c.systems}
+    lines = {system.signature for system in c.systems}
     sentences = []
     if len(lines) == 1 and "margin" in c.scores:
         sentences.append(reference_points(*lines))
     for score in c.scores:
-        means = {printable(own.name): own.means[score].mean for own in c.ranked}
+        means = {printable(system.name): system.means[score].mean for system in c.ranked}
         sentences.append(beside_points(means, score, lines))
     return [sentence for sentence in sentences if sentence]
 
@@ -276,27 +276,27 @@ def latex(comparison: Comparison) -> str:
 def _means(comparison: Comparison) -> list[Row]:
     """Return a row for each system: its zeros and its means, with the best means in bold."""
     c = comparison
-    best = {score: max(_better(own, score) for own in c.systems) for score in c.scores}
+    best = {score: max(_better(system, score) for system in c.systems) for score in c.scores}
     rows: list[Row] = []
-    for own in c.ranked:
-        row: list[str | Number] = [printable(own.name), Number(str(own.counts.zeros))]
+    for system in c.ranked:
+        row: list[str | Number] = [printable(system.name), Number(str(system.counts.zeros))]
         for score in c.scores:
-            test = c.test_of(own.name, score)
+            test = c.test_of(system.name, score)
             mark = _mark(test) if test else ""
-            is_best = _better(own, score) == best[score]
-            row.append(Number(f"{own.means[score].mean:.3f}", mark, bold=is_best))
+            is_best = _better(system, score) == best[score]
+            row.append(Number(f"{system.means[score].mean:.3f}", mark, bold=is_best))
         rows.append(row)
     return rows
 
 
-def _better(own: System, score: str) -> float:
+def _better(system: System, score: str) -> float:
     """Return the mean of a score, negated if smaller is better."""
-    mean = own.means[score].mean
+    mean = system.means[score].mean
     return -mean if score in SMALLER_IS_BETTER else mean
 
 
 def _short(comparison: Comparison) -> str:
-    lines = {own.signature for own in comparison.systems}
+    lines = {system.signature for system in comparison.systems}
     return f"Signature: {short_signature(*lines)}." if len(lines) == 1 else ""
 
 
@@ -323,11 +323,11 @@ def tables(comparison: Comparison) -> list[Table]:
         columns.append(score)
         columns += [f"{prefix}{name}" for name in ("low", "high", *_COLUMNS)]
     rows: list[tuple[Cell, ...]] = []
-    for own in c.systems:
-        row: list[Cell] = [own.name, *own.counts]
+    for system in c.systems:
+        row: list[Cell] = [system.name, *system.counts]
         for score in c.scores:
-            row += own.means[score]
-            test = c.test_of(own.name, score)
+            row += system.means[score]
+            test = c.test_of(system.name, score)
             row += test_cells(test) if test else [None] * len(_COLUMNS)
         rows.append((*row, correction))
     title = f"Systems against {c.baseline}"
@@ -356,7 +356,7 @@ def test_cells(test: PairedTest) -> list[Cell]:
 
 def signatures(comparison: Comparison) -> list[str]:
     """Return the signature of all systems; or a line for each system, if they differ."""
-    lines = {printable(own.name): printable(own.signature) for own in comparison.systems}
+    lines = {printable(system.name): printable(system.signature) for system in comparison.systems}
     distinct = set(lines.values())
     if len(distinct) == 1:
         return [*distinct]

@@ -22,13 +22,13 @@ class Mix:
     def of(cls, names: Mapping[str, Mapping[str, str]]) -> Mix:
         """Count the segmenters over the pairs that all systems have."""
         first, *others = names.values()
-        common = [id_ for id_ in first if all(id_ in own for own in others)]
+        common = [id_ for id_ in first if all(id_ in other for other in others)]
         counts = {}
-        for system, own in names.items():
-            counts[system] = Counter(own[id_] for id_ in common if own[id_])
+        for system, by_id in names.items():
+            counts[system] = Counter(filter(None, map(by_id.__getitem__, common)))
         differently = 0
         for id_ in common:
-            if any(own[id_] != first[id_] for own in others):
+            if any(other[id_] != first[id_] for other in others):
                 differently += 1
         return cls(counts, differently)
 
@@ -36,8 +36,8 @@ class Mix:
     def names(self) -> list[str]:
         """The names of all segmenters, in the order of their number of pairs."""
         total = Counter[str]()
-        for own in self.counts.values():
-            total.update(own)
+        for counts in self.counts.values():
+            total.update(counts)
         return [name for name, count in total.most_common() if count]
 
     def sentences(self, signatures: Mapping[str, str]) -> list[str]:
@@ -49,13 +49,13 @@ class Mix:
             return [f"All texts were split by {words[0]}."]
         parts = []
         if len(self.counts) > 1:
-            for system, own in self.counts.items():
-                numbers = " / ".join(str(own.get(name, 0)) for name in self.names)
+            for system, counts in self.counts.items():
+                numbers = " / ".join(str(counts.get(name, 0)) for name in self.names)
                 parts.append(f"{printable(system)} {numbers}")
             return [f"Pairs split by {' / '.join(words)}: {', '.join(parts)}.", self._warning()]
-        [own] = self.counts.values()
+        [counts] = self.counts.values()
         for name, word in zip(self.names, words, strict=True):
-            parts.append(f"{own.get(name, 0)} by {word}")
+            parts.append(f"{counts.get(name, 0)} by {word}")
         return [f"Pairs were split as follows: {', '.join(parts)}.", self._warning()]
 
     def _warning(self) -> str:
@@ -78,7 +78,7 @@ class Mix:
         """Return whether the systems differ in a pair or, if only counts are known, in counts."""
         if self.differently is not None:
             return self.differently > 0
-        distinct = {tuple(sorted(own.items())) for own in self.counts.values()}
+        distinct = {tuple(sorted(counts.items())) for counts in self.counts.values()}
         return len(distinct) > 1
 
 

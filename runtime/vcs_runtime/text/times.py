@@ -45,15 +45,16 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
     if (text := text.strip()).startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
-    if before := text[: stamps[0].start() if stamps else None].strip():
-        what = (
-            "before the first time stamp"
-            if stamps
-            else "without a start and an end such as [00:12-00:18]"
-        )
-        raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
-    found = []
-    for stamp, end in zip(stamps, [*(s.start() for s in stamps), len(text)][1:], strict=True):
+    starts = [stamp.start() for stamp in stamps]
+    before = text[: starts[0]].strip() if stamps else text.strip()
+    if before:
+        place = "before the first time stamp"
+        if not stamps:
+            place = "without a start and an end such as [00:12-00:18]"
+        raise TextError(f"{name}: there is text {place}: {before[:_SHOWN]!r}")
+    segments = []
+    ends = [*starts, len(text)][1:]
+    for stamp, end in zip(stamps, ends, strict=True):
         first, last = (_seconds(time) for time in stamp.groups() if time)
         if last < first:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
@@ -63,10 +64,10 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
                 f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
             )
         if piece:
-            found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
-    if not found:
+            segments.append(TimedSegment(first, max(last, first + _INSTANT), piece))
+    if not segments:
         raise TextError(f"{name}: there is no text behind its time stamps")
-    return sorted(found, key=lambda segment: segment[:2])
+    return sorted(segments, key=lambda segment: segment[:2])
 
 
 def stamped(value: Any) -> Any:
