@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -29,15 +30,12 @@ def two_each(items: Iterator[str]) -> Iterator[list[tuple[str, dict[str, Any]]]]
     )
 
 
-def letters(
-    text: str, total: int | None = None, signature: str = "s", several_lines: bool = False
-) -> Items[str]:
+def letters(text: str, total: int | None = None, signature: str = "s") -> Items[str]:
     return Items(
         text,
         len(text) if total is None else total,
         str,
         lambda place, _, record: check_signature(place, record.get("signature"), signature),
-        several_lines,
     )
 
 
@@ -53,7 +51,7 @@ def run(
     calls: list[Any] = []
     run_resumable(
         JobFiles(output, **files),
-        letters(items, signature=signature, several_lines=several_lines),
+        dataclasses.replace(letters(items, signature=signature), several_lines=several_lines),
         work,
         lambda *call: calls.append(call),
     )

@@ -28,6 +28,19 @@ from vcs_runtime.scoring.score_table import ALL
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
 _MORE = "with --format json"
 _MOVED = 10  # pairs that are listed by default
+#: Options of systems, also of `report`.
+baseline_system = click.option(
+    "--baseline",
+    metavar="NAME",
+    help="System that the others are compared with, by its name or file. [default: the first file]",
+)
+system_names = click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a system, once for each file, in order. [default: the files' names]",
+)
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option(
     "--correction",
@@ -76,21 +89,8 @@ class ComparisonOptions:
 @combined(
     "options",
     ComparisonOptions,
-    click.option(
-        "--baseline",
-        metavar="NAME",
-        help=(
-            "System that the others are compared with, by its name or file."
-            " [default: the first file]"
-        ),
-    ),
-    click.option(
-        "--name",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Name of a system, once for each file, in order. [default: the files' names]",
-    ),
+    baseline_system,
+    system_names,
     click.option(
         "--score",
         "scores",

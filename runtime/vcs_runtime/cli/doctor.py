@@ -197,7 +197,8 @@ def _examine_gpu(report: _Report) -> None:
     try:
         gpu = nvidia.gpu(0)
         facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB"
-        if unfit := nvidia.unfit(onnxruntime, 0):
+        unfit = nvidia.unfit(onnxruntime, 0)
+        if unfit:
             problems.append(f"cuda:0: {unfit}")
     except DeviceError as error:
         facts["GPU 0"] = "none"

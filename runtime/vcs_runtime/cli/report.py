@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.cli.compare import family
+from vcs_runtime.cli.compare import baseline_system, family, system_names
 from vcs_runtime.cli.inputs import (
     InputOptions,
     as_scored,
@@ -117,21 +117,8 @@ _report = combined(
             "the number of videos; of one pair, the name of the generated text]"
         ),
     ),
-    click.option(
-        "--name",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Name of a system, once for each file, in order. [default: the files' names]",
-    ),
-    click.option(
-        "--baseline",
-        metavar="NAME",
-        help=(
-            "System that the others are compared with, by its name or file."
-            " [default: the first file]"
-        ),
-    ),
+    system_names,
+    baseline_system,
     family,
     click.option(
         "--date",

@@ -321,8 +321,9 @@ def _targets(systems: Mapping[str, object], argument: str | None) -> dict[str, P
                 f"--output: {output.name!r} must end in {', '.join(SCORES)}, or be a folder"
             )
         return dict.fromkeys(systems, output)
-    if bad := next((name for name in systems if Path(name).name != name), None):
-        raise click.UsageError(f"--output: no file can have the name of the system {bad!r}")
+    for name in systems:
+        if Path(name).name != name:
+            raise click.UsageError(f"--output: no file can have the name of the system {name!r}")
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
     with file_errors(output):

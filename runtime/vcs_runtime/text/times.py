@@ -18,11 +18,11 @@ _STAMP = re.compile(
     rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
     re.MULTILINE,
 )
-# What WebVTT has beside cues: its head, notes, and names of cues.
+# Parts of WebVTT beside its cues: its head, notes, and names of cues.
 _ASIDE = re.compile(
     r"\AWEBVTT.*(?:\n(?!.*-->).+)*|(?<=\n\n)(?:(?:NOTE|STYLE|REGION)\b.*(?:\n.+)*|.+(?=\n.*-->))"
 )
-# Half a stamp within a segment, whose text would be taken for a part of it.
+# A stamp without an end within a segment: its text would become a part of this segment.
 _HALF = re.compile(rf"\[{_CLOCK}|^[^\S\n]*(?:\({_CLOCK}\)|{_CLOCK}{_TO}{_CLOCK})|-->", re.MULTILINE)
 _INSTANT = 0.001  # seconds that a moment lasts: the smallest step of SRT
 _SHOWN = 40  # characters of a text in an error
@@ -42,7 +42,8 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
     Raises TextError, which starts with `name`, unless every part of the text has a stamp before it
     that does not end before it starts.
     """
-    if (text := text.strip()).startswith("WEBVTT"):
+    text = text.strip()
+    if text.startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
     starts = [stamp.start() for stamp in stamps]

@@ -46,7 +46,8 @@ def refuse_openvino_telemetry() -> None:
     be imported, which this arranges. Where something else has imported OpenVINO already, its later
     reports are switched off, and a RuntimeWarning says so, once.
     """
-    if (reporter := _openvino_reports()) is not None:
+    reporter = _openvino_reports()
+    if reporter is not None:
         reporter.consent = False
         warnings.warn(
             "openvino was imported before vcs-runtime, and has reported that to its makers: "
