@@ -44,6 +44,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     combined,
     csv_safe,
+    further,
     max_read_mb,
     output_folder,
     overwrite,
@@ -51,7 +52,6 @@ from vcs_runtime.cli.options import (
     scorer_options,
     together,
 )
-from vcs_runtime.cli.scoring import further
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import PRESETS, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer

@@ -4,12 +4,13 @@ A command receives its options as a few objects. Each object is a frozen datacla
 makes from the values of its options. To add an option to a command:
 
 1. Add a `click.option` to the `combined` of the command. The help lists options in this order.
-2. Add a field of the same name to the dataclass of that `combined`. The command can now read it.
+2. Add a field with the option's name in Python (`on_error` for --on-error) to the dataclass of that
+   `combined`. The command can now read it.
 
 The help of an option is a noun phrase, then the default. `together` puts options under a heading of
-the help; with `advanced`, only --help-all lists them. A check of one option belongs into its `type`
-or `callback`. A check of several options belongs into `__post_init__` of the dataclass, whose
-ValueError becomes wrong usage.
+the help; with `advanced`, only --help-all lists them. The `type` or `callback` of an option checks
+its value. `__post_init__` of the dataclass checks values together; a ValueError of it is reported as
+wrong usage.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import click
 
 from vcs_runtime.bundle.paths import vector_store
 from vcs_runtime.errors import VcsError
-from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.options import FURTHER, ScorerConfig
 from vcs_runtime.util.printable import formulas_as_text
 from vcs_runtime.util.process import MOST_THREADS
 from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
@@ -241,6 +242,19 @@ device = click.option(
     help=(
         "Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all,"
         " or tensorrt:N."
+    ),
+)
+
+
+further = click.option(
+    "--also",
+    type=click.Choice(FURTHER),
+    multiple=True,
+    metavar="METRIC",
+    help=(
+        "Metric to compute beside VCS; may be repeated: substitution, which words others "
+        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
+        "fine similarity (CLIP-CC-Bench). [default: none]"
     ),
 )
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import click
 
 from vcs_numba import Params
-from vcs_runtime.cli.options import PATH, NumberRange, combined, together
+from vcs_runtime.cli.options import PATH, NumberRange, combined, further, together
 from vcs_runtime.errors import InputError
-from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options
+from vcs_runtime.scoring.options import AGGREGATES, PRESETS, Options
 from vcs_runtime.scoring.verdicts import Thresholds
 from vcs_runtime.util.reading import read_whole
 
 
 @dataclass(frozen=True)
 class FileParams:
-    """What `--params` gives: parameters of the metric by name, and thresholds of verdicts."""
+    """Contents of the file of `--params`: parameters of the metric, and thresholds of verdicts."""
 
     metric: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Thresholds = Thresholds()
@@ -40,13 +40,19 @@ class _ParamsFile(click.ParamType):  # type: ignore[type-arg]  # generic since c
             thresholds = keys.pop("thresholds", {})
             if not isinstance(thresholds, dict):
                 raise ValueError("thresholds must be a table: [thresholds]")
-            for group, known in ((keys, _PARAM_NAMES), (thresholds, _THRESHOLD_NAMES)):
-                if unknown := sorted(set(group) - set(known)):
-                    raise ValueError(f"no key {unknown[0]!r} (there are {', '.join(known)})")
+            _refuse_unknown(keys, _PARAM_NAMES)
+            _refuse_unknown(thresholds, _THRESHOLD_NAMES)
             Params(**keys)  # its errors name the key
             return FileParams(keys, Thresholds(**thresholds))
         except (ValueError, TypeError) as error:
             raise InputError(f"{value}: {error}") from None
+
+
+def _refuse_unknown(keys: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise ValueError if a key is not one of these names."""
+    for key in sorted(keys):
+        if key not in names:
+            raise ValueError(f"no key {key!r} (there are {', '.join(names)})")
 
 
 _PARAM_NAMES = [parameter.name for parameter in fields(Params)]
@@ -92,17 +98,6 @@ class MetricOptions:
         return self.params.thresholds
 
 
-further = click.option(
-    "--also",
-    type=click.Choice(FURTHER),
-    multiple=True,
-    metavar="METRIC",
-    help=(
-        "Metric to compute beside VCS; may be repeated: substitution, which words others "
-        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
-        "fine similarity (CLIP-CC-Bench). [default: none]"
-    ),
-)
 #: Options of the metric; the command receives `metric`, a `MetricOptions`.
 scoring_options = combined(
     "metric",
