@@ -9,7 +9,7 @@ makes from the values of its options. To add an option to a command:
 
 The help of an option is a noun phrase, then the default. `together` puts options under a heading of
 the help; with `advanced`, only --help-all lists them. The `type` or `callback` of an option checks
-its value. `__post_init__` of the dataclass checks values together; a ValueError of it is reported as
+its value. `__post_init__` of the dataclass checks values together; its ValueError is reported as
 wrong usage.
 """
 
