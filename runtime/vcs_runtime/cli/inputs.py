@@ -225,7 +225,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
         return False  # one file of pairs for each system
     if data:
         raise click.UsageError(
-            f"several files are the plain texts of one pair, and {data[0]} is none"
+            f"several files are the plain texts of one pair, but {data[0]} is not plain text"
         )
     if source.format or source.keys != Keys() or source.has_several_systems:
         raise click.UsageError(

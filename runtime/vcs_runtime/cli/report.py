@@ -343,7 +343,8 @@ def _check_systems(
     for path in sources if several else ():
         if not is_scores(path):
             raise click.UsageError(
-                f"several files must all be score files, one for each system: {path} is none"
+                "several files must all be score files, one for each system:"
+                f" {path} is not a score file"
             )
     if len(names) not in (0, len(sources) if of_scores else 1):
         raise click.UsageError(

@@ -93,7 +93,7 @@ class Keys:
         """Raise ValueError if a kept key is the name of a field of the output."""
         for name in self.keep:
             if name in OUTPUT_KEYS:
-                raise ValueError(f"--keep-column {name}: the output has a {name!r} of its own")
+                raise ValueError(f"--keep-column {name}: the output has another {name!r}")
 
     def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
         """Return the keys of the references, of the generated text and of the id in a file."""
@@ -199,8 +199,8 @@ def _refuse_equal_ids(source: Path | PairSource, hashes: Collection[int]) -> Non
 def twice(source: object, name: str, first: str, second: str) -> InputError:
     """Return the error for an id that two rows have."""
     return InputError(
-        f"{source} {second}: the id {name!r} is that of {first}, too: "
-        "give every pair an id of its own, or --duplicates suffix"
+        f"{source} {second}: {first} has the id {name!r}, too: "
+        "give every pair another id, or --duplicates suffix"
     )
 
 

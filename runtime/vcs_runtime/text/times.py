@@ -67,7 +67,7 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
         if piece:
             segments.append(TimedSegment(first, max(last, first + _INSTANT), piece))
     if not segments:
-        raise TextError(f"{name}: there is no text behind its time stamps")
+        raise TextError(f"{name}: there is no text after its time stamps")
     return sorted(segments, key=lambda segment: segment[:2])
 
 
