@@ -18,6 +18,7 @@ from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import (
     Counts,
     PairedTest,
+    Significance,
     compare_systems,
     enough_resamples,
     paired_tests,
@@ -160,10 +161,9 @@ def run(
             counts,
             dict.fromkeys(order, metrics.signature),
             baseline or order[0],
-            correction=correction,
-            all_pairs=all_pairs,
-            resamples=resamples,
-            seed=seed,
+            Significance(
+                correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed
+            ),
         )
         comparison = replace(comparison, mix=mix)
         comparison.left_out.update((name, without) for name, without in left_out.items() if without)

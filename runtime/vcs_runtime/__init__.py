@@ -71,7 +71,7 @@ _MODULES = {
     "TextSegmenter": "vcs_runtime.segmentation.custom",
     "score": "vcs_runtime.scoring.scorer",
 }
-#: Packages of their own, which `dir` names and the first use imports.
+#: Packages that `dir` lists and the first use imports.
 _PACKAGES = ("capi", "compat", "integrations", "report", "training")
 
 if not TYPE_CHECKING:
@@ -85,9 +85,9 @@ if not TYPE_CHECKING:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(_MODULES[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*__all__, *_PACKAGES})

@@ -276,7 +276,7 @@ def test_kept_columns_stand_in_the_output(score: Callable[..., Finished], tmp_pa
     )
     assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
     done = score(tmp_path / "a.csv", *KEYS, "--keep-column", "vcs")
-    assert (done.code, "--keep-column vcs: the output has a 'vcs' of its own" in done.stderr) == (
+    assert (done.code, "--keep-column vcs: the output has another 'vcs'" in done.stderr) == (
         2,
         True,
     )
@@ -297,7 +297,7 @@ def test_one_id_twice_is_refused_before_the_first_score(
         "a.parquet": ("row 4", "row 2"),
     }
     assert done.code == 2
-    assert f"{name} {places[name][0]}: the id 'b' is that of {places[name][1]}, too" in done.stderr
+    assert f"{name} {places[name][0]}: {places[name][1]} has the id 'b', too" in done.stderr
     assert not (tmp_path / "o.jsonl").exists()
     assert score(tmp_path / name, "-o", tmp_path / "o.jsonl", "--duplicates", "suffix").code == 0
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["a", "b", "c", "b#2"]
@@ -316,7 +316,7 @@ def test_one_id_twice_among_texts_is_refused(
     )
     write_pairs(tmp_path / "p.jsonl", [{"id": 1, "text": "One."}, {"id": "1", "text": "Two."}])
     done = score(*given, tmp_path / "p.jsonl")
-    assert (done.code, "p.jsonl line 2: the id '1' is that of line 1, too" in done.stderr) == (
+    assert (done.code, "p.jsonl line 2: line 1 has the id '1', too" in done.stderr) == (
         2,
         True,
     )
@@ -422,7 +422,7 @@ def test_format_overrules_the_suffix(
         ),
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
         (("--references", "a.csv"), "--references and --predictions belong together"),
-        (("a.csv", "a.txt"), "several files are the plain texts of one pair, and a.csv is none"),
+        (("a.csv", "a.txt"), "are the plain texts of one pair, but a.csv is not plain text"),
         (("a.csv", "a.csv", *KEYS), "two systems are called 'a': rename one of their files"),
         (
             ("a.csv", "--id-key", "video"),

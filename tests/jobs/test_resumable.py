@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -50,10 +51,9 @@ def run(
     calls: list[Any] = []
     run_resumable(
         JobFiles(output, **files),
-        letters(items, signature=signature),
+        dataclasses.replace(letters(items, signature=signature), several_lines=several_lines),
         work,
         lambda *call: calls.append(call),
-        several_lines=several_lines,
     )
     return calls
 

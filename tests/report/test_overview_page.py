@@ -188,7 +188,7 @@ def test_names_and_baseline_fit_the_files(
         2,
         True,
     )
-    assert "other.jsonl is none" in mixed.stderr
+    assert "other.jsonl is not a score file" in mixed.stderr
 
 
 def test_filters_narrow_the_list_and_can_be_cleared(visit: Any, html: Path) -> None:

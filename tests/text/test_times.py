@@ -71,7 +71,7 @@ def test_a_moment_lasts_a_millisecond() -> None:
         ),
         ("Sure: [0:01-0:02] A man.", "^t: there is text before the first time stamp: 'Sure:'$"),
         ("[0:03-0:02] A man.", r"^t: the time stamp '\[0:03-0:02\]' ends before it starts$"),
-        ("[0:01-0:02]", "^t: there is no text behind its time stamps$"),
+        ("[0:01-0:02]", "^t: there is no text after its time stamps$"),
         ("[0:01-0:02] A.\n[0:03] B.", r"^t: a time stamp needs start and end: '\[0:03\] B\.'$"),
         ("[0:01-0:02] A.\n[0:03-0:04 B.", r"start and end: '\[0:03-0:04 B\.'$"),
         ("[0:01-0:02] A.\n0:03 - 0:04 B.", "start and end: '0:03 - 0:04 B"),

@@ -25,9 +25,9 @@ from vcs_runtime.util import process
 from vcs_runtime.util.printable import printable
 
 # The commands under the headings of `vcs-runtime --help`, with the package of their modules and
-# summaries. A module is imported when its command is asked for, so that neither this help nor
-# `score` waits for what the others need. The commands of other packages are found by name only:
-# this package never imports those.
+# summaries. A module is imported when its command runs, so that neither this help nor `score` waits
+# for the imports of other commands. This package never imports the packages above it, so their
+# commands are found by name.
 _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
 _EXPERIMENTS, _VISIL = "vcs_experiments.cli", "vcs_visil.cli"
 _SECTIONS = {
@@ -68,8 +68,9 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _PACKAGES:
-            if (near := get_close_matches(cmd_name, _PACKAGES, 1)) and not ctx.resilient_parsing:
-                ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")
+            similar = get_close_matches(cmd_name, _PACKAGES, 1)
+            if similar and not ctx.resilient_parsing:
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {similar[0]!r}?")
             return None
         name = cmd_name.replace("-", "_")
         with process.ends_when_interrupted():
@@ -144,8 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
     except click.ClickException as error:
-        error.show(shown := io.StringIO())
-        click.echo(printable(shown.getvalue(), keep="\n"), nl=False, err=True)
+        message = io.StringIO()
+        error.show(message)
+        click.echo(printable(message.getvalue(), keep="\n"), nl=False, err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         warn("interrupted; finished output is kept")
@@ -158,8 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.stderr.close()
         code = 1
     except MemoryError as error:
-        why = f": {error}" if str(error) else ""
-        warn(f"out of memory{why}; finished output is kept")
+        reason = f": {error}" if str(error) else ""
+        warn(f"out of memory{reason}; finished output is kept")
         code = 2
     except OSError as error:
         warn(f"{error.filename or 'error'}: {error.strerror or error}")
@@ -172,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _escape_unencodable() -> None:
-    """Let output streams escape what their encoding lacks: ids may hold any character."""
+    """Let output streams escape characters that their encoding lacks: ids may hold any."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and (
             stream.errors == "strict" or "utf" not in stream.encoding.lower()

@@ -11,7 +11,14 @@ import click
 import msgspec
 
 from vcs_runtime.bundle import archive
-from vcs_runtime.bundle.manifest import MANIFEST, CudaGraph, Manifest, read_manifest
+from vcs_runtime.bundle.manifest import (
+    MANIFEST,
+    CudaGraph,
+    EmbedderSpec,
+    Manifest,
+    SegmenterSpec,
+    read_manifest,
+)
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
@@ -138,51 +145,47 @@ def _facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
     yield "licence", manifest.licence
     yield "source", manifest.source
     yield "files", f"{len(manifest.files)}, {_megabytes(manifest)}, schema {manifest.schema}"
-    if spec := manifest.embedder:
-        yield "embedder", f"{bundle.identity(spec)}, {spec.precision}, {spec.layout}"
-        if spec.cuda:
-            yield "", _second_graph(spec.cuda)
+    if manifest.embedder:
+        yield from _embedder_facts(bundle, manifest.embedder)
+    if manifest.segmenter:
+        yield from _segmenter_facts(bundle, manifest.segmenter)
+
+
+def _embedder_facts(bundle: Bundle, spec: EmbedderSpec) -> Iterator[tuple[str, str]]:
+    yield "embedder", f"{bundle.identity(spec)}, {spec.precision}, {spec.layout}"
+    if spec.cuda:
+        yield "", _second_graph(spec.cuda)
+    yield (
+        "",
+        f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}",
+    )
+    if spec.instruction:
+        pooled = "not pooled" if spec.mask_instruction else "pooled"
+        yield "", f"instruction {spec.instruction!r} ({pooled})"
+    error = spec.quantization_error
+    if error is None:
+        return
+    cosine = f"{error.cosine_mean:.6f} on average, {error.cosine_min:.6f} at worst"
+    yield "", f"cosine to the unquantised graph {cosine}, {error.texts} texts"
+    if error.vcs_change is not None:
+        change = _change(error.vcs_change, error.vcs_change_p95)
+        yield "", f"VCS changes by {change}, {error.pairs} pairs"
+    if error.margin_change is not None:
+        change = _change(error.margin_change, error.margin_change_p95)
+        yield "", f"the margin changes by {change}"
+
+
+def _segmenter_facts(bundle: Bundle, spec: SegmenterSpec) -> Iterator[tuple[str, str]]:
+    if spec.rules:
+        yield "segmenter", f"rules: {spec.rules.name}, {spec.rules.language}"
+    if spec.model:
+        model = spec.model
         yield (
-            "",
-            f"dimension {spec.dimension}, {spec.max_tokens} tokens, beyond these {spec.long_text}",
+            "segmenter",
+            f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}",
         )
-        if spec.instruction:
-            pooled = "not pooled" if spec.mask_instruction else "pooled"
-            yield "", f"instruction {spec.instruction!r} ({pooled})"
-        if error := spec.quantization_error:
-            yield (
-                "",
-                (
-                    f"cosine to the unquantised graph {error.cosine_mean:.6f} on average, "
-                    f"{error.cosine_min:.6f} at worst, {error.texts} texts"
-                ),
-            )
-            if error.vcs_change is not None:
-                yield (
-                    "",
-                    (
-                        f"VCS changes by {_change(error.vcs_change, error.vcs_change_p95)},"
-                        f" {error.pairs} pairs"
-                    ),
-                )
-            if error.margin_change is not None:
-                yield (
-                    "",
-                    (
-                        "the margin changes by"
-                        f" {_change(error.margin_change, error.margin_change_p95)}"
-                    ),
-                )
-    if segmenter := manifest.segmenter:
-        if rules := segmenter.rules:
-            yield "segmenter", f"rules: {rules.name}, {rules.language}"
-        if model := segmenter.model:
-            yield (
-                "segmenter",
-                f"{bundle.identity(model)}, {model.precision}, threshold {model.threshold:g}",
-            )
-            if model.cuda:
-                yield "", _second_graph(model.cuda)
+        if model.cuda:
+            yield "", _second_graph(model.cuda)
 
 
 def _second_graph(graph: CudaGraph) -> str:

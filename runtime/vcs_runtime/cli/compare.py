@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, SectionedCommand, csv_safe, max_read_mb, usage_errors
+from vcs_runtime.cli.options import (
+    PATH,
+    SectionedCommand,
+    combined,
+    csv_safe,
+    max_read_mb,
+    usage_errors,
+)
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.comparing import tables
 from vcs_runtime.comparing.compare import compare as compare_files
 from vcs_runtime.comparing.systems import CORRECTIONS, FAMILIES, Comparison
-from vcs_runtime.comparing.tables import csv_text, grids, latex, notes
+from vcs_runtime.comparing.tables import Grid, csv_text, grids, latex, notes
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.score_table import ALL
 
 _FORMATS = ("text", "markdown", "latex", "csv", "json")
 _MORE = "with --format json"
+_MOVED = 10  # pairs that are listed by default
+#: Options of systems, also of `report`.
+baseline_system = click.option(
+    "--baseline",
+    metavar="NAME",
+    help="System that the others are compared with, by its name or file. [default: the first file]",
+)
+system_names = click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a system, once for each file, in order. [default: the files' names]",
+)
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option(
     "--correction",
@@ -45,69 +67,70 @@ enough_resamples = click.option(
 )
 
 
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """What is compared, tested and printed: the values of the command's options."""
+
+    baseline: str | None
+    names: tuple[str, ...]
+    scores: tuple[str, ...]
+    all_pairs: bool
+    correction: str
+    family: str
+    format: str
+    moved: int | None
+    ignore_signatures: bool
+    resamples: int | None
+    seed: int
+
+
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="A.jsonl B.jsonl...")
-@click.option(
-    "--baseline",
-    metavar="NAME",
-    help="System that the others are compared with, by its name or file. [default: the first file]",
-)
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Name of a system, once for each file, in order. [default: the files' names]",
-)
-@click.option(
-    "--score",
-    "scores",
-    type=click.Choice(tuple(ALL), case_sensitive=False),
-    multiple=True,
-    metavar="NAME",
-    help=(
-        "Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
-        "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]"
+@combined(
+    "options",
+    ComparisonOptions,
+    baseline_system,
+    system_names,
+    click.option(
+        "--score",
+        "scores",
+        type=click.Choice(tuple(ALL), case_sensitive=False),
+        multiple=True,
+        metavar="NAME",
+        help=(
+            "Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
+            "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]"
+        ),
+    ),
+    click.option(
+        "--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone."
+    ),
+    correction,
+    family,
+    click.option(
+        "--format",
+        type=click.Choice(_FORMATS),
+        default="text",
+        show_default=True,
+        help="Format of the table.",
+    ),
+    csv_safe,
+    max_read_mb,
+    click.option(
+        "--moved",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Number of pairs of two systems to list, those that changed most first. [default: 10]",
+    ),
+    click.option(
+        "--ignore-signatures", is_flag=True, help="Compare files whose signatures differ."
+    ),
+    enough_resamples,
+    click.option(
+        "--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed."
     ),
 )
-@click.option(
-    "--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone."
-)
-@correction
-@family
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(_FORMATS),
-    default="text",
-    show_default=True,
-    help="Format of the table.",
-)
-@csv_safe
-@max_read_mb
-@click.option(
-    "--moved",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Number of pairs of two systems to list, those that changed most first. [default: 10]",
-)
-@click.option("--ignore-signatures", is_flag=True, help="Compare files whose signatures differ.")
-@enough_resamples
-@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
-def compare(
-    files: tuple[Path, ...],
-    baseline: str | None,
-    names: tuple[str, ...],
-    scores: tuple[str, ...],
-    all_pairs: bool,
-    correction: str,
-    family: str,
-    format_: str,
-    moved: int | None,
-    ignore_signatures: bool,
-    resamples: int | None,
-    seed: int,
-) -> None:
+def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
     """Compare the score files of several systems.
 
     A folder stands for the files in it. Pairs are matched by id; only those that all systems have
@@ -119,36 +142,36 @@ def compare(
       vcs-runtime compare baseline.jsonl new-model.jsonl
       vcs-runtime compare a.jsonl b.jsonl c.jsonl --score vcs --score las --format latex
     """
-    if moved is not None and len(files) > 2:
+    if options.moved is not None and len(files) > 2:
         raise click.UsageError("--moved lists the pairs of two systems; there are more")
     with usage_errors():
         comparison = compare_files(
             files,
-            names=names,
-            baseline=baseline,
-            scores=scores,
-            correction=correction,
-            family=family,
-            all_pairs=all_pairs,
-            moved=10 if moved is None else moved,
-            force=ignore_signatures,
-            resamples=resamples,
-            seed=seed,
+            names=options.names,
+            baseline=options.baseline,
+            scores=options.scores,
+            correction=options.correction,
+            family=options.family,
+            all_pairs=options.all_pairs,
+            moved=_MOVED if options.moved is None else options.moved,
+            force=options.ignore_signatures,
+            resamples=options.resamples,
+            seed=options.seed,
         )
-    if format_ == "json":
+    if options.format == "json":
         click.echo(json.dumps(comparison.to_dict()))
-    elif format_ == "csv":
+    elif options.format == "csv":
         table = tables.tables(comparison)[-1]
         click.echo(csv_text(table.columns, table.rows), nl=False)
         if comparison.reason:
             warn(notes(comparison)[0])
-    elif format_ == "latex":
+    elif options.format == "latex":
         click.echo(latex(comparison), nl=False)
-    elif format_ == "markdown":
+    elif options.format == "markdown":
         click.echo(tables.markdown(comparison), nl=False)
     else:
         _print(comparison)
-    if format_ in ("json", "csv"):  # the other formats say it among their notes
+    if options.format in ("json", "csv"):  # the other formats say it among their notes
         for sentence in comparison.about_segmenters[1:]:
             warn(sentence)
     for id_, systems in comparison.left_out.items():
@@ -161,19 +184,31 @@ def _print(comparison: Comparison) -> None:
     out = console()
     for score in comparison.scores:  # one below the other: side by side they would be too wide
         for grid in grids(comparison, [score], digits=3):
-            drop = [*range(len(grid.headings) - 1, 0, -1)]
-            drop = [i for i in drop if grid.headings[i].text != "against"]
-            drop.sort(key=[bool(own.group) for own in grid.headings].__getitem__)  # counts first
-            print_table(grid.flat(), [[*map(str, row)] for row in grid.rows], drop=drop, more=_MORE)
+            rows = [[*map(str, row)] for row in grid.rows]
+            print_table(grid.flat(), rows, drop=_least_important(grid), more=_MORE)
             out.print()
     for sentence in notes(comparison):
         prose(out, sentence)
     if comparison.moved:
         out.print()
-        a, b = sorted(
-            (own.name for own in comparison.systems), key=lambda name: name != comparison.baseline
-        )
+        first, second = (system.name for system in comparison.systems)
+        if second == comparison.baseline:
+            first, second = second, first
         rows = [[id_, f"{x:.4f}", f"{y:.4f}", f"{y - x:+.4f}"] for id_, x, y in comparison.moved]
-        print_table(("moved most", a, b, "difference"), rows, more=_MORE)
+        print_table(("moved most", first, second, "difference"), rows, more=_MORE)
     for line in tables.signatures(comparison):
         out.print(line, soft_wrap=True)
+
+
+def _least_important(grid: Grid) -> list[int]:
+    """Return the columns that a narrow terminal leaves out, first the counts, from the right."""
+    counts, scores = [], []
+    for i in range(len(grid.headings) - 1, 0, -1):
+        heading = grid.headings[i]
+        if heading.text == "against":
+            continue
+        if heading.group:
+            scores.append(i)
+        else:
+            counts.append(i)
+    return counts + scores

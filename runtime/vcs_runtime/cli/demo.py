@@ -41,26 +41,24 @@ def demo(device: str) -> None:
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
-        results = scorer.score_many(
-            [(story["reference"], version["text"]) for version in story["versions"]]
-        )
+        pairs = [(story["reference"], version["text"]) for version in story["versions"]]
+        results = scorer.score_many(pairs)
         signature = scorer.signature
     out = console()
     prose(out, f"Reference: {story['reference']}\n")
     digits = 3 if out.width >= _NARROW else 2
-    versions = list(zip(story["versions"], results, strict=True))
     headings = ("generated text", *(LABELS[name] for name in _SHOWN))
-    scores = [
-        (version["name"], *(f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN))
-        for version, result in versions
-    ]
+    scores = []
+    readings = []
+    for version, result in zip(story["versions"], results, strict=True):
+        numbers = [f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN]
+        scores.append((version["name"], *numbers))
+        readings.append((version["name"], version["reading"]))
     print_table(headings, scores, drop=(7, 6), prose_at=0)
     out.print()
-    readings = [(version["name"], version["reading"]) for version, _ in versions]
     print_table(("generated text", "what the numbers say"), readings, prose_at=1)
     out.print()
-    print_table(
-        ("score", "meaning"), [(LABELS[name], SCORES[name].meaning) for name in _SHOWN], prose_at=1
-    )
+    meanings = [(LABELS[name], SCORES[name].meaning) for name in _SHOWN]
+    print_table(("score", "meaning"), meanings, prose_at=1)
     out.print()
     out.print(signature, soft_wrap=True)

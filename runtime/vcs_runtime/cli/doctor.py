@@ -35,7 +35,7 @@ from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
 _BASE = ("numpy", "numba", "tokenizers")
-# The packages that each extra brings. Those of `cpu`, `gpu` and `default` have a line of their own.
+# The packages of each extra. Packages of `cpu`, `gpu` and `default` have a line in the report.
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
     "openvino": ("openvino",),
@@ -87,10 +87,8 @@ def doctor(bundle: str, measure: bool, as_json: bool) -> None:
         out = console()
         for name, value in report.facts.items():
             out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
-        verdict = (
-            "\n".join(f"! {problem}" for problem in report.problems)
-            or "nothing that scoring needs is missing"
-        )
+        problems = [f"! {problem}" for problem in report.problems]
+        verdict = "\n".join(problems) or "nothing that scoring needs is missing"
         out.print("\n" + verdict, soft_wrap=True, markup=False)
     click.get_current_context().exit(1 if report.problems else 0)
 
@@ -139,9 +137,9 @@ def _examine(name: str) -> _Report:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()
     try:
-        facts["home"] = (
-            f"{home()}{' (VCS_RUNTIME_HOME)' if os.environ.get('VCS_RUNTIME_HOME') else ''}"
-        )
+        facts["home"] = str(home())
+        if os.environ.get("VCS_RUNTIME_HOME"):
+            facts["home"] += " (VCS_RUNTIME_HOME)"
     except BundleError:
         facts["home"] = "none"
     facts["numba cache"] = (
@@ -176,15 +174,17 @@ def _examine_bundle(name: str, report: _Report) -> bool:
 def _hindrances(bundle: Bundle) -> Iterator[str]:
     """Yield why the device that "auto" chooses cannot run the models of a bundle."""
     for part in ("embedder", "segmenter"):
-        if spec := bundle.part(part):
+        spec = bundle.part(part)
+        if spec:
             try:
                 choose_for(bundle, part, "auto")
-                if old := old_release(bundle.path(spec.model)):
+                old = old_release(bundle.path(spec.model))
+                if old:
                     yield old
             except DeviceError as error:
                 yield str(error)
             except MissingExtraError:
-                return  # ONNX Runtime is missing, which is a problem of its own
+                return  # ONNX Runtime is missing, which is reported elsewhere
 
 
 def _examine_gpu(report: _Report) -> None:
@@ -197,15 +197,17 @@ def _examine_gpu(report: _Report) -> None:
     try:
         gpu = nvidia.gpu(0)
         facts["GPU 0"] = f"{gpu.name}, {gpu.architecture}, {gpu.memory / 1e9:.0f} GB"
-        if unfit := nvidia.unfit(onnxruntime, 0):
+        unfit = nvidia.unfit(onnxruntime, 0)
+        if unfit:
             problems.append(f"cuda:0: {unfit}")
     except DeviceError as error:
         facts["GPU 0"] = "none"
         problems.append(str(error))
-    for item in nvidia.libraries(onnxruntime):
-        facts[item.name] = (
-            f"missing ({item.package})" if item.version is None else item.version or "found"
-        )
+    for library in nvidia.libraries(onnxruntime):
+        if library.version is None:
+            facts[library.name] = f"missing ({library.package})"
+        else:
+            facts[library.name] = library.version or "found"
     if lacking := nvidia.missing(onnxruntime):
         problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
     if "TensorrtExecutionProvider" in available_providers():
@@ -219,7 +221,9 @@ def _measured(name: str) -> dict[str, str]:
     """Measure the devices of the processor, and say which to take."""
     devices = ["cpu"]
     if _version("openvino"):
-        devices += ["openvino"] + ["openvino:fp32"] * (best_precision()[0] == "bf16")
+        devices.append("openvino")
+        if best_precision()[0] == "bf16":
+            devices.append("openvino:fp32")
     seconds = seconds_of(open_bundle(name), devices)
     facts = {
         f"speed of {device}": f"{each:.2f} s for two descriptions and their sentences"
@@ -247,16 +251,17 @@ def _describe_openvino() -> str:
     except MissingExtraError as error:
         if _version("openvino"):
             return str(error)
-        gain = f"; this processor multiplies in bf16 ({named}), which vcs-runtime[openvino] uses: "
+        if not named or is_slow_in_bf16():
+            return "not installed"
         return (
-            f"not installed{gain}{_PROCESSORS_PAGE}"
-            if named and not is_slow_in_bf16()
-            else "not installed"
+            f"not installed; this processor multiplies in bf16 ({named}), which"
+            f" vcs-runtime[openvino] uses: {_PROCESSORS_PAGE}"
         )
     if precision != "bf16":
         return f"{precision} ({reason}); little to gain over device cpu"
     faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
-    reason += f": {named}" * bool(named)
+    if named:
+        reason += f": {named}"
     return (
         f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
     )
@@ -272,17 +277,21 @@ def _describe(bundle: Bundle) -> str:
 
 
 def _segmenters(spec: SegmenterSpec | None) -> str:
-    rules = f"rules ({spec.rules.name}, {spec.rules.language})" if spec and spec.rules else None
-    model = f"model ({spec.model.name}, {spec.model.precision})" if spec and spec.model else None
-    return " and ".join(filter(None, (rules, model))) or "none"
+    parts = []
+    if spec and spec.rules:
+        parts.append(f"rules ({spec.rules.name}, {spec.rules.language})")
+    if spec and spec.model:
+        parts.append(f"model ({spec.model.name}, {spec.model.precision})")
+    return " and ".join(parts) or "none"
 
 
 def _describe_extra(extra: str, packages: tuple[str, ...]) -> str:
-    """Name the packages of an extra with their versions, or those that are missing."""
+    """Name the packages of an extra with their versions, or the packages that are missing."""
     versions = {package: _version(package) for package in packages}
-    if missing := [package for package, found in versions.items() if not found]:
+    missing = [package for package, installed in versions.items() if not installed]
+    if missing:
         return f"{', '.join(missing)} not installed (vcs-runtime[{extra}])"
-    return ", ".join(f"{package} {found}" for package, found in versions.items())
+    return ", ".join(f"{package} {installed}" for package, installed in versions.items())
 
 
 def _version(distribution: str) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -23,19 +25,19 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import (
     PATH,
-    FileParams,
     SectionedCommand,
     as_json,
-    explaining_options,
+    combined,
     scorer_options,
     served_embedder,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.jobs.score_files import SCORES, is_scores, options_of
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.explanation import explain as explain_result
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.replaced import ReplacedWord, left_out, surest
 from vcs_runtime.scoring.verdicts import (
     COVERED,
@@ -73,23 +75,36 @@ def _verdicts(
     return frozenset(names)
 
 
+@dataclass(frozen=True)
+class ViewOptions:
+    """Which explanations are printed, and how: the values of the command's options."""
+
+    name: str | None
+    only: frozenset[str]
+    as_json: bool
+
+
 @click.command(cls=SectionedCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
-@click.option(
-    "--id",
-    "name",
-    metavar="NAME",
-    help="Id of the one pair of PAIRS to explain. [default: all pairs]",
+@combined(
+    "view",
+    ViewOptions,
+    click.option(
+        "--id",
+        "name",
+        metavar="NAME",
+        help="Id of the one pair of PAIRS to explain. [default: all pairs]",
+    ),
+    click.option(
+        "--only",
+        callback=_verdicts,
+        metavar="VERDICTS",
+        help="Comma-separated verdicts to show, such as missing,repeated. [default: all]",
+    ),
+    as_json,
 )
-@click.option(
-    "--only",
-    callback=_verdicts,
-    metavar="VERDICTS",
-    help="Comma-separated verdicts to show, such as missing,repeated. [default: all]",
-)
-@as_json
 @input_options
-@explaining_options
+@scoring_options
 @scorer_options
 @served_embedder
 @click.pass_context
@@ -97,12 +112,9 @@ def explain(
     context: click.Context,
     /,
     files: tuple[Path, ...],
-    name: str | None,
-    only: frozenset[str],
-    as_json: bool,
+    view: ViewOptions,
     source: InputOptions,
-    params: FileParams,
-    options: Options,
+    metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
     """Show what is missing, invented or moved in a text.
@@ -120,21 +132,21 @@ def explain(
       vcs-runtime explain run.json scores/run.jsonl --id 17
       vcs-runtime explain reference.txt generated.txt --json
     """
-    scores = next(
-        (path for path in files[1:] if path.suffix.lower() in SCORES and is_scores(path)), None
-    )
+    options = metric.options
+    scores = _score_file(files)
     if scores:
         files = tuple(path for path in files if path != scores)
         source = as_scored(source, scores, files[0])
     many = not is_text_pair(files, source)
-    if name is not None and not many:
+    if view.name is not None and not many:
         raise click.UsageError("--id belongs to PAIRS")
+    failed = False
     if many:
-        found = one_source(files, source)
-        failed, chosen = unmatched([found], options.clean) > 0, input_pairs(found, name)
+        pairs = one_source(files, source)
+        failed = unmatched([pairs], options.clean) > 0
+        chosen = input_pairs(pairs, view.name)
     else:
-        pair = one_pair(files, options.clean)
-        failed, chosen = False, iter([pair])
+        chosen = iter([one_pair(files, options.clean)])
     with open_scorer(config) as scorer:
         if scores:
             options, differs = options_of(scores, options, scorer)
@@ -142,17 +154,27 @@ def explain(
                 warn(differs)
         blocks = scorer.stream(chosen, attrgetter("texts"), options)
         for pair, result, evidence in chain.from_iterable(blocks):
+            name = pair.name if many else None
             if evidence is None:
                 failed = True
-                warn(f"{pair.name}: {result.error}" if many else str(result.error))
+                warn(str(result.error) if name is None else f"{name}: {result.error}")
                 continue
-            explanation = explain_result(result, evidence, options.params, params.thresholds)
-            if as_json:
-                head = {"id": pair.name} if many else {}
-                click.echo(json.dumps({**head, **explanation.to_dict()}))
+            explanation = explain_result(result, evidence, options.params, metric.thresholds)
+            if not view.as_json:
+                print_explanation(explanation, view.only, name)
+            elif name is None:
+                click.echo(json.dumps(explanation.to_dict()))
             else:
-                print_explanation(explanation, only, pair.name if many else None)
+                click.echo(json.dumps({"id": name, **explanation.to_dict()}))
     context.exit(1 if failed else 0)
+
+
+def _score_file(files: Sequence[Path]) -> Path | None:
+    """Return the score file that follows PAIRS, if there is one."""
+    for path in files[1:]:
+        if path.suffix.lower() in SCORES and is_scores(path):
+            return path
+    return None
 
 
 def print_explanation(
@@ -162,13 +184,10 @@ def print_explanation(
     out = console()
     head = f"pair {printable(name)}: " if name is not None else ""
     prose(out, f"{head}{explanation.conclusion}", "bold")
-    for title, chunks in (
-        ("generated", explanation.generated),
-        ("reference", explanation.reference),
-    ):
-        counts = ", ".join(
-            f"{count} {verdict}" for verdict, count in verdict_counts(chunks).items()
-        )
+    sides = {"generated": explanation.generated, "reference": explanation.reference}
+    for title, chunks in sides.items():
+        numbers = verdict_counts(chunks).items()
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in numbers)
         prose(out, f"\n{title}, {counted(len(chunks), explanation.noun)}: {counts}", "bold")
         for number, chunk in enumerate(chunks, 1):
             if chunk.verdict in only:
@@ -193,15 +212,9 @@ def print_explanation(
 
 
 def _print_replaced(words: tuple[ReplacedWord, ...]) -> None:
-    """Print a table of the replaced words; chunks count from 1, that of the reference first."""
-    rows = [
-        (
-            word.reference,
-            word.generated,
-            word.word_class,
-            word.likeness,
-            f"{word.reference_chunk + 1} > {word.generated_chunk + 1}",
-        )
-        for word in surest(words)
-    ]
+    """Print a table of the replaced words; chunks count from 1, the reference's chunk first."""
+    rows = []
+    for word in surest(words):
+        chunks = f"{word.reference_chunk + 1} > {word.generated_chunk + 1}"
+        rows.append((word.reference, word.generated, word.word_class, word.likeness, chunks))
     print_table(("replaced", "became", "kind", "similarity", "chunks"), rows, more="with --json")

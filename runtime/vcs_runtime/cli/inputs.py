@@ -44,9 +44,9 @@ from vcs_runtime.util.reading import read_whole
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
-# Rows and lines that are looked at for the columns by which a file was scored.
+# Rows and lines that are read to find the columns by which a file was scored.
 _LOOKED_AT = 100
-# Embedders that read English alone.
+# Embedders that read only English.
 _ENGLISH = ("all-minilm-l6-v2",)
 
 
@@ -60,17 +60,17 @@ def report_device(description: str) -> None:
 def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """Open a scorer for a job, and report on standard error what its user should know.
 
-    Before the job: if a GPU is left unused; with --verbose, the device in any case. After it: if
-    vectors could not be kept, or texts are not in the script of the model's language.
+    Before the job: if no model uses the GPU; with --verbose, the device in any case. After it: if
+    vectors could not be stored, or texts are not in the script of the model's language.
     """
     if config.bundle == FAST and config.cache == vector_store():
         config = replace(config, cache=None)  # static vectors are made faster than they are read
     with usage_errors():
         scorer = Scorer.from_config(config)
     report_device(describe(scorer.embedder.device))
-    where = scorer.segmenter.device
-    if where and where.is_gpu != scorer.embedder.device.is_gpu:
-        report_device(describe(where))
+    segmenter_device = scorer.segmenter.device
+    if segmenter_device and segmenter_device.is_gpu != scorer.embedder.device.is_gpu:
+        report_device(describe(segmenter_device))
     with scorer:
         yield scorer
     if scorer.cache_failure:
@@ -111,7 +111,7 @@ class InputOptions:
             raise click.UsageError("--generated-key: a column is named twice")
         if self.has_several_systems and self.prediction_files:
             raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
-        self.keys  # noqa: B018  # raises ValueError for what cannot be kept
+        self.keys  # noqa: B018  # raises ValueError for a column that cannot be repeated
 
     @property
     def has_several_systems(self) -> bool:
@@ -120,7 +120,7 @@ class InputOptions:
 
     @property
     def keys(self) -> Keys:
-        """The names of what a row holds; of several systems without the generated text."""
+        """The keys of a row; for several systems without the key of the generated text."""
         generated = self.generated_key[0] if len(self.generated_key) == 1 else None
         return Keys(self.reference_key, generated, self.id_key, self.keep)
 
@@ -220,11 +220,12 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "the arguments are files, and these look like texts: put each text into a file, then"
             " type vcs-runtime score reference.txt generated.txt"
         )
-    if data := [path for path in files if path.suffix.lower() in _DATA]:
-        if len(data) == len(files):
-            return False  # one file of pairs for each system
+    data = [path for path in files if path.suffix.lower() in _DATA]
+    if len(data) == len(files):
+        return False  # one file of pairs for each system
+    if data:
         raise click.UsageError(
-            f"several files are the plain texts of one pair, and {data[0]} is none"
+            f"several files are the plain texts of one pair, but {data[0]} is not plain text"
         )
     if source.format or source.keys != Keys() or source.has_several_systems:
         raise click.UsageError(
@@ -234,14 +235,12 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
 
 
 def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
-    """Return the pairs of a file, or of references and the predictions of one system.
-
-    As `systems_of`.
-    """
-    found = systems_of(pairs, source)
-    if len(found) > 1:
-        raise click.UsageError(f"one system was expected, not {len(found)}: {', '.join(found)}")
-    return next(iter(found.values()))
+    """Return the pairs of one system, as `systems_of` does. Raises UsageError for several."""
+    systems = systems_of(pairs, source)
+    if len(systems) > 1:
+        names = ", ".join(systems)
+        raise click.UsageError(f"one system was expected, not {len(systems)}: {names}")
+    return next(iter(systems.values()))
 
 
 def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSource]:
@@ -253,65 +252,81 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
     systems: dict[str, PairSource] = {}
     for path in files_of(pairs or source.prediction_files):
         file = input_file(path, source.format, source.rows)
-        for name in source.generated_key if source.has_several_systems else (path.stem,):
+        names = source.generated_key if source.has_several_systems else (path.stem,)
+        for name in names:
             if name in systems:
                 raise click.UsageError(
                     f"two systems are called {name!r}: rename one of their files"
                 )
-            if pairs:
-                keys = (
-                    replace(source.keys, generated=name)
-                    if source.has_several_systems
-                    else source.keys
-                )
-                systems[name] = PairFile(file, keys, source.duplicates)
-            else:
-                predictions = Texts(file, True, source.keys, source.duplicates)
-                systems[name] = MatchedFiles(
-                    references, reference_file, predictions, source.keys.keep
-                )
+            keys = source.keys
+            if not pairs:
+                predictions = Texts(file, True, keys, source.duplicates)
+                systems[name] = MatchedFiles(references, reference_file, predictions, keys.keep)
+                continue
+            if source.has_several_systems:
+                keys = replace(keys, generated=name)
+            systems[name] = PairFile(file, keys, source.duplicates)
     return systems
 
 
 def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
-    """Name markup and what has no match on standard error.
+    """Name unintended markup, and texts without a match, on standard error.
 
-    Return how many sources have texts without one.
+    Return the number of sources that have texts without a match.
     """
-    markup_notice((pair.generated for source in sources for pair in source.read()), cleaned)
-    problems = [source.problems() for source in sources if isinstance(source, MatchedFiles)]
-    for problem in chain.from_iterable(problems):
-        warn(problem)
-    return sum(map(bool, problems))
+    pairs = chain.from_iterable(source.read() for source in sources)
+    markup_notice((pair.generated for pair in pairs), cleaned)
+    count = 0
+    for source in sources:
+        problems = source.problems() if isinstance(source, MatchedFiles) else []
+        for problem in problems:
+            warn(problem)
+        if problems:
+            count += 1
+    return count
 
 
 def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:
     """Return the options by which `score` read a file of pairs, if it names its columns otherwise.
 
-    They are found by the texts, whose hashes a score file holds.
+    The columns are found by their texts: a score file holds the hashes of what was scored.
     """
     if source.reference_key or source.generated_key or source.id_key:
         return source
-    names: dict[Any, set[str]] = {}  # ids by the hash of the texts, which several pairs may share
+    ids_by_texts: dict[Any, set[str]] = {}  # several pairs may have the same texts
     for _, line in islice(read_scores(scores, ()), _LOOKED_AT):
-        names.setdefault(line.get("texts"), set()).add(str(line["id"]))
+        ids_by_texts.setdefault(line.get("texts"), set()).add(str(line["id"]))
     try:
-        read = islice(input_file(pairs, source.format, source.rows).rows("id"), _LOOKED_AT)
-        rows = [row for _, row in read if isinstance(row, dict)]
-    except NestedRows as error:
-        return as_scored(replace(source, rows=error.args[1]), scores, pairs)
+        entries = islice(input_file(pairs, source.format, source.rows).rows("id"), _LOOKED_AT)
+        rows = [row for _, row in entries if isinstance(row, dict)]
+    except NestedRows as error:  # `score` was given --rows
+        return as_scored(replace(source, rows=error.key), scores, pairs)
     except (RowError, OSError):  # which the job names
         return source
-    for reference, generated in chain.from_iterable(permutations(row, 2) for row in rows[:1]):
-        ids = [(row, names.get(hash_texts(row.get(reference), row.get(generated)))) for row in rows]
-        found = [(row, own) for row, own in ids if own]
-        if found:
-            same = (key for key in rows[0] if all(str(row.get(key)) in own for row, own in found))
-            id_key = next(same, None)
+    if not rows:
+        return source
+    for reference, generated in permutations(rows[0], 2):
+        matches = []
+        for row in rows:
+            ids = ids_by_texts.get(hash_texts(row.get(reference), row.get(generated)))
+            if ids:
+                matches.append((row, ids))
+        if matches:
+            id_key = _id_column(rows[0], matches)
             return replace(
                 source, reference_key=(reference,), generated_key=(generated,), id_key=id_key
             )
     return source
+
+
+def _id_column(
+    columns: Iterable[str], matches: Sequence[tuple[dict[str, Any], set[str]]]
+) -> str | None:
+    """Return the first column that holds one of the ids of every matching row, or None."""
+    for column in columns:
+        if all(str(row.get(column)) in ids for row, ids in matches):
+            return column
+    return None
 
 
 def input_file(path: Path, format: str | None, rows: str | None = None) -> InputFile:
@@ -337,23 +352,24 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     The warning also names the option that removes the markup.
     """
     counts: Counter[str] = Counter()
+    total = 0
     for text in texts:
-        counts.update(["texts", *(markup_in(text) if isinstance(text, str) else ())])
-    chosen = getattr(click.get_current_context(silent=True), "params", {})
-    cut = not chosen.get("short")
-    used = [*cleaned, TIME_STAMPS] if cut and chosen.get("segmenter") == TIME_STAMPS else cleaned
-    if found := [name for name in _MARKUP if counts[name] and name not in used]:
-        shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in found)
-        clean = ",".join([*cleaned, *found])
-        clock = (
-            f", or --segmenter {TIME_STAMPS} to score by them"
-            if cut and TIME_STAMPS in found
-            else ""
-        )
-        warn(
-            f"of {counts['texts']} generated texts, {shares}, which is scored too: --clean"
-            f" {clean}{clock}"
-        )
+        total += 1
+        if isinstance(text, str):
+            counts.update(markup_in(text))
+    options = getattr(click.get_current_context(silent=True), "params", {})
+    has_sentences = not options.get("short")
+    used = [*cleaned]
+    if has_sentences and options.get("segmenter") == TIME_STAMPS:
+        used.append(TIME_STAMPS)
+    unused = [name for name in _MARKUP if counts[name] and name not in used]
+    if not unused:
+        return
+    shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in unused)
+    remedy = f"--clean {','.join([*cleaned, *unused])}"
+    if has_sentences and TIME_STAMPS in unused:
+        remedy += f", or --segmenter {TIME_STAMPS} to score by them"
+    warn(f"of {total} generated texts, {shares}, which is scored too: {remedy}")
 
 
 _MARKUP = {TIME_STAMPS: "with time stamps", "think": "with <think>", "markdown": "with Markdown"}

@@ -1,4 +1,4 @@
-"""What commands say on standard error, one line each."""
+"""Messages of commands on standard error, one line each."""
 
 from __future__ import annotations
 

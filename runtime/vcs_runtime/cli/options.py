@@ -1,4 +1,17 @@
-"""Options that several commands share, and the headings under which a command's help lists them."""
+"""How a command gets its options, and the options that several commands share.
+
+A command receives its options as a few objects. Each object is a frozen dataclass, which `combined`
+makes from the values of its options. To add an option to a command:
+
+1. Add a `click.option` to the `combined` of the command. The help lists options in this order.
+2. Add a field with the option's name in Python (`on_error` for --on-error) to the dataclass of that
+   `combined`. The command can now read it.
+
+The help of an option is a noun phrase, then the default. `together` puts options under a heading of
+the help; with `advanced`, only --help-all lists them. The `type` or `callback` of an option checks
+its value. `__post_init__` of the dataclass checks values together; its ValueError is reported as
+wrong usage.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +19,23 @@ import functools
 import inspect
 import math
 import os
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from vcs_numba import Params
 from vcs_runtime.bundle.paths import vector_store
-from vcs_runtime.errors import InputError, VcsError
-from vcs_runtime.scoring.options import AGGREGATES, FURTHER, PRESETS, Options, ScorerConfig
-from vcs_runtime.scoring.verdicts import Thresholds
+from vcs_runtime.errors import VcsError
+from vcs_runtime.scoring.options import FURTHER, ScorerConfig
 from vcs_runtime.util.printable import formulas_as_text
 from vcs_runtime.util.process import MOST_THREADS
-from vcs_runtime.util.reading import FILE_MB, LINE_MB, read_whole, reading_up_to
+from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
 
 
 class NamedPath(click.Path):
-    """A path that is not empty, as that of an unset shell variable would be."""
+    """A path that is not empty. An unset shell variable would give an empty one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
@@ -44,7 +53,7 @@ Decorator = Callable[[Command], Command]
 
 
 class Number(click.types.FloatParamType):
-    """Any finite number. click's own type takes NaN and infinity."""
+    """Any finite number. The type of click also takes NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a finite number; click's error for any other text."""
@@ -55,7 +64,7 @@ class Number(click.types.FloatParamType):
 
 
 class NumberRange(Number, click.FloatRange):
-    """A range of finite numbers. click's own range takes NaN: no comparison with it is true."""
+    """A range of finite numbers. The range of click takes NaN: no comparison with it is true."""
 
 
 #: The key of a context's `meta` that makes help list all options.
@@ -93,13 +102,15 @@ class SectionedCommand(click.Command):
         every = ctx.meta.get(ALL_OPTIONS)
         left_out = False
         for option in self.get_params(ctx):
-            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
-                if getattr(option, "advanced", False) and not every:
-                    left_out = True
-                    continue
-                # click appends the range of a number in brackets of its own.
-                text = record[1].replace("]  [", "; ")
-                sections[getattr(option, "section", "Options")].append((record[0], text))
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is None:  # an argument, or a hidden option
+                continue
+            if getattr(option, "advanced", False) and not every:
+                left_out = True
+                continue
+            # click appends the range of a number in further brackets.
+            names, text = record[0], record[1].replace("]  [", "; ")
+            sections[getattr(option, "section", "Options")].append((names, text))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -126,23 +137,21 @@ def together(*options: Decorator, section: str = "Options", advanced: bool = Fal
     return decorate
 
 
-def combined(
-    argument: str, make: Callable[..., Any], *options: Decorator, shared: Sequence[str] = ()
-) -> Decorator:
-    """Return a decorator that adds options to a command and passes one value made from them all.
+def combined(argument: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, and passes one object made from them.
 
-    The names of the parameters of `make` are those of the options; a ValueError of it is wrong
-    usage. The command also receives the `shared` options as they are.
+    `make` is usually a dataclass. Its parameters have the names of the options. A ValueError that
+    it raises is reported as wrong usage.
     """
     names = tuple(inspect.signature(make).parameters)
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_value(*arguments: Any, **values: Any) -> Any:
+            # A field that is not an option of this command keeps its default.
+            chosen = {name: values.pop(name) for name in names if name in values}
             with usage_errors():
-                value = make(**{name: values[name] for name in names if name in values})
-            for name in {*names}.difference(shared):
-                values.pop(name, None)
+                value = make(**chosen)
             return command(*arguments, **{argument: value}, **values)
 
         for option in reversed(options):
@@ -237,6 +246,19 @@ device = click.option(
 )
 
 
+further = click.option(
+    "--also",
+    type=click.Choice(FURTHER),
+    multiple=True,
+    metavar="METRIC",
+    help=(
+        "Metric to compute beside VCS; may be repeated: substitution, which words others "
+        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
+        "fine similarity (CLIP-CC-Bench). [default: none]"
+    ),
+)
+
+
 def check_resume(resume: bool, overwrite: bool) -> None:
     """Raise UsageError if a command should both resume and overwrite."""
     if resume and overwrite:
@@ -258,10 +280,10 @@ class _Cache(click.Option):
 def _vector_folder(
     context: click.Context, parameter: click.Parameter, folder: Path | None
 ) -> Path | None:
-    """Return the folder of --cache; by default that of this user's commands, but not for a server.
+    """Return the folder of --cache; by default this user's folder, but None for a server.
 
-    Vectors of `--embedder` are kept only in a folder that is named: nobody knows when its weights
-    change.
+    Vectors of `--embedder` are stored only in a folder that the user names, because the weights of
+    its server may change at any time.
     """
     if folder is None and context.command.name not in ("serve", "export"):
         return None if context.params.get("embedder") else vector_store()
@@ -374,133 +396,3 @@ served_embedder = together(
     section="Models",
     advanced=True,
 )
-
-
-@dataclass(frozen=True)
-class FileParams:
-    """What `--params` gives: parameters of the metric by name, and thresholds of verdicts."""
-
-    metric: Mapping[str, Any] = field(default_factory=dict)
-    thresholds: Thresholds = Thresholds()
-
-
-class _ParamsFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A TOML file of `Params` and, in its table [thresholds], of `Thresholds`."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the `FileParams` of a file; click's error names the file and the key."""
-        if isinstance(value, FileParams):
-            return value
-        content = read_whole(PATH.convert(value, param, ctx), pipe=True)
-        try:
-            keys = tomllib.loads(content.decode())
-            thresholds = keys.pop("thresholds", {})
-            if not isinstance(thresholds, dict):
-                raise ValueError("thresholds must be a table: [thresholds]")
-            for group, known in ((keys, _PARAM_NAMES), (thresholds, _THRESHOLD_NAMES)):
-                if unknown := sorted(set(group) - set(known)):
-                    raise ValueError(f"no key {unknown[0]!r} (there are {', '.join(known)})")
-            Params(**keys)  # its errors name the key
-            return FileParams(keys, Thresholds(**thresholds))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{value}: {error}") from None
-
-
-_PARAM_NAMES = [parameter.name for parameter in fields(Params)]
-_THRESHOLD_NAMES = [threshold.name for threshold in fields(Thresholds)]
-
-
-def _options(
-    preset: str,
-    chunk_size: int | None,
-    lct: float | None,
-    aggregate: str,
-    short: bool,
-    clean: str | None,
-    also: tuple[str, ...],
-    params: FileParams,
-) -> Options:
-    if short and chunk_size is not None:
-        raise click.UsageError("--chunk-size: words are the chunks of --short")
-    values = {"lct": PRESETS[preset][1], **params.metric, **({} if lct is None else {"lct": lct})}
-    if chunk_size is None:
-        chunk_size = 1 if short else PRESETS[preset][0]
-    names = [name.strip() for name in clean.split(",")] if clean is not None else []
-    return Options(chunk_size, Params(**values), aggregate, short, names, also)
-
-
-further = click.option(
-    "--also",
-    type=click.Choice(FURTHER),
-    multiple=True,
-    metavar="METRIC",
-    help=(
-        "Metric to compute beside VCS; may be repeated: substitution, which words others "
-        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
-        "fine similarity (CLIP-CC-Bench). [default: none]"
-    ),
-)
-_SCORING = (
-    together(
-        click.option(
-            "--preset",
-            type=click.Choice(list(PRESETS)),
-            default="default",
-            show_default=True,
-            help="Chunk size and LCT of the reference package, the papers, or a table of theirs.",
-        ),
-        click.option(
-            "--chunk-size",
-            type=click.IntRange(min=1),
-            metavar="K",
-            help="Number of sentences joined to one chunk. [default: the preset's, 1]",
-        ),
-        click.option(
-            "--lct",
-            type=NumberRange(min=0),
-            metavar="X",
-            help="Local Chronology Tolerance. [default: of --params, else the preset's, 0]",
-        ),
-        click.option(
-            "--aggregate",
-            type=click.Choice(AGGREGATES),
-            default="max",
-            show_default=True,
-            help="How scores against several references become one.",
-        ),
-        click.option(
-            "--short", is_flag=True, help="Compare words instead of sentences, for short captions."
-        ),
-        further,
-        section="Scoring",
-    ),
-    together(
-        click.option(
-            "--clean",
-            metavar="NAMES",
-            help=(
-                "Comma-separated list of what is removed from all texts first: markdown, think "
-                "(reasoning in <think> tags), list-numbers, time-stamps. [default: nothing]"
-            ),
-        ),
-        click.option(
-            "--params",
-            type=_ParamsFile(),
-            default=FileParams(),
-            metavar="FILE.toml",
-            help=(
-                f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table"
-                f" [thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default:"
-                " none]"
-            ),
-        ),
-        section="Scoring",
-        advanced=True,
-    ),
-)
-#: Options of the metric; the command receives `options`, an `Options`.
-scoring_options = combined("options", _options, *_SCORING)
-#: The same of a command with verdicts, which receives `params`, a `FileParams`, as well.
-explaining_options = combined("options", _options, *_SCORING, shared=("params",))

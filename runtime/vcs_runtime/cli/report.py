@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vcs_runtime.cli.compare import family
+from vcs_runtime.cli.compare import baseline_system, family, system_names
 from vcs_runtime.cli.inputs import (
     InputOptions,
     as_scored,
@@ -27,14 +27,14 @@ from vcs_runtime.cli.inputs import (
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     PATH,
-    FileParams,
     SectionedCommand,
-    explaining_options,
+    combined,
     overwrite,
     scorer_options,
     served_embedder,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.comparing.compare import compare
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
@@ -48,79 +48,100 @@ from vcs_runtime.report.sources import (
     report_scores,
     system_sources,
 )
-from vcs_runtime.report.systems import figures_of
+from vcs_runtime.report.systems import Systems, figures_of
 from vcs_runtime.report.wording import date_of
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.atomic import refuse_input_as_output
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.progress import progress_bar
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is reported, and how it looks: the values of the command's options."""
+
+    output: Path
+    overwrite: bool
+    texts: tuple[Path, ...]
+    pages: int
+    ignore_signatures: bool
+    title: str | None
+    names: tuple[str, ...]
+    baseline: str | None
+    family: str
+    date: str | None
+
+    @property
+    def is_pdf(self) -> bool:
+        """Whether the report is a PDF. Raises UsageError unless it is a PDF or HTML."""
+        suffix = self.output.suffix.lower()
+        if suffix not in (".html", ".pdf"):
+            raise click.UsageError("--output must end in .html or .pdf")
+        return suffix == ".pdf"
+
+
+_report = combined(
+    "request",
+    ReportOptions,
+    click.option(
+        "-o",
+        "--output",
+        type=PATH,
+        required=True,
+        metavar="FILE",
+        help="Report to write: a .html file, or for one pair a .pdf file.",
+    ),
+    overwrite,
+    click.option(
+        "--pairs",
+        "texts",
+        type=PATH,
+        multiple=True,
+        metavar="FILE",
+        help="Pairs that were scored, a file with the name of each of SCORES; adds pages.",
+    ),
+    click.option(
+        "--pages",
+        type=click.IntRange(min=1),
+        default=50,
+        show_default=True,
+        metavar="N",
+        help=(
+            "Number of worst and of best pairs, by margin, that get a page with the texts: of "
+            "several systems in equal shares."
+        ),
+    ),
+    click.option(
+        "--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ."
+    ),
+    click.option(
+        "--title",
+        metavar="TEXT",
+        help=(
+            "Title of the report. [default: the names of the systems and "
+            "the number of videos; of one pair, the name of the generated text]"
+        ),
+    ),
+    system_names,
+    baseline_system,
+    family,
+    click.option(
+        "--date",
+        metavar="TEXT",
+        help="Date below the title. [default: the day on which the newest input was changed]",
+    ),
+)
 
 
 @click.command(cls=SectionedCommand)
 @click.argument(
     "sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]"
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    required=True,
-    metavar="FILE",
-    help="Report to write: a .html file, or for one pair a .pdf file.",
-)
-@overwrite
-@click.option(
-    "--pairs",
-    "texts",
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="Pairs that were scored, a file with the name of each of SCORES; adds pages.",
-)
-@click.option(
-    "--pages",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help=(
-        "Number of worst and of best pairs, by margin, that get a page with the texts: of "
-        "several systems in equal shares."
-    ),
-)
-@click.option(
-    "--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ."
-)
-@click.option(
-    "--title",
-    metavar="TEXT",
-    help=(
-        "Title of the report. [default: the names of the systems and "
-        "the number of videos; of one pair, the name of the generated text]"
-    ),
-)
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Name of a system, once for each file, in order. [default: the files' names]",
-)
-@click.option(
-    "--baseline",
-    metavar="NAME",
-    help="System that the others are compared with, by its name or file. [default: the first file]",
-)
-@family
-@click.option(
-    "--date",
-    "dated",
-    metavar="TEXT",
-    help="Date below the title. [default: the day on which the newest input was changed]",
-)
+@_report
 @input_options
 @keep_column
-@explaining_options
+@scoring_options
 @scorer_options
 @served_embedder
 @click.pass_context
@@ -128,19 +149,9 @@ def report(
     context: click.Context,
     /,
     sources: tuple[Path, ...],
-    output: Path,
-    overwrite: bool,
-    texts: tuple[Path, ...],
-    pages: int,
-    ignore_signatures: bool,
-    title: str | None,
-    names: tuple[str, ...],
-    baseline: str | None,
-    family: str,
-    dated: str | None,
+    request: ReportOptions,
     source: InputOptions,
-    params: FileParams,
-    options: Options,
+    metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
     """Write an HTML report of pairs or scores, or a PDF of one pair.
@@ -163,15 +174,16 @@ def report(
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
       vcs-runtime report reference.txt generated.txt -o report.pdf
     """
-    in_pdf, thresholds = _in_pdf(output), params.thresholds
+    in_pdf = request.is_pdf
     sources, source = _predictions_apart(tuple(files_of(sources)), source)
     matched = bool(source.prediction_files)
-    of_scores = _of_scores(sources, source.format, bool(texts) or matched)
-    one = is_text_pair(
-        () if of_scores and matched else sources[:1] if of_scores else sources, source
-    )
-    _check_systems(sources, of_scores, names, baseline)
-    if texts and (matched or not of_scores):
+    of_scores = _of_scores(sources, source.format, bool(request.texts) or matched)
+    pairs_files = sources
+    if of_scores:  # the first score file stands for PAIRS, unless texts by id do
+        pairs_files = () if matched else sources[:1]
+    one = is_text_pair(pairs_files, source)
+    _check_systems(sources, of_scores, request.names, request.baseline)
+    if request.texts and (matched or not of_scores):
         raise click.UsageError(
             "--pairs belongs to SCORES, in place of --references and --predictions"
         )
@@ -181,63 +193,114 @@ def report(
         )
     if in_pdf:
         require_matplotlib()
-    by_name = systems_of(texts, as_scored(source, sources[0], texts[0])) if texts else {}
-    if matched or not (of_scores or one):
-        by_name = systems_of(() if matched else sources, source)
-    found = _texts_of(sources, by_name) if of_scores else [*by_name.values()]
-    if len(found) > 1 and not of_scores:
-        raise click.UsageError(
-            f"texts of {len(found)} systems: a report on several needs the score file of each "
-            "(vcs-runtime score ... -o scores/)"
-        )
-    problems = unmatched(found, options.clean)
-    refuse_input_as_output(output, *sources, *chain.from_iterable(each.paths for each in found))
-    if output.is_file() and not overwrite:
-        raise InputError(f"{output}: it exists; replace it with --overwrite")
+    if one:
+        _check_output(request, sources)
+        with open_scorer(config) as scorer:
+            _report_one_pair(_explainer(scorer, metric), sources, request, metric)
+        return
+    pairs = _pairs_of(sources, source, request.texts, of_scores)
+    problems = unmatched(pairs, metric.options.clean)
+    _check_output(request, [*sources, *chain.from_iterable(each.paths for each in pairs)])
     with ExitStack() as stack:
-        scorer = stack.enter_context(open_scorer(config)) if found or not of_scores else None
-        if one:
-            assert scorer is not None
-            *references, generated = (path.name for path in sources)
-            day = date_of(sources) if dated is None else dated
-            report_pair(
-                Explainer(scorer, options, thresholds),
-                one_pair(sources, options.clean),
-                output,
-                title or generated,
-                (generated, references),
-                day,
-            )
-            click.echo(output)
-            return
-        comparisons = _compared(sources, names, baseline, family, ignore_signatures)
-        html = stack.enter_context(HtmlReport(output, title or ""))
+        # A report on scores alone needs no models.
+        explainer = None
+        if pairs or not of_scores:
+            explainer = _explainer(stack.enter_context(open_scorer(config)), metric)
+        comparisons, incomparable = _compared(sources, request)
+        html = stack.enter_context(HtmlReport(request.output, request.title or ""))
         if of_scores:
-            advance = stack.enter_context(
-                progress_bar(2 * pages, "explaining", enabled=bool(found))
-            )
-            systems = report_scores(
-                system_sources(sources, found, names),
-                Explainer(scorer, options, thresholds) if scorer else None,
-                html,
-                pages=pages,
-                advance=advance,
-                force=ignore_signatures,
-            )
+            systems = _add_scores(html, sources, pairs, explainer, request)
         else:
-            assert scorer is not None
-            [pairs] = found
-            advance = stack.enter_context(progress_bar(count_pairs(pairs), "explaining"))
-            [name] = names or [Path(str(pairs)).stem]
-            explainer = Explainer(scorer, options, thresholds)
-            systems = report_pairs(explainer, input_pairs(pairs), html, name, advance)
-        systems.comparisons, systems.incomparable = comparisons
-        systems.dated = _dated(sources, found, of_scores) if dated is None else dated
+            assert explainer is not None
+            systems = _add_pairs(html, pairs[0], explainer, request)
+        systems.comparisons = comparisons
+        systems.incomparable = incomparable
+        if request.date is None:
+            systems.dated = _input_date(sources, pairs, of_scores)
+        else:
+            systems.dated = request.date
         html.finish(systems)
     for failed in systems.failed:
         warn(f"{failed.pair}: {failed.reason}")
-    click.echo(output)
+    click.echo(request.output)
     context.exit(1 if systems.failed or problems else 0)
+
+
+def _check_output(request: ReportOptions, inputs: Iterable[Path]) -> None:
+    """Raise InputError if the output is an input, or exists and must not be replaced."""
+    refuse_input_as_output(request.output, *inputs)
+    if request.output.is_file() and not request.overwrite:
+        raise InputError(f"{request.output}: it exists; replace it with --overwrite")
+
+
+def _explainer(scorer: Scorer, metric: MetricOptions) -> Explainer:
+    return Explainer(scorer, metric.options, metric.thresholds)
+
+
+def _report_one_pair(
+    explainer: Explainer, files: Sequence[Path], request: ReportOptions, metric: MetricOptions
+) -> None:
+    """Write a report on the text files of one pair."""
+    *references, generated = (path.name for path in files)
+    report_pair(
+        explainer,
+        one_pair(files, metric.options.clean),
+        request.output,
+        request.title or generated,
+        names=(generated, references),
+        dated=date_of(files) if request.date is None else request.date,
+    )
+    click.echo(request.output)
+
+
+def _add_scores(
+    html: HtmlReport,
+    files: Sequence[Path],
+    pairs: Sequence[PairSource],
+    explainer: Explainer | None,
+    request: ReportOptions,
+) -> Systems:
+    """Add score files to a report, with pages for their worst and best pairs if there are texts."""
+    with progress_bar(2 * request.pages, "explaining", enabled=bool(pairs)) as advance:
+        return report_scores(
+            system_sources(files, pairs, request.names),
+            explainer,
+            html,
+            pages=request.pages,
+            advance=advance,
+            force=request.ignore_signatures,
+        )
+
+
+def _add_pairs(
+    html: HtmlReport, pairs: PairSource, explainer: Explainer, request: ReportOptions
+) -> Systems:
+    """Score the pairs of one system, and add a page for each to a report."""
+    name = request.names[0] if request.names else Path(str(pairs)).stem
+    with progress_bar(count_pairs(pairs), "explaining") as advance:
+        return report_pairs(explainer, input_pairs(pairs), html, name, advance)
+
+
+def _pairs_of(
+    sources: Sequence[Path], source: InputOptions, texts: Sequence[Path], of_scores: bool
+) -> list[PairSource]:
+    """Return the pairs of each system that get pages; [] for scores without texts."""
+    if texts:
+        by_name = systems_of(texts, as_scored(source, sources[0], texts[0]))
+    elif source.prediction_files:
+        by_name = systems_of((), source)
+    elif of_scores:
+        by_name = {}
+    else:
+        by_name = systems_of(sources, source)
+    if of_scores:
+        return _texts_of(sources, by_name)
+    if len(by_name) > 1:
+        raise click.UsageError(
+            f"texts of {len(by_name)} systems: a report on several needs the score file of each "
+            "(vcs-runtime score ... -o scores/)"
+        )
+    return [*by_name.values()]
 
 
 def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[PairSource]:
@@ -245,22 +308,17 @@ def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[P
 
     If there is one score file, its texts may have another name.
     """
+    if not texts:
+        return []
     if len(scores) == len(texts) == 1:
         return [*texts.values()]
-    if lacking := [path.stem for path in scores if texts and path.stem not in texts]:
-        raise click.UsageError(
-            f"no texts are called {lacking[0]!r}, as that score file is: there are"
-            f" {', '.join(texts)}"
-        )
-    return [texts[path.stem] for path in scores] if texts else []
-
-
-def _in_pdf(output: Path) -> bool:
-    """Whether the report is a PDF."""
-    suffix = output.suffix.lower()
-    if suffix not in (".html", ".pdf"):
-        raise click.UsageError("--output must end in .html or .pdf")
-    return suffix == ".pdf"
+    for path in scores:
+        if path.stem not in texts:
+            raise click.UsageError(
+                f"no texts are called {path.stem!r}, as that score file is: there are"
+                f" {', '.join(texts)}"
+            )
+    return [texts[path.stem] for path in scores]
 
 
 def _predictions_apart(
@@ -282,10 +340,12 @@ def _check_systems(
 ) -> None:
     """Raise UsageError unless the files, their names and the baseline fit together."""
     several = of_scores and len(sources) > 1
-    if several and (other := next((path for path in sources if not is_scores(path)), None)):
-        raise click.UsageError(
-            f"several files must all be score files, one for each system: {other} is none"
-        )
+    for path in sources if several else ():
+        if not is_scores(path):
+            raise click.UsageError(
+                "several files must all be score files, one for each system:"
+                f" {path} is not a score file"
+            )
     if len(names) not in (0, len(sources) if of_scores else 1):
         raise click.UsageError(
             "--name must be given once for each system, in the order of the files"
@@ -294,29 +354,34 @@ def _check_systems(
         raise click.UsageError("--baseline needs several score files")
 
 
-def _compared(
-    files: Sequence[Path], names: Sequence[str], baseline: str | None, family: str, force: bool
-) -> tuple[list[dict[str, Any]], str]:
+def _compared(files: Sequence[Path], request: ReportOptions) -> tuple[list[dict[str, Any]], str]:
     """Compare systems by each headline score, as `compare` does; if that fails, say why."""
     if len(files) < 2:
         return [], ""
     try:
         with usage_errors():
-            scores = figures_of(set.intersection(*(set(metrics_of(file)) for file in files)))
-            whole = compare(
-                files, names=names, baseline=baseline, scores=scores, family=family, force=force
+            metrics = set.intersection(*(set(metrics_of(file)) for file in files))
+            scores = figures_of(metrics)
+            comparison = compare(
+                files,
+                names=request.names,
+                baseline=request.baseline,
+                scores=scores,
+                family=request.family,
+                force=request.ignore_signatures,
             )
-            return [whole.of_score(score).to_dict() for score in scores], ""
+            return [comparison.of_score(score).to_dict() for score in scores], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)
 
 
-def _dated(sources: Sequence[Path], found: Sequence[PairSource], of_scores: bool) -> str:
-    """Date a report by its input; standard input has no date."""
-    paths = sources if of_scores else [*chain.from_iterable(each.paths for each in found)]
+def _input_date(sources: Sequence[Path], pairs: Sequence[PairSource], of_scores: bool) -> str:
+    """Return the date of the input; standard input has no date."""
     if "-" in map(str, sources):
         return ""
-    return f"{'scores' if of_scores else 'pairs'} of {date_of(paths)}"
+    if of_scores:
+        return f"scores of {date_of(sources)}"
+    return f"pairs of {date_of([*chain.from_iterable(each.paths for each in pairs)])}"
 
 
 def _of_scores(sources: Sequence[Path], format: str | None, adds_pages: bool) -> bool:

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,15 +31,16 @@ from vcs_runtime.cli.options import (
     NamedPath,
     SectionedCommand,
     check_resume,
+    combined,
     csv_safe,
     overwrite,
     resume,
     scorer_options,
-    scoring_options,
     served_embedder,
     together,
     usage_errors,
 )
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.cli.tables import (
     Seen,
     print_end,
@@ -54,6 +55,7 @@ from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
 from vcs_runtime.jobs.score_files import SCORES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import name_step, progress_bar
@@ -61,67 +63,109 @@ from vcs_runtime.util.progress import name_step, progress_bar
 ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
 
 
-@click.command(cls=SectionedCommand)
-@click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
-@click.option(
-    "-o",
-    "--output",
-    type=NamedPath(path_type=str),
-    metavar="FILE",
-    help=(
-        "File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
-        "Parquet by its suffix; a folder (DIR/) for a file of each system."
-    ),
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the summary, or the scores of one pair, as JSON."
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(ON_ERROR),
-    default=SKIP,
-    show_default=True,
-    help=(
-        "Pairs that cannot be scored: leave them out of the means, count them as a text that says "
-        "nothing, or end the job at the first one."
-    ),
-)
-@click.option(
-    "--all", "every", is_flag=True, help="Print every score, with its standard deviation."
-)
-@click.option(
-    "--worst",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of worst pairs of each system to name, with the reason.",
-)
-@resume
-@overwrite
-@together(csv_safe, advanced=True)
-@input_options
-@keep_column
-@together(
+@dataclass(frozen=True)
+class JobOptions:
+    """What is written and printed: the values of the command's options."""
+
+    output: str | None
+    as_json: bool
+    on_error: str
+    every: bool
+    worst: int | None
+    resume: bool
+    overwrite: bool
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which machines score: the values of the command's options."""
+
+    runner: str
+    actors: int | None
+    address: str | None
+
+    @property
+    def is_ray(self) -> bool:
+        """Whether Ray scores, and not this process."""
+        return self.runner == "ray"
+
+
+_job = combined(
+    "job",
+    JobOptions,
     click.option(
-        "--runner",
-        type=click.Choice(["process", "ray"]),
-        default="process",
+        "-o",
+        "--output",
+        type=NamedPath(path_type=str),
+        metavar="FILE",
+        help=(
+            "File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
+            "Parquet by its suffix; a folder (DIR/) for a file of each system."
+        ),
+    ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the summary, or the scores of one pair, as JSON.",
+    ),
+    click.option(
+        "--on-error",
+        type=click.Choice(ON_ERROR),
+        default=SKIP,
         show_default=True,
-        help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md).",
+        help=(
+            "Pairs that cannot be scored: leave them out of the means, count them as a text that"
+            " says nothing, or end the job at the first one."
+        ),
     ),
     click.option(
-        "--actors",
+        "--all", "every", is_flag=True, help="Print every score, with its standard deviation."
+    ),
+    click.option(
+        "--worst",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of Ray actors. [default: as many as fit the cluster]",
+        help="Number of worst pairs of each system to name, with the reason.",
     ),
-    click.option(
-        "--address",
-        metavar="ADDRESS",
-        help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]",
-    ),
-    section="Many machines",
-    advanced=True,
+    resume,
+    overwrite,
+    together(csv_safe, advanced=True),
 )
+_cluster = combined(
+    "cluster",
+    ClusterOptions,
+    together(
+        click.option(
+            "--runner",
+            type=click.Choice(["process", "ray"]),
+            default="process",
+            show_default=True,
+            help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md).",
+        ),
+        click.option(
+            "--actors",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Number of Ray actors. [default: as many as fit the cluster]",
+        ),
+        click.option(
+            "--address",
+            metavar="ADDRESS",
+            help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]",
+        ),
+        section="Many machines",
+        advanced=True,
+    ),
+)
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
+@_job
+@input_options
+@keep_column
+@_cluster
 @scoring_options
 @scorer_options
 @served_embedder
@@ -130,19 +174,11 @@ def score(
     context: click.Context,
     /,
     files: tuple[Path, ...],
-    output: str | None,
-    resume: bool,
-    overwrite: bool,
-    as_json: bool,
-    every: bool,
-    worst: int | None,
-    on_error: str,
+    job: JobOptions,
     source: InputOptions,
-    runner: str,
-    actors: int | None,
-    address: str | None,
+    cluster: ClusterOptions,
+    metric: MetricOptions,
     config: ScorerConfig,
-    options: Options,
 ) -> None:
     """Score a file of pairs, or one pair of text files.
 
@@ -167,47 +203,86 @@ def score(
       vcs-runtime score reference.txt generated.txt
     """
     if source.prediction_files:  # a pattern of the shell gives one option several files
-        source, files = replace(source, prediction_files=(*source.prediction_files, *files)), ()
-    texts = is_text_pair(files, source)
-    check_resume(resume, overwrite)
-    if runner != "ray" and (actors or address):
-        raise click.UsageError("--actors and --address belong to --runner ray")
-    if output is None and (resume or overwrite):
-        raise click.UsageError("--resume and --overwrite need --output")
-    if texts:
-        if runner == "ray":
-            raise click.UsageError("--runner ray scores a file of PAIRS")
-        if output is not None or on_error != SKIP:
-            raise click.UsageError(
-                "--output and --on-error belong to PAIRS; use --json for one pair"
-            )
-        context.exit(_score_pair(one_pair(files, options.clean), config, options, as_json, every))
+        source = replace(source, prediction_files=(*source.prediction_files, *files))
+        files = ()
+    of_texts = is_text_pair(files, source)
+    _check_usage(job, cluster, of_texts)
+    options = metric.options
+    if of_texts:
+        context.exit(_score_pair(one_pair(files, options.clean), job, config, options))
     systems = systems_of(files, source)
-    targets = _targets(systems, output)
+    targets = _targets(systems, job.output)
     problems = unmatched([*systems.values()], options.clean)
+    summaries: dict[str, Summary] = {}
+    seen: Seen = {}
     with ExitStack() as stack:
-        if runner == "ray":  # whose machines open the bundle by its name
-            score_file: ScoreFile = partial(_score_on_ray, address, actors, config)
+        scorer = None
+        if cluster.is_ray:  # whose machines open the bundle by its name
+            score_file: ScoreFile = partial(_score_on_ray, cluster, config)
         else:
             scorer = stack.enter_context(open_scorer(config))
             score_file = partial(run.score_file, scorer)
         if len(systems) > 1:
             stack.enter_context(progress_bar(sum(map(count_pairs, systems.values()))))
-        summaries = {}
-        for number, (name, each) in enumerate(systems.items(), 1):
+        for number, (name, pairs) in enumerate(systems.items(), 1):
             name_step(f"{number} of {len(systems)}: {name}")
-            job = JobFiles(targets[name], resume, overwrite, on_error, warn, worst=worst or 0)
-            summaries[name] = score_file(each, job, options)
-        ranking, seen = worst_first(summaries), {}
-        for name, each in systems.items() if worst and runner != "ray" else ():
-            chosen = {line["id"] for line in summaries[name].worst(ranking)}
-            seen[name] = run.conclusions(scorer, each, options, chosen)
-    if not as_json:
-        _print(summaries, seen, every, [str(path) for path in targets.values() if path])
+            summaries[name] = score_file(pairs, _job_files(targets[name], job), options)
+        if scorer and job.worst:
+            seen = _look_at_worst(scorer, systems, summaries, options)
+    if job.as_json:
+        _print_json(summaries)
     else:
-        found = {name: summary.to_dict() for name, summary in summaries.items()}
-        click.echo(json.dumps(found if len(found) > 1 else next(iter(found.values()))))
-    context.exit(1 if problems or sum(summary.failed for summary in summaries.values()) else 0)
+        outputs = [str(path) for path in targets.values() if path]
+        _print(summaries, seen, job.every, outputs)
+    failed = any(summary.failed for summary in summaries.values())
+    context.exit(1 if problems or failed else 0)
+
+
+def _check_usage(job: JobOptions, cluster: ClusterOptions, of_texts: bool) -> None:
+    """Raise UsageError unless the options fit together, and fit the text files of one pair."""
+    check_resume(job.resume, job.overwrite)
+    if not cluster.is_ray and (cluster.actors or cluster.address):
+        raise click.UsageError("--actors and --address belong to --runner ray")
+    if job.output is None and (job.resume or job.overwrite):
+        raise click.UsageError("--resume and --overwrite need --output")
+    if not of_texts:
+        return
+    if cluster.is_ray:
+        raise click.UsageError("--runner ray scores a file of PAIRS")
+    if job.output is not None or job.on_error != SKIP:
+        raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
+
+
+def _job_files(output: Path | None, job: JobOptions) -> JobFiles:
+    return JobFiles(
+        output,
+        resume=job.resume,
+        overwrite=job.overwrite,
+        on_error=job.on_error,
+        report=warn,
+        worst=job.worst or 0,
+    )
+
+
+def _look_at_worst(
+    scorer: Scorer,
+    systems: Mapping[str, PairSource],
+    summaries: Mapping[str, Summary],
+    options: Options,
+) -> Seen:
+    """Return what one can see in the worst pairs, by system and id."""
+    ranking = worst_first(summaries)
+    seen = {}
+    for name, pairs in systems.items():
+        worst = {line["id"] for line in summaries[name].worst(ranking)}
+        seen[name] = run.conclusions(scorer, pairs, options, worst)
+    return seen
+
+
+def _print_json(summaries: Mapping[str, Summary]) -> None:
+    """Print the summary of one system, or the summaries of several by their names."""
+    values = {name: summary.to_dict() for name, summary in summaries.items()}
+    click.echo(json.dumps(values if len(values) > 1 else next(iter(values.values()))))
 
 
 def _print(
@@ -224,31 +299,31 @@ def _print(
             click.echo(f"\n{printable(name)}\n")
         if every or len(summaries) == 1:
             print_summary(summary, every)
-    files = (
-        f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl"
-        if len(outputs) > 1
-        else "".join(outputs)
-    )
+    if len(outputs) > 1:
+        files = f"{shlex.quote(str(Path(outputs[0]).parent))}/*.jsonl"
+    else:
+        files = "".join(outputs)
     following = f"compare {files}" if len(summaries) > 1 else f"report {files} -o report.html"
     print_end(summaries, seen, files and f"vcs-runtime {following}")
 
 
-def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path | None]:
+def _targets(systems: Mapping[str, object], argument: str | None) -> dict[str, Path | None]:
     """Return the output file of each system; None without an output.
 
     Several systems, or an output such as "DIR/", get one file per system in a folder.
     """
-    if given is None:
+    if argument is None:
         return dict.fromkeys(systems)
-    output = Path(given)
-    if not (len(systems) > 1 or given.endswith(("/", os.sep)) or output.is_dir()):
+    output = Path(argument)
+    if not (len(systems) > 1 or argument.endswith(("/", os.sep)) or output.is_dir()):
         if output.suffix.lower() not in ("", *SCORES):
             raise click.UsageError(
                 f"--output: {output.name!r} must end in {', '.join(SCORES)}, or be a folder"
             )
         return dict.fromkeys(systems, output)
-    if bad := next((name for name in systems if Path(name).name != name), None):
-        raise click.UsageError(f"--output: no file can have the name of the system {bad!r}")
+    for name in systems:
+        if Path(name).name != name:
+            raise click.UsageError(f"--output: no file can have the name of the system {name!r}")
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
     with file_errors(output):
@@ -256,24 +331,22 @@ def _targets(systems: Mapping[str, object], given: str | None) -> dict[str, Path
     return {name: output / f"{name}.jsonl" for name in systems}
 
 
-def _score_pair(
-    pair: InputPair, config: ScorerConfig, options: Options, as_json: bool, every: bool
-) -> int:
+def _score_pair(pair: InputPair, job: JobOptions, config: ScorerConfig, options: Options) -> int:
+    """Score and print one pair; return the exit code."""
     with open_scorer(config) as scorer:
         [result] = scorer.iter_scores([pair.texts], options)
     if result.error:
         warn(result.error)
         return 1
-    if as_json:
+    if job.as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
-        print_result(result, every)
+        print_result(result, job.every)
     return 0
 
 
 def _score_on_ray(
-    address: str | None,
-    actors: int | None,
+    cluster: ClusterOptions,
     config: ScorerConfig,
     pairs: PairSource,
     files: JobFiles,
@@ -283,5 +356,7 @@ def _score_on_ray(
 
     if config.cache == vector_store():  # a folder of this machine
         config = replace(config, cache=None)
-    with usage_errors(), connected(address):
-        return score_file(pairs, files, config, options, actors=actors, report_device=report_device)
+    with usage_errors(), connected(cluster.address):
+        return score_file(
+            pairs, files, config, options, actors=cluster.actors, report_device=report_device
+        )

@@ -11,13 +11,14 @@ from vcs_runtime.cli.options import (
     PATH,
     NumberRange,
     SectionedCommand,
+    combined,
     scorer_options,
-    scoring_options,
     served_embedder,
-    together,
     usage_errors,
 )
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.serve.limits import Limits
 from vcs_runtime.util.extras import require
 
 
@@ -43,7 +44,9 @@ from vcs_runtime.util.extras import require
     metavar="FILE",
     help="File with the token that clients must send. [default: none needed]",
 )
-@together(
+@combined(
+    "limits",
+    Limits,
     click.option(
         "--max-body-mb",
         type=NumberRange(0, 1e6, min_open=True),
@@ -84,11 +87,8 @@ def serve(
     host: str,
     port: int,
     token_file: Path | None,
-    max_body_mb: float,
-    max_pairs: int,
-    timeout_s: float,
-    queue: int,
-    options: Options,
+    limits: Limits,
+    metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
     """Serve scores over HTTP.
@@ -104,13 +104,10 @@ def serve(
     """
     for package in ("starlette", "uvicorn"):
         require(package, "serve", "vcs-runtime serve")
-    from vcs_runtime.serve.limits import Limits
     from vcs_runtime.serve.server import ScoreServer, is_loopback, listen, read_token
 
-    with usage_errors():
-        limits = Limits(max_body_mb, max_pairs, timeout_s, queue)
     if token_file is None and not is_loopback(host):
         raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
     token = None if token_file is None else read_token(token_file, warn)
     with usage_errors():
-        ScoreServer(listen(host, port), config, options, limits, token, warn).run()
+        ScoreServer(listen(host, port), config, metric.options, limits, token, warn).run()

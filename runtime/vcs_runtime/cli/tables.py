@@ -1,4 +1,4 @@
-"""What commands print: tables that can be piped and are coloured on a terminal."""
+"""Output of commands: tables that can be piped, and that are coloured on a terminal."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ _NUMBERS: Final = re.compile(r"(?:[-+]?\d[\d.,]*|-)?")
 
 
 class _Console(Console):
-    """A console that escapes what would control the terminal: names and ids come from anywhere."""
+    """A console that escapes control characters: names and ids may come from anywhere."""
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(printable(text, keep="\n"), **how)
 
 
 def console() -> Console:
-    """Return a console on standard output, wide enough for its tables where nothing limits it.
+    """Return a console on standard output, 160 columns wide unless something limits its width.
 
     A terminal limits it, or the variable COLUMNS. Names and ids may look like markup, which is
     printed as it is, and may hold control characters, which are escaped.
     """
     out = _Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
-    return out if _limited(out) else _Console(highlight=False, width=160, markup=False, emoji=False)
+    if _limited(out):
+        return out
+    return _Console(highlight=False, width=160, markup=False, emoji=False)
 
 
 def prose(out: Console, text: str, style: str | None = None) -> None:
@@ -60,43 +62,47 @@ def print_table(
     more: str = "",
     most: int = sys.maxsize,
 ) -> None:
-    """Print a table, but no columns that do not fit.
+    """Print a table, without the columns that do not fit.
 
-    Names and numbers are never cut or broken: columns are left out until the table fits.
-
-    They are left out in the order of `drop`, by default from the right, and a line below names
-    them; `more` says where they are ("with --json"). Only headings and the cells of the column
+    Names and numbers are never cut or broken: columns are left out until the table fits. `drop` is
+    the order in which they are left out, by default from the right. A line below names them; `more`
+    tells the reader where they are ("with --json"). Only headings and the cells of the column
     `prose_at` break, between words. No more than `most` columns are printed, however wide the
     terminal is.
     """
     out = console()
     room = out.width if _limited(out) else sys.maxsize
-    columns = {i: [printable(row[i]) for row in (headings, *rows)] for i in range(len(headings))}
+    columns: dict[int, list[str]] = {}
+    for i, heading in enumerate(headings):
+        columns[i] = [printable(heading), *(printable(row[i]) for row in rows)]
     for i in range(len(headings) - 1, 0, -1) if drop is None else drop:
         if len(columns) <= most and _used(_widths(columns, prose_at, room)) <= room:
             break
         del columns[i]
     widths = _widths(columns, prose_at, room)
-    shifted = [i > 0 and all(map(_NUMBERS.fullmatch, own[1:])) for i, own in columns.items()]
+    at_right = {i for i in columns if i > 0 and all(map(_NUMBERS.fullmatch, columns[i][1:]))}
     for number in range(1 + len(rows)):
-        cells = [
-            (
-                [line.plain.rstrip() for line in Text(own[number]).wrap(out, widths[i])]
-                if own[number] and (i == prose_at or not number)
-                else [own[number]]
-            )
-            for i, own in columns.items()
-        ]
-        for line in zip_longest(*cells, fillvalue=""):
+        cells = {}
+        for i, column in columns.items():
+            cells[i] = [column[number]]
+            if column[number] and (number == 0 or i == prose_at):
+                lines = Text(column[number]).wrap(out, widths[i])
+                cells[i] = [line.plain.rstrip() for line in lines]
+        for line in zip_longest(*cells.values(), fillvalue=""):
             parts = []
-            for part, width, right in zip(line, widths.values(), shifted, strict=True):
-                space = " " * (width - cell_len(part))
-                parts.append(space + part if right else part + space)
-            shown = (" " * _GAP).join(parts).rstrip()
-            out.print(shown, style=None if number else "bold", soft_wrap=True)
-    if left_out := [printable(heading) for i, heading in enumerate(headings) if i not in columns]:
-        where = ["in a wider terminal"] * (len(columns) < most) + [more] * bool(more)
-        prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(where)}.")
+            for i, part in zip(cells, line, strict=True):
+                space = " " * (widths[i] - cell_len(part))
+                parts.append(space + part if i in at_right else part + space)
+            text = (" " * _GAP).join(parts).rstrip()
+            out.print(text, style="bold" if number == 0 else None, soft_wrap=True)
+    left_out = [printable(heading) for i, heading in enumerate(headings) if i not in columns]
+    if left_out:
+        places = []
+        if len(columns) < most:
+            places.append("in a wider terminal")
+        if more:
+            places.append(more)
+        prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(places)}.")
 
 
 def _used(widths: Mapping[int, int]) -> int:
@@ -110,21 +116,23 @@ def _widths(columns: Mapping[int, Sequence[str]], prose_at: int, room: int) -> d
     """
     widths: dict[int, int] = {}
     for halves in (False, True):
-        widths = {
-            i: max(map(cell_len, [*(_halves(head) if halves else [head]), *cells]))
-            for i, (head, *cells) in columns.items()
-        }
+        widths = {}
+        for i, (heading, *cells) in columns.items():
+            parts = _halves(heading) if halves else (heading,)
+            widths[i] = max(map(cell_len, (*parts, *cells)))
         if prose_at in columns:
-            longest = max(cell_len(word) for cell in columns[prose_at] for word in cell.split())
-            widths[prose_at] = max(longest, widths[prose_at] + min(room - _used(widths), 0))
+            longest_word = max(map(cell_len, " ".join(columns[prose_at]).split()))
+            missing = min(room - _used(widths), 0)
+            widths[prose_at] = max(longest_word, widths[prose_at] + missing)
         if _used(widths) <= room:
             break
     return widths
 
 
 def _halves(heading: str) -> tuple[str, str]:
+    """Break a heading in two where its longer half is shortest."""
     words = heading.split(" ")
-    ways = ((" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words) + 1))
+    ways = [(" ".join(words[:k]), " ".join(words[k:])) for k in range(1, len(words) + 1)]
     return min(ways, key=lambda way: max(map(cell_len, way)))
 
 
@@ -145,18 +153,29 @@ def print_result(result: Result, every: bool = False) -> None:
 
 def print_summary(summary: Summary, every: bool = False) -> None:
     """Print the mean and interval of the five scores, each with its meaning, or of every score."""
-    statistics, digits = summary.statistics(), 4 if every else 3
-    headings = ["score", "mean", *["sd"] * every, "95 % interval", *["what it says"] * (not every)]
-    other = {"vcs_strict": "margin_strict"} if summary.counts.mostly_zero else {}
-    rows, names = (
-        [],
-        ALL if every else [other.get(name, name) for name in up_to(HEADLINE, summary.also)],
-    )
-    for name in filter(statistics.__contains__, names):
+    statistics = summary.statistics()
+    if every:
+        names = [*ALL]
+        headings = ["score", "mean", "sd", "95 % interval"]
+        digits = 4
+    else:
+        names = [*up_to(HEADLINE, summary.also)]
+        headings = ["score", "mean", "95 % interval", "what it says"]
+        digits = 3
+        if summary.counts.mostly_zero:
+            names = ["margin_strict" if name == "vcs_strict" else name for name in names]
+    rows = []
+    for name in names:
+        if name not in statistics:
+            continue
         s = statistics[name]
-        mean, sd, low, high = (f"{value:.{digits}f}" for value in (s.mean, s.sd, s.low, s.high))
-        more = [sd, f"{low} .. {high}"] if every else [f"{low} .. {high}", ALL[name].meaning]
-        rows.append((name, mean, *more))
+        interval = f"{s.low:.{digits}f} .. {s.high:.{digits}f}"
+        row = [name, f"{s.mean:.{digits}f}"]
+        if every:
+            row += [f"{s.sd:.{digits}f}", interval]
+        else:
+            row += [interval, ALL[name].meaning]
+        rows.append(row)
     print_table(headings, rows, prose_at=-1 if every else 3, more="with --json")
     if summary.failed:
         zeros = " (as 0)" if summary.counted > summary.scored else ""
@@ -167,12 +186,18 @@ def print_summary(summary: Summary, every: bool = False) -> None:
 def print_systems(summaries: Mapping[str, Summary]) -> None:
     """Print one row of means for each system, the best by the score to report first."""
     columns = ("vcs", "margin", "gas", "las", "nas")
-    headings, rows = ("system", *(LABELS[name] for name in columns), "zeros", "failed"), []
-    first = _to_report(summaries)[0]
+    headings = ("system", *(LABELS[name] for name in columns), "zeros", "failed")
     means = {system: summary.statistics() for system, summary in summaries.items()}
-    for system in sorted(means, key=lambda name: -means[name][first].mean if means[name] else 2):
-        own, summary = means[system], summaries[system]
-        scores = [f"{own[name].mean:.3f}" if own else "-" for name in columns]
+    first = _to_report(summaries)[0]
+
+    def rank(system: str) -> float:
+        """Return the sort key of a system: one without scores comes last."""
+        return -means[system][first].mean if means[system] else 2.0
+
+    rows = []
+    for system in sorted(means, key=rank):
+        statistics, summary = means[system], summaries[system]
+        scores = [f"{statistics[name].mean:.3f}" if statistics else "-" for name in columns]
         rows.append((system, *scores, str(summary.counts.zeros), str(summary.failed)))
     print_table(headings, rows, drop=(5, 4, 3, 7, 6, 2, 1), more="with --json")
 
@@ -182,39 +207,62 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
 
     `seen` holds what one can see in the worst pairs, where that is known, by system and id.
     """
-    out, every = console(), list(summaries.values())
-    if scored := sum(summary.scored for summary in every):
-        zeros = sum(summary.counts.zeros for summary in every)
-        sentences = _about_zeros(every[0]) if len(every) == 1 else []
-        sentences.insert(bool(zeros), what_to_report(zeros, scored, bool(zeros and sentences)))
-        prose(out, "\n" + " ".join(sentences))
+    out = console()
+    every = [*summaries.values()]
+    scored = sum(summary.scored for summary in every)
     signatures = list(dict.fromkeys(summary.signature for summary in every))
-    if scored and len(signatures) == 1 and (points := reference_points(signatures[0])):
-        prose(out, points)
+    if scored:
+        prose(out, "\n" + " ".join(_advice(every, scored)))
+    if scored and len(signatures) == 1:
+        points = reference_points(signatures[0])
+        if points:
+            prose(out, points)
+    _print_worst(out, summaries, seen)
+    _print_counts(out, every, scored)
+    for summary in every:
+        if len(summary.segmenters) > 1:
+            mix = Mix({"": summary.segmenters})
+            prose(out, " ".join(mix.sentences({"": summary.signature})))
+    out.print("\n".join(signatures), soft_wrap=True)
+    if following:
+        out.print(f"next: {following}", soft_wrap=True)
+
+
+def _advice(summaries: Sequence[Summary], scored: int) -> list[str]:
+    """Return sentences about pairs with a VCS of 0, and about which score to report."""
+    zeros = sum(summary.counts.zeros for summary in summaries)
+    sentences = _about_zeros(summaries[0]) if len(summaries) == 1 else []
+    which = what_to_report(zeros, scored, bool(zeros and sentences))
+    if zeros:  # the first sentence says how many there are
+        sentences.insert(1, which)
+    else:
+        sentences.insert(0, which)
+    return sentences
+
+
+def _print_worst(out: Console, summaries: Mapping[str, Summary], seen: Seen) -> None:
+    """Print one line for each of the worst pairs."""
     ranking = worst_first(summaries)
+    score = ranking[0]
     for system, summary in summaries.items():
         for line in summary.worst(ranking):
-            name = f"{system} {line['id']}" if len(every) > 1 else line["id"]
-            why = seen.get(system, {}).get(line["id"]) or describe(
-                line, line["n_ref"], line["n_gen"]
-            )
-            prose(
-                out,
-                f"worst: {printable(name)}, {ranking[0]}"
-                f" {line[ranking[0]]:.3f}{why and f': {why}'}",
-            )
-    failed, resumed = (sum(getattr(each, name) for each in every) for name in ("failed", "resumed"))
-    seconds = sum(each.seconds for each in every)
+            name = f"{system} {line['id']}" if len(summaries) > 1 else line["id"]
+            reason = seen.get(system, {}).get(line["id"])
+            if not reason:
+                reason = describe(line, line["n_ref"], line["n_gen"])
+            text = f"worst: {printable(name)}, {score} {line[score]:.3f}"
+            prose(out, f"{text}: {reason}" if reason else text)
+
+
+def _print_counts(out: Console, summaries: Sequence[Summary], scored: int) -> None:
+    """Print how many pairs were scored, and how fast."""
+    failed = sum(summary.failed for summary in summaries)
+    resumed = sum(summary.resumed for summary in summaries)
+    seconds = sum(summary.seconds for summary in summaries)
     fresh = scored + failed - resumed
     rate = f", {fresh / seconds:.1f} pairs/s" if fresh and seconds else ""
     before = f", {resumed} of them before" if resumed else ""
     out.print(f"\n{scored} scored, {failed} failed{before}; {seconds:.1f} s{rate}")
-    for summary in every:
-        if len(summary.segmenters) > 1:
-            prose(out, " ".join(Mix({"": summary.segmenters}).sentences({"": summary.signature})))
-    out.print("\n".join(signatures), soft_wrap=True)
-    if following:
-        out.print(f"next: {following}", soft_wrap=True)
 
 
 def _about_zeros(summary: Summary) -> list[str]:

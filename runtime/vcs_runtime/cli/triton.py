@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -9,11 +10,12 @@ import click
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,
+    combined,
     scorer_options,
-    scoring_options,
     usage_errors,
 )
-from vcs_runtime.scoring.options import Options, ScorerConfig
+from vcs_runtime.cli.scoring import MetricOptions, scoring_options
+from vcs_runtime.scoring.options import ScorerConfig
 
 
 @click.group()
@@ -24,48 +26,62 @@ def triton() -> None:
     """
 
 
+@dataclass(frozen=True)
+class ServerOptions:
+    """How Triton serves the model: the values of the command's options."""
+
+    name: str
+    copy_bundle: bool
+    max_batch_size: int
+    queue_delay_us: int
+    instances: int
+    address: str
+
+
 @triton.command(cls=SectionedCommand)
 @click.argument("folder", metavar="DIR", type=PATH)
-@click.option("--name", default="vcs", show_default=True, metavar="NAME", help="Name of the model.")
-@click.option(
-    "--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved."
-)
-@click.option(
-    "--max-batch-size",
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of items in a request, and in requests scored together.",
-)
-@click.option(
-    "--queue-delay-us",
-    default=0,
-    show_default=True,
-    metavar="US",
-    help="Microseconds that a request may wait for others.",
-)
-@click.option(
-    "--instances", default=1, show_default=True, metavar="N", help="Number of copies of the model."
-)
-@click.option(
-    "--address",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address that the server listens on, in the start command of DIR/README.md.",
+@combined(
+    "server",
+    ServerOptions,
+    click.option(
+        "--name", default="vcs", show_default=True, metavar="NAME", help="Name of the model."
+    ),
+    click.option(
+        "--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved."
+    ),
+    click.option(
+        "--max-batch-size",
+        default=64,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of items in a request, and in requests scored together.",
+    ),
+    click.option(
+        "--queue-delay-us",
+        default=0,
+        show_default=True,
+        metavar="US",
+        help="Microseconds that a request may wait for others.",
+    ),
+    click.option(
+        "--instances",
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Number of copies of the model.",
+    ),
+    click.option(
+        "--address",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="ADDRESS",
+        help="Address that the server listens on, in the start command of DIR/README.md.",
+    ),
 )
 @scoring_options
 @scorer_options
 def export(
-    folder: Path,
-    name: str,
-    copy_bundle: bool,
-    max_batch_size: int,
-    queue_delay_us: int,
-    instances: int,
-    address: str,
-    options: Options,
-    config: ScorerConfig,
+    folder: Path, server: ServerOptions, metric: MetricOptions, config: ScorerConfig
 ) -> None:
     """Write a model repository for Triton into DIR.
 
@@ -80,7 +96,14 @@ def export(
 
     with usage_errors():
         deployment = Deployment(
-            name, config, options, copy_bundle, max_batch_size, queue_delay_us, instances, address
+            server.name,
+            config,
+            metric.options,
+            copy_bundle=server.copy_bundle,
+            max_batch_size=server.max_batch_size,
+            queue_delay_us=server.queue_delay_us,
+            instances=server.instances,
+            address=server.address,
         )
     click.echo(write_repository(folder, deployment))
     click.echo(f"start it as {folder / 'README.md'} says", err=True)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from vcs_runtime.comparing.statistics import Values
-from vcs_runtime.comparing.systems import CORRECTIONS, FAMILIES, Comparison, Counts, compare_systems
+from vcs_runtime.comparing.systems import (
+    CORRECTIONS,
+    FAMILIES,
+    Comparison,
+    Counts,
+    Significance,
+    compare_systems,
+)
 from vcs_runtime.errors import InputError, unknown_choice
 from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.readers.input_file import files_of
@@ -35,9 +42,55 @@ def compare(
 ) -> Comparison:
     """Compare outputs of `vcs-runtime score`, one a system, over the ids that all have scored.
 
-    `baseline` is a name or a file. Without `scores` these are VCS, or the margin if VCS is 0 for
-    most pairs. Raises InputError for files that cannot be compared, ValueError for an argument.
+    `baseline` is a name or a file. Without `scores` the systems are compared by VCS, or by the
+    margin if VCS is 0 for most pairs. Raises InputError for files that cannot be compared, and
+    ValueError for an argument.
     """
+    _check_choices(scores, correction, family)
+    files = files_of(files)
+    systems = _named(files, names)
+    first = _find(baseline, systems)
+    required = tuple(dict.fromkeys(("vcs", *scores)))
+    read = {name: _read(path, required, (*required, "margin")) for name, path in systems.items()}
+    if not force:
+        check_signatures({path: read[name].signature for name, path in systems.items()}, required)
+    # In the order of the baseline, so that the draws do not depend on the order of the files.
+    common = [id_ for id_ in read[first].rows if all(id_ in each.rows for each in read.values())]
+    if not common:
+        raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
+    columns = {}
+    for score in (*required, "margin"):
+        columns[score] = {name: system.column(score, common) for name, system in read.items()}
+    reason = ""
+    if not scores:
+        scores, reason = _choose_score(columns)
+    known: dict[str, None] = {}  # ids in the order of the files
+    for system in read.values():
+        known.update(dict.fromkeys((*system.rows, *system.failed)))
+    counts = {}
+    for name, system in read.items():
+        missing = len(known) - len(system.failed) - len(system.rows)
+        counts[name] = Counts(len(system.failed), missing, _zeros(columns["vcs"][name]))
+    comparison = compare_systems(
+        {score: columns[score] for score in scores},
+        counts,
+        {name: system.signature for name, system in read.items()},
+        first,
+        Significance(correction, family, all_pairs, resamples, seed),
+    )
+    segmenters = {}
+    for name, system in read.items():
+        segmenters[name] = {id_: system.segmenters[id_] for id_ in common}
+    return replace(
+        comparison,
+        reason=reason,
+        moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
+        left_out=_left_out(known, read),
+        mix=Mix.of(segmenters),
+    )
+
+
+def _check_choices(scores: Sequence[str], correction: str, family: str) -> None:
     for score in scores:
         if score not in score_table.ALL:
             raise unknown_choice("score", score, tuple(score_table.ALL))
@@ -45,56 +98,22 @@ def compare(
         raise unknown_choice("correction", correction, CORRECTIONS)
     if family not in FAMILIES:
         raise unknown_choice("family", family, FAMILIES)
-    systems = _named(files := files_of(files), names)
-    first = _find(baseline, systems)
-    required = tuple(dict.fromkeys(("vcs", *scores)))
-    read = {name: _read(path, required, (*required, "margin")) for name, path in systems.items()}
-    if not force:
-        check_signatures({path: read[name].signature for name, path in systems.items()}, required)
-    # In the order of the baseline, so that the draws do not depend on the order of the files.
-    common = [id_ for id_ in read[first].rows if all(id_ in own.rows for own in read.values())]
-    if not common:
-        raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
-    columns = {
-        score: {
-            name: np.array([own.rows[id_][score] for id_ in common]) for name, own in read.items()
-        }
-        for score in (*required, "margin")
-    }
-    zeros = {name: int((own <= 0).sum()) for name, own in columns["vcs"].items()}
-    known = dict.fromkeys(id_ for own in read.values() for id_ in (*own.rows, *own.failed))
-    counts = {
-        name: Counts(len(own.failed), len(known) - len(own.failed) - len(own.rows), zeros[name])
-        for name, own in read.items()
-    }
-    reason = ""
-    if not scores:
-        total, zero = len(systems) * len(common), sum(zeros.values())
-        scores = ["vcs"]
-        best = scores_to_report(zero, total)[0]
-        if best != "vcs" and all(np.isfinite(own).all() for own in columns[best].values()):
-            scores, reason = [best], what_to_report(zero, total)
-    comparison = compare_systems(
-        {score: columns[score] for score in scores},
-        counts,
-        {name: own.signature for name, own in read.items()},
-        first,
-        correction=correction,
-        family=family,
-        all_pairs=all_pairs,
-        resamples=resamples,
-        seed=seed,
-    )
-    left_out = {id_: [name for name, own in read.items() if id_ not in own.rows] for id_ in known}
-    return replace(
-        comparison,
-        reason=reason,
-        moved=_moved(columns[scores[0]], first, common, moved) if len(systems) == 2 else [],
-        left_out={id_: without for id_, without in left_out.items() if without},
-        mix=Mix.of(
-            {name: {id_: own.segmenters[id_] for id_ in common} for name, own in read.items()}
-        ),
-    )
+
+
+def _choose_score(columns: Mapping[str, Mapping[str, Values]]) -> tuple[list[str], str]:
+    """Return the score to compare, and the reason if it is not VCS."""
+    vcs = columns["vcs"].values()
+    zeros = sum(map(_zeros, vcs))
+    total = sum(map(len, vcs))
+    best = scores_to_report(zeros, total)[0]
+    # A file of an earlier version may lack the margin.
+    if best != "vcs" and all(np.isfinite(values).all() for values in columns[best].values()):
+        return [best], what_to_report(zeros, total)
+    return ["vcs"], ""
+
+
+def _zeros(vcs: Values) -> int:
+    return int((vcs <= 0).sum())
 
 
 @dataclass
@@ -105,6 +124,20 @@ class _Scores:
     rows: dict[str, dict[str, float]] = field(default_factory=dict)
     segmenters: dict[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+
+    def column(self, score: str, ids: Sequence[str]) -> Values:
+        """Return a score of these ids, in their order."""
+        return np.array([self.rows[id_][score] for id_ in ids])
+
+
+def _left_out(ids: Iterable[str], read: Mapping[str, _Scores]) -> dict[str, list[str]]:
+    """Return the systems without a score for an id, by id."""
+    left_out = {}
+    for id_ in ids:
+        without = [name for name, system in read.items() if id_ not in system.rows]
+        if without:
+            left_out[id_] = without
+    return left_out
 
 
 def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
@@ -138,7 +171,7 @@ def _named(files: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
 
 
 def _find(baseline: str | None, systems: Mapping[str, Path]) -> str:
-    """Find a system by its name or file. Raises ValueError if there is none."""
+    """Find a system by its name or file. Raises ValueError if there is no such system."""
     if baseline is None:
         return next(iter(systems))
     if baseline not in systems:
@@ -153,6 +186,7 @@ def _moved(
     values: Mapping[str, Values], baseline: str, ids: Sequence[str], count: int
 ) -> list[tuple[str, float, float]]:
     """List the pairs that differ most between two systems; equal ones are left out."""
-    a, b = values[baseline], *(own for name, own in values.items() if name != baseline)
+    [other] = [name for name in values if name != baseline]
+    a, b = values[baseline], values[other]
     order = np.argsort(-np.abs(b - a), kind="stable")[:count]
     return [(ids[i], float(a[i]), float(b[i])) for i in order if a[i] != b[i]]

@@ -42,53 +42,59 @@ def latex_table(
 ) -> str:
     r"""Return a table; texts are escaped, and columns without numbers are aligned at their left.
 
-    A `wide` one spans both columns of a page, in letters that fit it; headings of many columns
+    A `wide` table spans both columns of a page, in letters that fit it; headings of many columns
     stand upright. Both need the package graphicx.
     """
-    rows, many = [*rows], len(headings) > _MANY
+    rows = [*rows]
+    many = len(headings) > _MANY
     at_left = [all(isinstance(row[i], str) for row in rows) for i in range(len(headings))]
-    lines = [*(f"% {line}" for line in comments), rf"\begin{{table{'*' * wide}}}", r"\centering"]
+    environment = "table*" if wide else "table"
+    alignment = "".join("l" if left else "r" for left in at_left)
+    lines = [f"% {line}" for line in comments]
+    lines += [rf"\begin{{{environment}}}", r"\centering"]
     lines.append(rf"\small\setlength{{\tabcolsep}}{{{2 if many else 4}pt}}")
-    fitted = r"\resizebox{\textwidth}{!}{" * wide
-    lines += [
-        rf"{fitted}\begin{{tabular}}{{{''.join('l' if left else 'r' for left in at_left)}}}",
-        r"\toprule",
-    ]
+    tabular = rf"\begin{{tabular}}{{{alignment}}}"
+    lines.append(rf"\resizebox{{\textwidth}}{{!}}{{{tabular}" if wide else tabular)
+    lines.append(r"\toprule")
     if any(heading.group for heading in headings):
         lines += _groups(headings)
-    upright = [
-        (
-            rf"\rotatebox{{90}}{{{escape(heading.text)}}}"
-            if many and not left
-            else escape(heading.text)
-        )
-        for heading, left in zip(headings, at_left, strict=True)
-    ]
-    lines += [rf"{' & '.join(upright)} \\", r"\midrule"]
-    lines += [rf"{' & '.join(map(_cell, row))} \\" for row in rows]
-    said = escape(caption).replace(r"\textbar{}", r"\textbar{}\allowbreak{}")  # long signatures
-    lines += [r"\bottomrule", r"\end{tabular}" + "}" * wide, rf"\caption{{{said}}}"]
-    return "\n".join([*lines, rf"\label{{tab:{label}}}", rf"\end{{table{'*' * wide}}}"]) + "\n"
+    cells = []
+    for heading, left in zip(headings, at_left, strict=True):
+        text = escape(heading.text)
+        cells.append(rf"\rotatebox{{90}}{{{text}}}" if many and not left else text)
+    lines += [_row(cells), r"\midrule"]
+    lines += [_row(map(_cell, row)) for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}}" if wide else r"\end{tabular}"]
+    # Signatures are long: they may break after each field.
+    breakable = escape(caption).replace(r"\textbar{}", r"\textbar{}\allowbreak{}")
+    lines += [rf"\caption{{{breakable}}}", rf"\label{{tab:{label}}}", rf"\end{{{environment}}}"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
 
 
 def _groups(headings: Sequence[Heading]) -> list[str]:
     """Return the row of the groups, and the rules below them."""
     cells, rules, first = [], [], 1
-    for group, own in groupby(heading.group for heading in headings):
-        count = len(list(own))
+    for group, members in groupby(heading.group for heading in headings):
+        count = len(list(members))
         cells.append(rf"\multicolumn{{{count}}}{{c}}{{{escape(group)}}}")
-        rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if group else []
+        if group:
+            rules.append(rf"\cmidrule(lr){{{first}-{first + count - 1}}}")
         first += count
-    return [rf"{' & '.join(cells)} \\", "".join(rules)]
+    return [_row(cells), "".join(rules)]
 
 
 def _cell(cell: str | Number) -> str:
     if isinstance(cell, str):
         return escape(cell)
     value = rf"\mathbf{{{cell.value}}}" if cell.bold else cell.value
-    mark = f"^{{{cell.mark}}}" if cell.mark else ""
+    if cell.mark:
+        value += f"^{{{cell.mark}}}"
     interval = cell.interval.replace("±", r"\pm ")
-    return " ".join(f"${part}$" for part in (f"{value}{mark}", interval) if part)
+    return " ".join(f"${part}$" for part in (value, interval) if part)
 
 
 _ESCAPED: Final = {

@@ -80,8 +80,9 @@ def _permutation(differences: Values, resamples: int, seed: int) -> float:
     mean = differences.mean()
     tie = 100 * np.finfo(np.float64).eps * abs(mean)
     tail = min(int((means <= mean + tie).sum()), int((means >= mean - tie).sum()))
-    own = 0 if exact else 1  # the data themselves are among all swaps, but not among drawn ones
-    return min(1.0, 2 * (tail + own) / (len(means) + own))
+    # The data themselves are among all swaps. They are added to swaps that are drawn.
+    added = 0 if exact else 1
+    return min(1.0, 2 * (tail + added) / (len(means) + added))
 
 
 def _batches(resamples: int, n: int) -> Iterator[int]:

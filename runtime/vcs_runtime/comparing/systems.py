@@ -43,6 +43,17 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Significance:
+    """How the significance of differences is tested."""
+
+    correction: str = "holm"  # one of `CORRECTIONS`
+    family: str = "score"  # one of `FAMILIES`
+    all_pairs: bool = False  # test all pairs of systems, not only those with the baseline
+    resamples: int | None = None  # None: `enough_resamples`
+    seed: int = SEED
+
+
+@dataclass(frozen=True)
 class System:
     """A system, and its scores over the pairs that all systems have scored."""
 
@@ -62,6 +73,17 @@ class PairedTest:
     difference: Difference  # system - baseline, with the p-values of this test alone
     p_bootstrap: float  # corrected for the number of tests
     p_permutation: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the test as a JSON object."""
+        return {
+            "score": self.score,
+            "system": self.system,
+            "baseline": self.baseline,
+            **_numbers(self.difference),
+            "p_bootstrap_corrected": self.p_bootstrap,
+            "p_permutation_corrected": self.p_permutation,
+        }
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,7 @@ class Comparison:
         first = self.scores[0]
         return sorted(
             self.systems,
-            key=lambda own: own.means[first].mean,
+            key=lambda system: system.means[first].mean,
             reverse=first not in SMALLER_IS_BETTER,
         )
 
@@ -101,25 +123,26 @@ class Comparison:
 
         For several segmenters, a sentence explains the effect on differences between systems.
         """
-        return self.mix.sentences({own.name: own.signature for own in self.systems})
+        return self.mix.sentences({system.name: system.signature for system in self.systems})
 
     def test_of(self, system: str, score: str) -> PairedTest | None:
         """Return the test of a system against the baseline; None for the baseline itself."""
-        own = (test for test in self.tests if (test.system, test.score) == (system, score))
-        return next((test for test in own if test.baseline == self.baseline), None)
+        for test in self.tests:
+            key = test.system, test.score, test.baseline
+            if key == (system, score, self.baseline):
+                return test
+        return None
 
     def of_score(self, score: str) -> Comparison:
         """Return the comparison by one score, whose p-values are corrected as they were."""
-        own = [test for test in self.tests if test.score == score]
-        return replace(self, scores=(score,), tests=own, moved=[])
+        tests = [test for test in self.tests if test.score == score]
+        return replace(self, scores=(score,), tests=tests, moved=[])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a JSON object.
 
-        Numbers that are undefined for a single pair are null.
-
-        A comparison of two systems has further keys, for its first score: A is the baseline, B the
-        other.
+        Numbers that are undefined for a single pair are null. A comparison of two systems has
+        further keys, for its first score: A is the baseline, B the other system.
         """
         value = {
             "scores": list(self.scores),
@@ -129,51 +152,43 @@ class Comparison:
             "correction": self.correction,
             "family": self.family,
             "tests": self.family_size,
-            "systems": [
-                {
-                    "name": own.name,
-                    "signature": own.signature,
-                    **own.counts._asdict(),
-                    "segmenters": dict(self.mix.counts.get(own.name, {})),
-                    "scores": {
-                        name: {"mean": own.means[name].mean, "ci95": [*own.means[name][1:]]}
-                        for name in self.scores
-                    },
-                }
-                for own in self.systems
-            ],
-            "comparisons": [
-                {
-                    "score": test.score,
-                    "system": test.system,
-                    "baseline": test.baseline,
-                    **_numbers(test.difference),
-                    "p_bootstrap_corrected": test.p_bootstrap,
-                    "p_permutation_corrected": test.p_permutation,
-                }
-                for test in self.tests
-            ],
+            "systems": [self._system(system) for system in self.systems],
+            "comparisons": [test.to_dict() for test in self.tests],
             "split_differently": self.mix.differently,
             "left_out": list(self.left_out),
             "resamples": self.resamples,
             "seed": self.seed,
         }
         if len(self.systems) == 2:
-            score = self.scores[0]
-            a, b = sorted(self.systems, key=lambda system: system.name != self.baseline)
-            value |= {
-                "score": score,
-                "mean_a": a.means[score].mean,
-                "mean_b": b.means[score].mean,
-                **_numbers(self.tests[0].difference),
-                "moved": [
-                    {"id": name, "a": first, "b": second} for name, first, second in self.moved
-                ],
-                "signature_a": a.signature,
-                "signature_b": b.signature,
-            }
+            value |= self._two_systems()
         plain: dict[str, Any] = _plain(value)
         return plain
+
+    def _system(self, system: System) -> dict[str, Any]:
+        scores = {}
+        for name in self.scores:
+            mean, low, high = system.means[name]
+            scores[name] = {"mean": mean, "ci95": [low, high]}
+        return {
+            "name": system.name,
+            "signature": system.signature,
+            **system.counts._asdict(),
+            "segmenters": dict(self.mix.counts.get(system.name, {})),
+            "scores": scores,
+        }
+
+    def _two_systems(self) -> dict[str, Any]:
+        score = self.scores[0]
+        a, b = sorted(self.systems, key=lambda system: system.name != self.baseline)
+        return {
+            "score": score,
+            "mean_a": a.means[score].mean,
+            "mean_b": b.means[score].mean,
+            **_numbers(self.tests[0].difference),
+            "moved": [{"id": name, "a": first, "b": second} for name, first, second in self.moved],
+            "signature_a": a.signature,
+            "signature_b": b.signature,
+        }
 
 
 def paired_tests(
@@ -193,14 +208,20 @@ def paired_tests(
             first, second = values[score][system], values[score][other]
             differences.append(paired_difference(first, second, resamples=resamples, seed=seed))
             advance(1)
-    p = np.array([(own.p_bootstrap, own.p_permutation) for own in differences]).reshape(-1, 2)
-    if correction == "holm":
-        families = np.split(p, len(values) if family == "score" else 1) if values else []
-        p = np.concatenate([np.column_stack([holm(kind) for kind in own.T]) for own in families])
-    return [
-        PairedTest(*key, difference, *own)
-        for key, difference, own in zip(keys, differences, p.tolist(), strict=True)
-    ]
+    p = np.array([(each.p_bootstrap, each.p_permutation) for each in differences]).reshape(-1, 2)
+    if correction == "holm" and values:
+        # Tests are in the order of scores, so those of one score are together.
+        families = np.split(p, len(values) if family == "score" else 1)
+        p = np.concatenate(list(map(_corrected, families)))
+    tests = []
+    for key, difference, corrected in zip(keys, differences, p.tolist(), strict=True):
+        tests.append(PairedTest(*key, difference, *corrected))
+    return tests
+
+
+def _corrected(p: Values) -> Values:
+    """Correct both kinds of p-values `(tests, 2)` of one family."""
+    return np.column_stack([holm(kind) for kind in p.T])
 
 
 def enough_resamples(tests: int, correction: str) -> int:
@@ -217,41 +238,45 @@ def compare_systems(
     counts: Mapping[str, Counts],
     signatures: Mapping[str, str],
     baseline: str,
-    *,
-    correction: str = "holm",
-    family: str = "score",
-    all_pairs: bool = False,
-    resamples: int | None = None,
-    seed: int = SEED,
+    significance: Significance = Significance(),
 ) -> Comparison:
     """Compare systems over pairs that all of them have scored."""
+    how = significance
     order = [baseline, *(name for name in counts if name != baseline)]
-    pairs = [(b, a) for a, b in combinations(order, 2) if all_pairs or a == baseline]
-    size = len(pairs) * (len(values) if family == "all" else 1)
-    resamples = resamples or enough_resamples(size, correction)
+    pairs = [(b, a) for a, b in combinations(order, 2) if how.all_pairs or a == baseline]
+    size = len(pairs)
+    if how.family == "all":
+        size *= len(values)
+    resamples = how.resamples or enough_resamples(size, how.correction)
     tests = paired_tests(
-        values, pairs, resamples=resamples, correction=correction, family=family, seed=seed
+        values,
+        pairs,
+        resamples=resamples,
+        correction=how.correction,
+        family=how.family,
+        seed=how.seed,
     )
-    means = {
-        name: {
-            score: Mean(float(own[name].mean()), *mean_interval(own[name], seed=seed).tolist())
-            for score, own in values.items()
-        }
-        for name in counts
-    }
+    systems = []
+    for name in counts:
+        means = {score: _mean(values[score][name], how.seed) for score in values}
+        systems.append(System(name, counts[name], means, signatures[name]))
     return Comparison(
-        tuple(values),
-        len(next(iter(values.values()))[baseline]),
-        baseline,
-        [System(name, counts[name], means[name], signatures[name]) for name in counts],
-        tests,
-        all_pairs,
-        correction,
-        family,
-        size,
-        resamples,
-        seed,
+        scores=tuple(values),
+        pairs=len(next(iter(values.values()))[baseline]),
+        baseline=baseline,
+        systems=systems,
+        tests=tests,
+        all_pairs=how.all_pairs,
+        correction=how.correction,
+        family=how.family,
+        family_size=size,
+        resamples=resamples,
+        seed=how.seed,
     )
+
+
+def _mean(values: Values, seed: int) -> Mean:
+    return Mean(float(values.mean()), *mean_interval(values, seed=seed).tolist())
 
 
 def _numbers(difference: Difference) -> dict[str, Any]:

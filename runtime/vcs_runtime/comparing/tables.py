@@ -85,22 +85,21 @@ def grids(comparison: Comparison, scores: Sequence[str], digits: int) -> list[Gr
 
 
 def _systems(comparison: Comparison, scores: Sequence[str], digits: int) -> Grid:
-    left_out = any(own.counts.failed or own.counts.missing for own in comparison.systems)
+    left_out = any(system.counts.failed or system.counts.missing for system in comparison.systems)
     counts = ("failed", "missing", "zeros") if left_out else ("zeros",)
     headings = [Heading("", name) for name in ("system", *counts)]
     for score in scores:
         label = _label(score)
-        headings += [
-            Heading(label, text) for text in ("mean" if len(scores) > 1 else label, *_TESTED)
-        ]
+        headings.append(Heading(label, "mean" if len(scores) > 1 else label))
+        headings += [Heading(label, text) for text in _TESTED]
     rows: list[list[str | Number]] = []
-    for own in comparison.ranked:
-        row: list[str | Number] = [printable(own.name)]
-        row += [Number(str(getattr(own.counts, name))) for name in counts]
+    for system in comparison.ranked:
+        row: list[str | Number] = [printable(system.name)]
+        row += [Number(str(getattr(system.counts, name))) for name in counts]
         for score in scores:
-            middle, low, high = own.means[score]
+            middle, low, high = system.means[score]
             row.append(Number(f"{middle:.{digits}f}", interval=_half(low, high, digits)))
-            test = comparison.test_of(own.name, score)
+            test = comparison.test_of(system.name, score)
             row += _tested(test, digits) if test else ["baseline", ""]
         rows.append(row)
     return Grid(headings, rows)
@@ -132,7 +131,10 @@ def _tested(test: PairedTest, digits: int) -> list[str | Number]:
 
 
 def _mark(test: PairedTest) -> str:
-    return "*" * sum(max(test.p_bootstrap, test.p_permutation) < level for level in LEVELS)
+    p = max(test.p_bootstrap, test.p_permutation)
+    if p < LEVELS[1]:
+        return "**"
+    return "*" if p < LEVELS[0] else ""
 
 
 def _half(low: float, high: float, digits: int) -> str:
@@ -148,54 +150,68 @@ def describe_correction(correction: str, tests: int) -> str:
 def _corrected(comparison: Comparison) -> str:
     """Say how p-values were corrected, after a comma; "" for a single test."""
     c = comparison
+    if c.family_size <= 1:
+        return ""
     over = "of a score" if c.family == "score" else "of all scores"
-    return (
-        f", {describe_correction(c.correction, c.family_size)} {over}" if c.family_size > 1 else ""
-    )
+    return f", {describe_correction(c.correction, c.family_size)} {over}"
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Say in sentences what the numbers of a comparison are."""
+    """Return sentences that explain the numbers of a comparison."""
     c = comparison
     labels = ", ".join(map(_label, c.scores))
-    pairs = f"{c.pairs} pair{'s' if c.pairs != 1 else ''}"
-    sentences = [f"{c.reason} --score vcs compares VCS."] if c.reason else []
-    sentences += [
+    pairs = _pairs_in_words(c)
+    sentences = []
+    if c.reason:
+        sentences.append(f"{c.reason} --score vcs compares VCS.")
+    sentences.append(
         f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."
-    ]
+    )
     if c.left_out:
         sentences.append(
             f"Left out: {len(c.left_out)} more, which a system failed to score or lacks."
         )
-    lines = {own.signature for own in c.systems}
-    beside = [
-        beside_points(
-            {printable(own.name): own.means[score].mean for own in c.ranked}, score, lines
-        )
-        for score in c.scores
-    ]
-    points = reference_points(*lines) if len(lines) == 1 and "margin" in c.scores else ""
-    family = c.family_size if c.correction == "holm" else 1
-    smallest = 2 / (c.resamples + 1) * family
-    few = [f"So few resamples show no p below {smallest:.2g}."] if smallest >= LEVELS[0] else []
-    if 2 / 2**c.pairs * family >= LEVELS[0]:  # all differences of one sign
-        few += [f"With {pairs} no difference can be significant."]
     others = ", in the second table to the other system" if c.all_pairs else ""
-    return [
-        *sentences,
-        (
-            f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
-            " interval."
-        ),
-        (
-            f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples}"
-            f" resamples{_corrected(c)}."
-        ),
-        *few,
-        *filter(None, [points, *beside]),
-        f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}.",
-        *c.about_segmenters,
+    sentences += [
+        f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
+        " interval.",
+        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples}"
+        f" resamples{_corrected(c)}.",
     ]
+    sentences += _too_few(c)
+    sentences += _points(c)
+    sentences.append(f"* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}.")
+    return [*sentences, *c.about_segmenters]
+
+
+def _too_few(comparison: Comparison) -> list[str]:
+    """Return sentences about resamples or pairs that are too few for a significant difference."""
+    c = comparison
+    family = c.family_size if c.correction == "holm" else 1
+    sentences = []
+    smallest = 2 / (c.resamples + 1) * family
+    if smallest >= LEVELS[0]:
+        sentences.append(f"So few resamples show no p below {smallest:.2g}.")
+    if 2 / 2**c.pairs * family >= LEVELS[0]:  # all differences of one sign
+        sentences.append(f"With {_pairs_in_words(c)} no difference can be significant.")
+    return sentences
+
+
+def _points(comparison: Comparison) -> list[str]:
+    """Return sentences that put the means beside those of known texts."""
+    c = comparison
+    lines = {system.signature for system in c.systems}
+    sentences = []
+    if len(lines) == 1 and "margin" in c.scores:
+        sentences.append(reference_points(*lines))
+    for score in c.scores:
+        means = {printable(system.name): system.means[score].mean for system in c.ranked}
+        sentences.append(beside_points(means, score, lines))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _pairs_in_words(comparison: Comparison) -> str:
+    return f"{comparison.pairs} pair{'' if comparison.pairs == 1 else 's'}"
 
 
 def markdown(comparison: Comparison) -> str:
@@ -222,65 +238,73 @@ def latex(comparison: Comparison) -> str:
 
     If all pairs of systems were tested, a second table follows.
     """
-    c, label = comparison, "-".join(comparison.scores)
-    best = {score: max(_better(own, score) for own in c.systems) for score in c.scores}
-    rows: list[Row] = []
-    for own in c.ranked:
-        means = []
-        for score in c.scores:
-            test = c.test_of(own.name, score)
-            mean = f"{own.means[score].mean:.3f}"
-            means.append(
-                Number(mean, _mark(test) if test else "", bold=best[score] == _better(own, score))
-            )
-        rows.append([printable(own.name), Number(str(own.counts.zeros)), *means])
-    lower = {score for score in c.scores if score in SMALLER_IS_BETTER}
-    texts = [
-        "system",
-        "zeros",
-        *(LABELS.get(each, each) + " \u2193" * (each in lower) for each in c.scores),
-    ]
+    c = comparison
+    label = "-".join(c.scores)
     stars = (
         f"(* p < {LEVELS[0]:g}, ** p < {LEVELS[1]:g}; the larger p of a paired bootstrap and a"
         f" permutation test{_corrected(c)})"
     )
-    arrow = "\u2193: smaller is better. " if lower else ""
+    arrow = ""
+    headings = [Heading("", "system"), Heading("", "zeros")]
+    for score in c.scores:
+        text = LABELS.get(score, score)
+        if score in SMALLER_IS_BETTER:
+            text += " \u2193"
+            arrow = "\u2193: smaller is better. "
+        headings.append(Heading("", text))
     caption = (
         f"Means over {c.pairs} pairs; zeros: pairs whose VCS is 0. "
         f"{arrow}The best mean is bold. Stars: the difference to "
         f"{printable(c.baseline)} is significant {stars}. {_short(c)}"
     )
     comments = [*notes(c), *signatures(c)]
-    text = latex_table(
-        [Heading("", text) for text in texts], rows, caption=caption, label=label, comments=comments
-    )
+    means = latex_table(headings, _means(c), caption=caption, label=label, comments=comments)
     if not c.all_pairs:
-        return text
+        return means
     grid = _pairs(c, c.scores, 3)
-    groups = (
-        grid.headings if len(c.scores) > 1 else [Heading("", text) for _, text in grid.headings]
-    )
+    wide = len(c.scores) > 1
+    headings = grid.headings
+    if not wide:  # one score, which is no group
+        headings = [Heading("", text) for _, text in headings]
     caption = (
         f"Differences of all pairs of systems, \u00b1 half of a 95 % bootstrap interval {stars}."
     )
-    wide = len(c.scores) > 1
-    tests = latex_table(groups, grid.rows, caption=caption, label=f"{label}-pairs", wide=wide)
-    return f"{text}\n{tests}"
+    tests = latex_table(headings, grid.rows, caption=caption, label=f"{label}-pairs", wide=wide)
+    return f"{means}\n{tests}"
 
 
-def _better(own: System, score: str) -> float:
-    return -own.means[score].mean if score in SMALLER_IS_BETTER else own.means[score].mean
+def _means(comparison: Comparison) -> list[Row]:
+    """Return a row for each system: its zeros and its means, with the best means in bold."""
+    c = comparison
+    best = {score: max(_better(system, score) for system in c.systems) for score in c.scores}
+    rows: list[Row] = []
+    for system in c.ranked:
+        row: list[str | Number] = [printable(system.name), Number(str(system.counts.zeros))]
+        for score in c.scores:
+            test = c.test_of(system.name, score)
+            mark = _mark(test) if test else ""
+            is_best = _better(system, score) == best[score]
+            row.append(Number(f"{system.means[score].mean:.3f}", mark, bold=is_best))
+        rows.append(row)
+    return rows
+
+
+def _better(system: System, score: str) -> float:
+    """Return the mean of a score, negated if smaller is better."""
+    mean = system.means[score].mean
+    return -mean if score in SMALLER_IS_BETTER else mean
 
 
 def _short(comparison: Comparison) -> str:
-    lines = {own.signature for own in comparison.systems}
+    lines = {system.signature for system in comparison.systems}
     return f"Signature: {short_signature(*lines)}." if len(lines) == 1 else ""
 
 
 def short_signature(signature: str) -> str:
-    """Return what of a signature a caption needs; comments hold all of it."""
-    kept = ("vcs", "chunk", "lct", "emb", "v")
-    return "|".join(field for field in signature.split("|") if field.split(":")[0] in kept)
+    """Return the fields of a signature that a caption needs; comments hold all of them."""
+    names = ("vcs", "chunk", "lct", "emb", "v")
+    fields = signature.split("|")
+    return "|".join(field for field in fields if field.split(":")[0] in names)
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -288,26 +312,30 @@ def tables(comparison: Comparison) -> list[Table]:
 
     If all pairs of systems were tested, a second table has one row per test.
     """
-    c, note = comparison, " ".join(notes(comparison))
-    correction = c.correction + " (all scores)" * (c.correction == "holm" and c.family == "all")
+    c = comparison
+    note = " ".join(notes(c))
+    correction = c.correction
+    if c.correction == "holm" and c.family == "all":
+        correction += " (all scores)"
     columns = ["system", "failed", "missing", "zeros"]
     for score in c.scores:
         prefix = f"{score} " if len(c.scores) > 1 else ""
-        columns += [score, *(f"{prefix}{name}" for name in ("low", "high", *_COLUMNS))]
+        columns.append(score)
+        columns += [f"{prefix}{name}" for name in ("low", "high", *_COLUMNS)]
     rows: list[tuple[Cell, ...]] = []
-    for own in c.systems:
-        row: list[Cell] = [own.name, *own.counts]
+    for system in c.systems:
+        row: list[Cell] = [system.name, *system.counts]
         for score in c.scores:
-            test = c.test_of(own.name, score)
-            row += [*own.means[score], *(test_cells(test) if test else [None] * len(_COLUMNS))]
+            row += system.means[score]
+            test = c.test_of(system.name, score)
+            row += test_cells(test) if test else [None] * len(_COLUMNS)
         rows.append((*row, correction))
-    lists = [
-        Table("comparison", f"Systems against {c.baseline}", (*columns, "correction"), rows, note)
-    ]
+    title = f"Systems against {c.baseline}"
+    lists = [Table("comparison", title, (*columns, "correction"), rows, note)]
     if c.all_pairs:
         rows = [(t.score, t.system, t.baseline, *test_cells(t), correction) for t in c.tests]
-        heads = ("score", "system", "against", *_COLUMNS, "correction")
-        lists.append(Table("tests", "All pairs of systems", heads, rows, note))
+        headings = ("score", "system", "against", *_COLUMNS, "correction")
+        lists.append(Table("tests", "All pairs of systems", headings, rows, note))
     return lists
 
 
@@ -328,6 +356,8 @@ def test_cells(test: PairedTest) -> list[Cell]:
 
 def signatures(comparison: Comparison) -> list[str]:
     """Return the signature of all systems; or a line for each system, if they differ."""
-    own = {printable(system.name): printable(system.signature) for system in comparison.systems}
-    distinct = set(own.values())
-    return [*distinct] if len(distinct) == 1 else [f"{name}: {line}" for name, line in own.items()]
+    lines = {printable(system.name): printable(system.signature) for system in comparison.systems}
+    distinct = set(lines.values())
+    if len(distinct) == 1:
+        return [*distinct]
+    return [f"{name}: {line}" for name, line in lines.items()]

@@ -1,4 +1,4 @@
-"""JSON lines: how they are read."""
+"""Reading of JSON lines."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def read_jsonl(
     key twice.
     """
     name = path if name is None else name
+    hook = unique_keys if unique else None
     number = 1
     try:
         refuse_special(path, name, pipe=pipe)
@@ -37,10 +38,7 @@ def read_jsonl(
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:
                 if not line.isspace() and not (skip_torn and is_torn(line)):
-                    yield (
-                        number,
-                        _parse(line, f"{name} line {number}", unique_keys if unique else None),
-                    )
+                    yield number, _parse(line, f"{name} line {number}", hook)
                 number += 1
                 line = next_line(file)
     except TooLongError as error:

@@ -1,8 +1,8 @@
 """The output of a job: an append-only file of complete lines, in which no data is lost.
 
-A block of lines is appended at once and synced; a write that fails is taken back. A file that is
-continued is read first, and changed only after each of its lines has been found to be one of this
-job. A file that is no longer what the job has written ends the job.
+A block of lines is appended and synced at once. If a write fails, its bytes are removed again. An
+output that is continued is read first; it is changed only if every line in it belongs to this job.
+If another program changes the file, the job ends.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from vcs_runtime.jobs.jsonl import Record, is_torn, read_records
 from vcs_runtime.util.atomic import file_errors, refuse_input_as_output
 
 SKIP, ZERO, ERROR = "skip", "zero", "error"
-#: What a pair does to a job that cannot be scored: it is left out of the means, counts as a text
-#: that says nothing, or ends the job.
+#: The ways to treat a pair that cannot be scored: leave it out of the means, count it as a text
+#: that says nothing, or end the job.
 ON_ERROR = (SKIP, ZERO, ERROR)
 
 
@@ -39,8 +39,8 @@ class JobFiles:
     overwrite
         Replace an existing output.
     on_error
-        What a pair does that cannot be scored: `skip` leaves it out of the means, `zero` counts it
-        as a text that says nothing, `error` ends the job.
+        How a pair that cannot be scored is treated: `skip` leaves it out of the means, `zero`
+        counts it as a text that says nothing, `error` ends the job.
     report
         Is called with a message for everything that cannot be scored.
     progress
@@ -110,16 +110,14 @@ class OutputFile:
             raise
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """Read the lines that are there, as `read_records` does, without a torn last one."""
+        """Read the existing lines, as `read_records` does, without a torn last line."""
         return read_records(self.path, skip_torn=True) if self._regular else iter(())
 
     def end_last_line(self, begins: str, *, known: bool) -> None:
-        """Cut a torn last line, so that lines can be appended.
+        """Remove a torn last line, or add the line end that it lacks, so that lines can follow.
 
-        One that lacks only its line end gets it.
-
-        Raises InputError if the last line was not written by this job, whose lines start with
-        `begins`; if lines of this job are `known` to be there, the last one is, too.
+        Lines of this job start with `begins`. Raises InputError if the last line does not, unless
+        the file is `known` to hold other lines of this job.
         """
         torn = self._after_last_line_end()
         if not torn:
@@ -143,22 +141,23 @@ class OutputFile:
         if not self._regular:
             return
         try:
-            there, own = os.stat(self.path), os.fstat(self._file)
+            there, opened = os.stat(self.path), os.fstat(self._file)
         except OSError:
-            happened = "it was removed or renamed"
+            change = "it was removed or renamed"
         else:
-            # Where files have no numbers (0, as some have on Windows), an open file cannot be
+            # Some file systems of Windows number no files (0). There, an open file cannot be
             # replaced.
-            if there.st_ino and not os.path.samestat(there, own):
-                happened = "another file has taken its place"
-            elif own.st_size != self._size:
-                happened = (
-                    f"another program has changed it ({own.st_size} bytes instead of {self._size})"
+            if there.st_ino and not os.path.samestat(there, opened):
+                change = "another file has taken its place"
+            elif opened.st_size != self._size:
+                change = (
+                    f"another program has changed it ({opened.st_size} bytes instead of"
+                    f" {self._size})"
                 )
             else:
                 return
         raise InputError(
-            f"{self.path}: {happened} while the job was running, and what was finished since then"
+            f"{self.path}: {change} while the job was running, and what was finished since then"
             " is lost: restore the file and continue with --resume, or start again"
         )
 
@@ -243,7 +242,7 @@ def _lock_on_windows(file: int) -> None:
     import msvcrt
 
     windows: Any = msvcrt  # other systems' type checkers know none of its functions
-    # Nobody else can read what is locked: the last byte that can be is far behind the lines of most
+    # Locked bytes cannot be read. The last byte that can be locked is far after the lines of most
     # jobs.
     os.lseek(file, _LAST_LOCKABLE, os.SEEK_SET)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +24,9 @@ from vcs_runtime.scoring import score_table
 from vcs_runtime.text.times import stamped
 
 REFUSE, SUFFIX = "refuse", "suffix"
-#: What happens to a second pair with one id: it ends the job, or becomes `id#2`.
+#: The ways to treat a second pair with the same id: refuse the input, or call the pair `id#2`.
 DUPLICATES = (REFUSE, SUFFIX)
-# What a line of the output may hold of its own.
+# The fields of a line of the output.
 OUTPUT_KEYS = frozenset(
     {
         *score_table.ALL,
@@ -90,10 +90,10 @@ class Keys:
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a kept key is the name of what a line of the output has anyway."""
+        """Raise ValueError if a kept key is the name of a field of the output."""
         for name in self.keep:
             if name in OUTPUT_KEYS:
-                raise ValueError(f"--keep-column {name}: the output has a {name!r} of its own")
+                raise ValueError(f"--keep-column {name}: the output has another {name!r}")
 
     def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
         """Return the keys of the references, of the generated text and of the id in a file."""
@@ -118,17 +118,18 @@ class PairFile:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The file, which is all that is read."""
+        """The file."""
         return (self.file.path,)
 
     def read(self) -> Iterator[InputPair]:
         """Read the pairs, in order. Raises InputError that names the place."""
         references, generated, id_key = self.keys.of(self.file)
-        needed = dict.fromkeys(self.keys.keep, "--keep-column")
-        needed |= {id_key: "--id-key"} if self.keys.id else {}
-        needed = (
-            dict.fromkeys(references, "--reference-key") | {generated: "--generated-key"} | needed
-        )
+        # Columns that must be there, and the options that name them.
+        needed = dict.fromkeys(references, "--reference-key")
+        needed[generated] = "--generated-key"
+        needed |= dict.fromkeys(self.keys.keep, "--keep-column")
+        if self.keys.id:
+            needed[id_key] = "--id-key"
 
         def pick(names: list[str], place: str) -> list[str]:
             refuse_missing(needed, names, f"{place}: no column", ())
@@ -177,20 +178,29 @@ def count_pairs(source: Path | PairSource) -> int:
     """
     hashes = array("q", (hash(str(pair.name)) for pair in read_pairs(source)))
     ordered = np.sort(np.frombuffer(hashes, np.int64))
-    if suspects := set(ordered[1:][ordered[1:] == ordered[:-1]].tolist()):
-        places: dict[str, str] = {}
-        for pair in (pair for pair in read_pairs(source) if hash(str(pair.name)) in suspects):
-            if (name := str(pair.name)) in places:
-                raise twice(source, name, places[name], pair.place)
-            places[name] = pair.place
+    suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    if suspects:
+        _refuse_equal_ids(source, suspects)
     return len(hashes)
+
+
+def _refuse_equal_ids(source: Path | PairSource, hashes: Collection[int]) -> None:
+    """Raise InputError if two pairs whose ids have one of these hashes have the same id."""
+    places: dict[str, str] = {}
+    for pair in read_pairs(source):
+        name = str(pair.name)
+        if hash(name) not in hashes:
+            continue
+        if name in places:
+            raise twice(source, name, places[name], pair.place)
+        places[name] = pair.place
 
 
 def twice(source: object, name: str, first: str, second: str) -> InputError:
     """Return the error for an id that two rows have."""
     return InputError(
-        f"{source} {second}: the id {name!r} is that of {first}, too: "
-        "give every pair an id of its own, or --duplicates suffix"
+        f"{source} {second}: {first} has the id {name!r}, too: "
+        "give every pair another id, or --duplicates suffix"
     )
 
 
@@ -210,16 +220,18 @@ def refuse_missing(
 
     The message names all missing keys and the options that rename them.
     """
-    if missing := [key for key in needed if key not in names]:
-        if by_id and set(names) == set(by_id):
-            hint = "; texts by id belong to --references and --predictions)"
-        else:
-            options = list(dict.fromkeys(needed[key] for key in missing))
-            options += ["--id-key"] * ("id" not in names and "--id-key" not in needed.values())
-            hint = f"): give {', '.join(options)}"
-        raise RowError(
-            f"{begins} {' and no '.join(map(repr, missing))} (there is {quoted(names)}{hint}"
-        )
+    missing = [key for key in needed if key not in names]
+    if not missing:
+        return
+    if by_id and set(names) == set(by_id):
+        hint = "; texts by id belong to --references and --predictions)"
+    else:
+        options = list(dict.fromkeys(needed[key] for key in missing))
+        if "id" not in names and "--id-key" not in needed.values():
+            options.append("--id-key")
+        hint = f"): give {', '.join(options)}"
+    absent = " and no ".join(map(repr, missing))
+    raise RowError(f"{begins} {absent} (there is {quoted(names)}{hint}")
 
 
 def checked_id(name: Any, place: str, key: str) -> str | int | None:
@@ -238,18 +250,26 @@ def as_text(value: Any, file: InputFile) -> Any:
     converted.
     """
     if isinstance(value, list):
-        whole = stamped(value)
-        return [stamped(part) for part in value] if whole is value else whole
-    return str(value) if isinstance(value, int | float) and not file.typed else value
+        text = stamped(value)
+        if text is not value:
+            return text
+        return [stamped(reference) for reference in value]
+    if isinstance(value, int | float) and not file.typed:
+        return str(value)
+    return value
 
 
 def references_of(texts: Sequence[Any], layout: Layout) -> Any:
-    """Return a reference as it stands there, or of several columns those that are not empty."""
+    """Return the reference of one column, or the references of several without empty ones."""
     if len(texts) == 1:
         return layout.read_reference(texts[0])
     return [layout.read_reference(text) for text in texts if text not in ("", None)]
 
 
 def kept_of(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return what is kept of a row, as JSON can hold it."""
-    return json.loads(json.dumps({name: row[name] for name in names}, default=str)) if names else {}
+    """Return the named columns of a row, as JSON can hold them."""
+    if not names:
+        return {}
+    columns = {name: row[name] for name in names}
+    copy: dict[str, Any] = json.loads(json.dumps(columns, default=str))
+    return copy

@@ -1,9 +1,9 @@
 """The one way in which a job writes its output and continues after a stop.
 
-The output holds finished items in the order of the input. So whatever stops a job (Ctrl-C, kill -9,
-a full disk) costs at most the block in flight, and the next run continues after the last whole
+The output holds finished items in the order of the input. A job that is stopped (by Ctrl-C, kill
+-9, a full disk) loses at most the block in work. The next run continues after the last complete
 line. Each line says how it was computed (`signature`) and from which texts (`texts`). A run
-continues only lines that it would write as well.
+continues only an output whose lines it would have written itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +33,7 @@ def hash_texts(*texts: Any) -> str:
 
 
 def check_signature(place: object, signature: Any, expected: Any) -> None:
-    """Raise InputError unless what was computed earlier has the signature of this run."""
+    """Raise InputError unless an earlier result has the signature of this run."""
     if signature != expected:
         there, here = differences(signature, expected)
         raise InputError(
@@ -42,14 +42,14 @@ def check_signature(place: object, signature: Any, expected: Any) -> None:
         )
 
 
-def differences(one: Any, other: Any) -> list[str]:
-    """Return of two signatures the fields that the other one does not have."""
-    first, second = (str(line).split("|") for line in (one, other))
-    sides = (first, second), (second, first)
-    return [
-        "|".join(field for field in own if field not in others) or "no more"
-        for own, others in sides
-    ]
+def differences(one: Any, other: Any) -> tuple[str, str]:
+    """Return the fields of each of two signatures that the other one does not have."""
+    first, second = str(one).split("|"), str(other).split("|")
+    return _missing_fields(first, second), _missing_fields(second, first)
+
+
+def _missing_fields(fields: Sequence[str], others: Sequence[str]) -> str:
+    return "|".join(field for field in fields if field not in others) or "no more"
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:
@@ -76,12 +76,21 @@ def written_texts(place: object, record: Record) -> Any:
 
 @dataclass(frozen=True)
 class Items(Generic[T]):
-    """What a job goes through, in order."""
+    """The items of a job, in order."""
 
     items: Iterable[T]
     total: int  # counted before
     identify: Callable[[T], str | int]
     check: Callable[[str, T, Record], None]  # InputError for a line of another job
+    several_lines: bool = False  # an item may have more than one
+
+    def changed(self, source: object, taken: int) -> InputError:
+        """Return the error for an input that has another number of items now."""
+        number = "more" if taken > self.total else taken
+        return InputError(
+            f"{source}: it had {self.total} items when the job began, and has {number} now; what"
+            " was finished is kept, continue with --resume"
+        )
 
 
 def run_resumable(
@@ -91,17 +100,15 @@ def run_resumable(
     each: Callable[[T, Record, bool], None],
     *,
     begins: str = '{"id": ',
-    several_lines: bool = False,
     bar: Callable[..., contextlib.AbstractContextManager[Callable[[int], None]]] = progress_bar,
     finish: Callable[[OutputFile], None] | None = None,
 ) -> None:
-    """Do a job item by item, append its lines to an output, and continue an output that was begun.
+    """Do a job item by item, and append its lines to an output, which may hold lines already.
 
     `work` takes the unfinished items, and yields them in blocks with their lines, in order. `each`
-    receives every item with its line, and whether an earlier run has written it. With
-    `several_lines` an item may have more than one. `finish` receives the output with all lines,
-    which no other job can write meanwhile. Raises InputError if the output cannot be used, or
-    changes while the job is running.
+    receives every item with its line, and whether an earlier run has written it. Lines of this job
+    start with `begins`. `finish` receives the output with all lines, while it is still locked.
+    Raises InputError if the output cannot be used, or changes while the job is running.
     """
     taken = 0
 
@@ -123,9 +130,7 @@ def run_resumable(
                 )
             )
         if output and files.resume:
-            for item, record, first in _finished(output, remaining, through, several_lines):
-                done += first
-                each(item, record, True)
+            done = _pass_existing(output, remaining, through, each)
             output.end_last_line(begins, known=done > 0)
         advance = stack.enter_context(bar(total, done=done, enabled=files.progress))
         for block in work(remaining):
@@ -137,25 +142,28 @@ def run_resumable(
             if taken > total:
                 break
         if taken != total:
-            raise InputError(
-                f"{files.inputs[0] if files.inputs else 'the input'}: it had {total} items when the"
-                f" job began, and has {'more' if taken > total else taken} now; what was finished"
-                " is kept, continue with --resume"
-            )
+            raise through.changed(files.inputs[0] if files.inputs else "the input", taken)
         if output and finish:
             finish(output)
 
 
-def _finished(
-    output: OutputFile, items: Iterator[T], through: Items[T], several_lines: bool
-) -> Iterator[tuple[T, Record, bool]]:
-    """Each existing line with its item, and whether it is the item's first."""
+def _pass_existing(
+    output: OutputFile,
+    items: Iterator[T],
+    through: Items[T],
+    each: Callable[[T, Record, bool], None],
+) -> int:
+    """Call `each` for every existing line with its item, and return the number of items."""
     another = "this is the output of another input"
+    count = 0
     item: T | None = None
     for place, record in output.records():
-        first = not (several_lines and item is not None and record["id"] == through.identify(item))
-        if first:
+        same_item = False
+        if through.several_lines and item is not None:
+            same_item = record["id"] == through.identify(item)
+        if not same_item:
             item = next(items, None)
+            count += 1
         if item is None:
             raise InputError(
                 f"{place}: the output has more lines than the input has items: {another}"
@@ -166,4 +174,5 @@ def _finished(
                 f" {another}"
             )
         through.check(place, item, record)
-        yield item, record, first
+        each(item, record, True)
+    return count

@@ -49,7 +49,7 @@ def score_file(
 def conclusions(
     scorer: Scorer, source: PairSource, options: Options, names: Collection[str | int]
 ) -> dict[str | int, str]:
-    """Return what one can see in the pairs of these names."""
+    """Return a sentence about each pair of these names: what one can see in it."""
     chosen = (pair for pair in source.read() if pair.name in names)
     blocks = chain.from_iterable(scorer.stream(chosen, attrgetter("texts"), options))
     return {
@@ -77,7 +77,8 @@ def run_blocks(
 
     def count(pair: InputPair, record: dict[str, Any], resumed: bool) -> None:
         summary.add(record)
-        summary.resumed += resumed
+        if resumed:
+            summary.resumed += 1
         if "error" in record and not pair.missing:
             files.report(_failure(source, pair, record))
 
@@ -92,7 +93,7 @@ def run_blocks(
 
 
 def _score_blocks(scorer: Scorer, pairs: Iterator[InputPair], options: Options) -> Iterator[Block]:
-    """Pairs with their lines, in the blocks in which the scorer finishes them."""
+    """Yield pairs with their lines, in the blocks in which the scorer finishes them."""
     for block in scorer.stream(pairs, attrgetter("texts"), options):
         yield [(pair, line_of(pair, result)) for pair, result, _ in block]
 
@@ -107,21 +108,22 @@ def _until_failure(
     Raises InputError that names it.
     """
     for block in score(pairs):
-        failed = next((i for i, (_, record) in enumerate(block) if "error" in record), None)
-        if failed is None:
-            yield block
-            continue
-        if failed:
-            yield block[:failed]
-        raise InputError(
-            f"{_failure(source, *block[failed])}; what was finished before is kept: mend the pair"
-            " and continue with --resume, or give --on-error skip or zero"
-        )
+        for i, (pair, record) in enumerate(block):
+            if "error" not in record:
+                continue
+            if i:
+                yield block[:i]
+            raise InputError(
+                f"{_failure(source, pair, record)}; what was finished before is kept: mend the pair"
+                " and continue with --resume, or give --on-error skip or zero"
+            )
+        yield block
 
 
 def _failure(source: PairSource, pair: InputPair, record: dict[str, Any]) -> str:
-    name = f" (id {pair.id})" if pair.id is not None else ""
-    return f"{source}{'' if pair.missing else f' {pair.place}'}{name}: {record['error']}"
+    place = "" if pair.missing else f" {pair.place}"
+    name = "" if pair.id is None else f" (id {pair.id})"
+    return f"{source}{place}{name}: {record['error']}"
 
 
 def record_of(name: str | int, texts: Pair, result: Result) -> dict[str, Any]:
@@ -130,9 +132,11 @@ def record_of(name: str | int, texts: Pair, result: Result) -> dict[str, Any]:
 
 
 def line_of(pair: InputPair, result: Result) -> dict[str, Any]:
-    """Make the output's line of a pair of an input, with what is kept of it."""
+    """Make the output's line of a pair of an input, with the columns that the output repeats."""
     record = {**record_of(pair.name, pair.texts, result), **pair.kept}
-    return record | {"error": "there is no prediction"} if pair.missing else record
+    if pair.missing:
+        record["error"] = "there is no prediction"
+    return record
 
 
 def check_line(signature: str, place: str, pair: InputPair, record: dict[str, Any]) -> None:
@@ -143,10 +147,11 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
     check_signature(place, record.get("signature"), signature)
     check_texts(place, record, hash_texts(*pair.texts))
     score_files.check_line(place, record)
-    own = {"id", "texts", "error", "signature"} if "error" in record else OUTPUT_KEYS
-    kept = {name: value for name, value in record.items() if name not in own}
-    if json.dumps(kept, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
+    fields = {"id", "texts", "error", "signature"} if "error" in record else OUTPUT_KEYS
+    columns = {name: value for name, value in record.items() if name not in fields}
+    if json.dumps(columns, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
         raise InputError(
-            f"{place}: its columns of the input are {kept}, and this run's are {dict(pair.kept)}: "
-            "resume with the same input and --keep-column, or use another output"
+            f"{place}: its columns of the input are {columns}, and this run's are"
+            f" {dict(pair.kept)}: resume with the same input and --keep-column, or use another"
+            " output"
         )

@@ -64,12 +64,13 @@ def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, s
     The metrics of the file apply unless `options.also` names others. The message is "" if the
     signatures are equal.
     """
-    own = replace(options, also=options.also or metrics_of(path))
-    then, now = next(read_scores(path))[1]["signature"], scorer.signature_for(own)
-    told = "{}: scored with {}, this run with {}: give the same options".format(
-        path, *differences(then, now)
-    )
-    return own, told if then != now else ""
+    options = replace(options, also=options.also or metrics_of(path))
+    _, line = next(read_scores(path))
+    written, current = line["signature"], scorer.signature_for(options)
+    if written == current:
+        return options, ""
+    there, here = differences(written, current)
+    return options, f"{path}: scored with {there}, this run with {here}: give the same options"
 
 
 def read_scores(
@@ -77,7 +78,7 @@ def read_scores(
 ) -> Iterator[tuple[str, Record]]:
     """Read the lines of a score file, each with its place and the numbers `names` or an `error`.
 
-    Raises InputError for a line that is none, and for lines of several signatures.
+    Raises InputError for an invalid line, and for lines of several signatures.
     """
     signature = None
     fields = ("id", "signature")
@@ -100,10 +101,10 @@ def read_scores(
 
 
 def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None:
-    """Raise InputError unless a line of a score file holds what such a line holds."""
-    for name, kinds, what in _TYPES:
-        if name in row and (isinstance(row[name], bool) or not isinstance(row[name], kinds)):
-            raise InputError(f"{place}: {name!r} is no {what}")
+    """Raise InputError unless a line of a score file has its scores in range, or an error."""
+    for name, types, description in _TYPES:
+        if name in row and (isinstance(row[name], bool) or not isinstance(row[name], types)):
+            raise InputError(f"{place}: {name!r} is no {description}")
     if "error" in row:
         return
     if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
@@ -117,31 +118,31 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
 def check_signatures(
     signatures: Mapping[Path, str], scores: Iterable[str] = score_table.ALL
 ) -> None:
-    """Raise InputError if score files, whose signatures are given by path, were not scored alike.
+    """Raise InputError if score files were not scored alike; their signatures are by path.
 
-    Fields do not count that cannot change `scores`: metrics beside VCS, and what compares words for
-    them.
+    Fields that cannot change `scores` do not count: metrics beside VCS, and the bundle that
+    compares words for them.
     """
     models = set(re.findall(r"\|words:[^|]*", "".join(signatures.values())))
     several = len(models) > 1 and not score_table.SUBSTITUTION.keys().isdisjoint(scores)
     ignored = r"\|also:[^|]*" if several else r"\|(also|words):[^|]*"
-    (first, signature), *others = (
-        (path, re.sub(ignored, "", line)) for path, line in signatures.items()
-    )
-    for path, other in others:
-        if other != signature:
-            fields = differences(signature, other)
-            remedy = (
-                "score all systems with --segmenter learned; " if "seg:" in "|".join(fields) else ""
-            )
-            raise InputError(
-                f"{first} and {path} were scored differently: {' and '.join(fields)}; "
-                f"{remedy}--ignore-signatures compares them all the same"
-            )
+    compared = {path: re.sub(ignored, "", line) for path, line in signatures.items()}
+    first, *others = compared
+    for path in others:
+        if compared[path] == compared[first]:
+            continue
+        fields = differences(compared[first], compared[path])
+        remedy = ""
+        if "seg:" in "|".join(fields):
+            remedy = "score all systems with --segmenter learned; "
+        raise InputError(
+            f"{first} and {path} were scored differently: {' and '.join(fields)}; "
+            f"{remedy}--ignore-signatures compares them all the same"
+        )
 
 
 def _number(row: Record, name: str, place: str) -> float:
-    """Return a number of a line. Raises InputError if it is none, or out of its range."""
+    """Return a number of a line. Raises InputError if it is not a number, or out of its range."""
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise InputError(f"{place}: {name!r} is {value!r}, not a number")

@@ -34,7 +34,7 @@ _BATCH = 1024
 
 
 def is_table(path: Path) -> bool:
-    """Whether the suffix of a path is that of a table."""
+    """Whether a path has the suffix of a table."""
     return path.suffix.lower() in TABLES
 
 
@@ -51,10 +51,11 @@ def as_lines(files: JobFiles) -> tuple[JobFiles, Callable[[OutputFile], None] | 
         require("pyarrow.parquet", "parquet", f"{output}: writing Parquet")
     refuse_input_as_output(output, *files.inputs)
     if output.exists() and not files.overwrite:
-        what = "it is whole, so there is nothing to continue; " if files.resume else "it exists; "
-        raise InputError(f"{output}: {what}replace it with --overwrite")
+        state = "it is whole, so there is nothing to continue" if files.resume else "it exists"
+        raise InputError(f"{output}: {state}; replace it with --overwrite")
     lines = output.with_name(f"{output.name}.jsonl")
-    if files.overwrite and lines.is_file() and not _holds_lines(lines):  # nobody has named it
+    # The user has not named this file, so it must not be replaced unless a job wrote it.
+    if files.overwrite and lines.is_file() and not _holds_lines(lines):
         raise InputError(f"{lines}: it holds no lines of a job, which would lie here: move it")
 
     def finish(written: OutputFile) -> None:
@@ -85,15 +86,17 @@ def write_table(lines: Path, output: Path) -> None:
         if output.suffix.lower() == ".parquet":
             _write_parquet(lines, file, columns)
         else:
-            text = io.TextIOWrapper(file, "utf-8", _HALF, newline="", write_through=True)
             separator = "\t" if output.suffix.lower() == ".tsv" else ","
-            writer = csv.DictWriter(text, list(columns), delimiter=separator, lineterminator="\n")
-            writer.writerow({name: cell(name) for name in columns})
-            writer.writerows(
-                {name: cell(_cell(value)) for name, value in row.items()}
-                for _, row in read_records(lines)
-            )
-            text.detach()
+            _write_separated(lines, file, list(columns), separator)
+
+
+def _write_separated(lines: Path, file: BinaryIO, columns: list[str], separator: str) -> None:
+    text = io.TextIOWrapper(file, "utf-8", _HALF, newline="", write_through=True)
+    writer = csv.DictWriter(text, columns, delimiter=separator, lineterminator="\n")
+    writer.writerow({name: cell(name) for name in columns})
+    for _, record in read_records(lines):
+        writer.writerow({name: cell(_cell(value)) for name, value in record.items()})
+    text.detach()
 
 
 def read_table(path: Path) -> Iterator[tuple[str, Record]]:
@@ -101,11 +104,12 @@ def read_table(path: Path) -> Iterator[tuple[str, Record]]:
     file = InputFile(path)
     try:
         for place, row in file.rows("id"):
-            record = {
-                name: value for name, value in row.items() if value is not None and value != ""
-            }
-            if not file.typed:
-                record |= {name: _number(record[name]) for name in _NUMBERS & record.keys()}
+            record = {}
+            for name, value in row.items():
+                if value is None or value == "":
+                    continue
+                is_text = name in _NUMBERS and not file.typed
+                record[name] = _number(value) if is_text else value
             yield f"{path} {place}", record
     except (RowError, OSError) as error:
         raise file.error(error) from None
@@ -128,9 +132,13 @@ def _cell(value: Any) -> Any:
 
     Lists of words are joined by spaces. Other lists, objects and booleans become JSON.
     """
-    if isinstance(value, list) and all(isinstance(item, str) and " " not in item for item in value):
+    if isinstance(value, list) and all(map(_is_word, value)):
         return " ".join(value)
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
+
+
+def _is_word(item: object) -> bool:
+    return isinstance(item, str) and " " not in item
 
 
 def _write_parquet(lines: Path, file: BinaryIO, columns: dict[str, set[type]]) -> None:
@@ -139,24 +147,21 @@ def _write_parquet(lines: Path, file: BinaryIO, columns: dict[str, set[type]]) -
     types = {
         frozenset({int}): pa.int64(),
         frozenset({float}): pa.float64(),
+        frozenset({int, float}): pa.float64(),
         frozenset({bool}): pa.bool_(),
     }
-    types |= {frozenset({int, float}): pa.float64()}
-    kinds = {
-        name: types.get(frozenset(found - {type(None)}), pa.string())
-        for name, found in columns.items()
-    }
+    kinds = {}
+    for name, python_types in columns.items():
+        kinds[name] = types.get(frozenset(python_types - {type(None)}), pa.string())
+    schema = pa.schema([(_whole(name), kind) for name, kind in kinds.items()])
     rows = read_records(lines)
-    with pq.ParquetWriter(
-        file, pa.schema([(_whole(name), kind) for name, kind in kinds.items()])
-    ) as writer:
+    with pq.ParquetWriter(file, schema) as writer:
         while batch := [record for _, record in islice(rows, _BATCH)]:
-            arrays = {
-                _whole(name): pa.array(
-                    [_as(record.get(name), kind == pa.string()) for record in batch], kind
-                )
-                for name, kind in kinds.items()
-            }
+            arrays = {}
+            for name, kind in kinds.items():
+                is_text = kind == pa.string()
+                values = [_as(record.get(name), is_text) for record in batch]
+                arrays[_whole(name)] = pa.array(values, kind)
             writer.write_table(pa.table(arrays))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vcs_runtime.util.printable import printable
@@ -22,18 +22,22 @@ class Mix:
     def of(cls, names: Mapping[str, Mapping[str, str]]) -> Mix:
         """Count the segmenters over the pairs that all systems have."""
         first, *others = names.values()
-        common = [id_ for id_ in first if all(id_ in own for own in others)]
-        counts = {
-            system: Counter(own[id_] for id_ in common if own[id_]) for system, own in names.items()
-        }
-        return cls(counts, sum(any(own[id_] != first[id_] for own in others) for id_ in common))
+        common = [id_ for id_ in first if all(id_ in other for other in others)]
+        counts = {}
+        for system, by_id in names.items():
+            counts[system] = Counter(filter(None, map(by_id.__getitem__, common)))
+        differently = 0
+        for id_ in common:
+            if any(other[id_] != first[id_] for other in others):
+                differently += 1
+        return cls(counts, differently)
 
     @property
     def names(self) -> list[str]:
         """The names of all segmenters, in the order of their number of pairs."""
         total = Counter[str]()
-        for own in self.counts.values():
-            total.update(own)
+        for counts in self.counts.values():
+            total.update(counts)
         return [name for name, count in total.most_common() if count]
 
     def sentences(self, signatures: Mapping[str, str]) -> list[str]:
@@ -43,37 +47,39 @@ class Mix:
             return []
         if len(words) == 1:
             return [f"All texts were split by {words[0]}."]
-        numbers = {
-            system: [own.get(name, 0) for name in self.names] for system, own in self.counts.items()
-        }
-        if len(numbers) > 1:
-            parts = [
-                f"{printable(system)} {' / '.join(map(str, own))}"
-                for system, own in numbers.items()
-            ]
+        parts = []
+        if len(self.counts) > 1:
+            for system, counts in self.counts.items():
+                numbers = " / ".join(str(counts.get(name, 0)) for name in self.names)
+                parts.append(f"{printable(system)} {numbers}")
             return [f"Pairs split by {' / '.join(words)}: {', '.join(parts)}.", self._warning()]
-        [own] = numbers.values()
-        parts = [f"{count} by {word}" for count, word in zip(own, words, strict=True)]
+        [counts] = self.counts.values()
+        for name, word in zip(self.names, words, strict=True):
+            parts.append(f"{counts.get(name, 0)} by {word}")
         return [f"Pairs were split as follows: {', '.join(parts)}.", self._warning()]
 
     def _warning(self) -> str:
-        differently = self.differently
-        which = (
-            f"{differently} pair{'s were' if differently != 1 else ' was'} not split alike in all"
-            " systems"
-        )
-        if differently is None:  # only numbers are known
-            differently = len({tuple(sorted(own.items())) for own in self.counts.values()}) - 1
-            which = "The systems were not split alike"
-        if differently:
+        if self._splits_differ():
+            if self.differently is None:
+                subject = "The systems were not split alike"
+            else:
+                were = "pair was" if self.differently == 1 else "pairs were"
+                subject = f"{self.differently} {were} not split alike in all systems"
             return (
-                f"{which}, so a part of their differences may come from the segmenters: score all"
+                f"{subject}, so a part of their differences may come from the segmenters: score all"
                 " systems with --segmenter learned."
             )
         return (
             "Two segmenters cut one text differently, and scores of their pairs differ by that,"
             " too: --segmenter learned splits all texts by one."
         )
+
+    def _splits_differ(self) -> bool:
+        """Return whether the systems differ in a pair or, if only counts are known, in counts."""
+        if self.differently is not None:
+            return self.differently > 0
+        distinct = {tuple(sorted(counts.items())) for counts in self.counts.values()}
+        return len(distinct) > 1
 
 
 def _in_words(name: str, signatures: Iterable[str]) -> str:
@@ -82,10 +88,13 @@ def _in_words(name: str, signatures: Iterable[str]) -> str:
     A signature with two segmenters names the rules first.
     """
     for signature in signatures:
-        fields: Sequence[str] = [
-            part[4:] for part in signature.split("|") if part.startswith("seg:")
-        ]
-        rules, _, learned = (part.partition("@")[0] for part in "".join(fields).partition("+"))
-        if learned and name in (rules, learned):
-            return f"{'rules' if name == rules else 'the learned segmenter'} ({printable(name)})"
+        for part in signature.split("|"):
+            if not part.startswith("seg:") or "+" not in part:
+                continue
+            names = part.removeprefix("seg:").split("+", 1)
+            rules, learned = (segmenter.partition("@")[0] for segmenter in names)
+            if name == rules:
+                return f"rules ({printable(name)})"
+            if name == learned:
+                return f"the learned segmenter ({printable(name)})"
     return printable(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Summary:
     seconds: float = 0.0
     segmenters: Counter[str] = field(default_factory=Counter)
     counts: FlagCounts = field(default_factory=FlagCounts)
-    keep: int = 0  # lines for `worst`
+    keep: int = 0  # number of lines that `worst` returns
     _lines: list[Mapping[str, Any]] = field(default_factory=list)
     _columns: dict[str, array[float]] = field(
         default_factory=lambda: {name: array("d") for name in _EVERY}
@@ -69,9 +69,9 @@ class Summary:
     @property
     def also(self) -> tuple[str, ...]:
         """The metrics beside VCS that all scored pairs have."""
-        return tuple(
-            metric for metric in score_table.FURTHER if 0 < self.scored == self._with[metric]
-        )
+        if not self.scored:
+            return ()
+        return tuple(name for name in score_table.FURTHER if self._with[name] == self.scored)
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one line of the output."""
@@ -82,25 +82,31 @@ class Summary:
             return
         if name := record.get("segmenter"):
             self.segmenters[name] += 1
-        self._lines += [record] * bool(self.keep)
-        if len(self._lines) > 8 * self.keep:  # whichever score will rank them
-            worst = [*self.worst(("vcs", "margin", "gas")), *self.worst(("margin", "vcs", "gas"))]
-            self._lines = [line for line in self._lines if any(line is other for other in worst)]
+        if self.keep:
+            self._lines.append(record)
+            if len(self._lines) > 8 * self.keep:
+                self._drop_lines()
         self._with.update(score_table.metrics_in(record))
-        self._count(
-            record, judged=self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
-        )
+        judged = self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
+        self._count(record, judged=judged)
+
+    def _drop_lines(self) -> None:
+        """Drop the lines that are not among the worst, whichever score will rank them."""
+        worst = [*self.worst(("vcs", "margin", "gas")), *self.worst(("margin", "vcs", "gas"))]
+        identities = set(map(id, worst))
+        self._lines = [line for line in self._lines if id(line) in identities]
 
     def _count(self, scores: Mapping[str, Any], *, judged: bool) -> None:
         for name, column in self._columns.items():
-            column.append(
-                float(scores[name] if name in score_table.NAMES else scores.get(name, math.nan))
-            )
+            # Every line has the scores of VCS. Other metrics may be missing.
+            value = scores[name] if name in score_table.NAMES else scores.get(name, math.nan)
+            column.append(float(value))
         self._judged.append(judged)
 
     def worst(self, ranking: Sequence[str]) -> list[Mapping[str, Any]]:
         """Return the `keep` worst lines by these scores; equal ones in the order of the input."""
-        return sorted(self._lines, key=lambda line: [line[name] for name in ranking])[: self.keep]
+        lines = sorted(self._lines, key=lambda line: [line[name] for name in ranking])
+        return lines[: self.keep]
 
     def statistics(self, *, judged: bool = False) -> dict[str, Statistic]:
         """Compute the statistics of every score, by its name; empty if there are no pairs."""
@@ -112,10 +118,11 @@ class Summary:
             return {}
         low, high = mean_interval(values)
         sd = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
-        return {
-            name: Statistic(float(values[i].mean()), float(sd[i]), float(low[i]), float(high[i]))
-            for i, name in enumerate(names)
-        }
+        result = {}
+        for i, name in enumerate(names):
+            mean = float(values[i].mean())
+            result[name] = Statistic(mean, float(sd[i]), float(low[i]), float(high[i]))
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
@@ -127,10 +134,7 @@ class Summary:
             "resumed": self.resumed,
             "seconds": round(self.seconds, 3),
             "scores": _plain(self.statistics()),
-            "zeros": {
-                "pairs": self.counts.zeros,
-                **{name: self.counts.flags[name] for name in ZEROS},
-            },
+            "zeros": {"pairs": self.counts.zeros, **self._flags(ZEROS)},
             "not_judged": self._not_judged(),
             "signature": self.signature,
             "signature_long": long_form(self.signature),
@@ -144,12 +148,14 @@ class Summary:
 
         If there are such pairs, `scores_without` has the statistics of the other pairs.
         """
-        counts = self.counts
-        result: dict[str, Any] = {"pairs": counts.not_judged}
-        result |= {name: counts.flags[name] for name in NOT_JUDGED}
-        if counts.not_judged:
+        result = {"pairs": self.counts.not_judged, **self._flags(NOT_JUDGED)}
+        if self.counts.not_judged:
             result["scores_without"] = _plain(self.statistics(judged=True))
         return result
+
+    def _flags(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the number of pairs with each flag."""
+        return {name: self.counts.flags[name] for name in names}
 
 
 def _plain(statistics: Mapping[str, Statistic]) -> dict[str, Any]:

@@ -42,8 +42,7 @@ class Texts:
 
     def read(self) -> Iterator[InputPair]:
         """Read the texts, in order, as one-sided pairs."""
-        layout = self.file.layout
-        id_key = self.keys.id or layout.id
+        id_key = self.keys.id or self.file.layout.id
         try:
             for place, row in self.file.rows(id_key):
                 if isinstance(row, str | list):  # of an array: its number is its id
@@ -52,53 +51,59 @@ class Texts:
                     raise RowError(
                         f"{place}: a text with an id was expected, not {type(row).__name__}"
                     )
-                if row.get(id_key) is None:
-                    raise RowError(
-                        f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key"
-                    )
-                name = checked_id(row[id_key], place, id_key)
-                kept = kept_of(row, [key for key in self.keys.keep if key in row])
-                texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
-                try:
-                    if self.predictions:
-                        yield InputPair(place, name, None, layout.read_generated(texts[0]), kept)
-                    else:
-                        yield InputPair(place, name, references_of(texts, layout), None, kept)
-                except RowError as error:
-                    raise RowError(f"{place}: {error}") from None
+                yield self._pair(place, row, id_key)
         except (RowError, OSError) as error:
             raise self.file.error(error) from None
 
+    def _pair(self, place: str, row: Mapping[str, Any], id_key: str) -> InputPair:
+        """Return the text of a row as a pair without the other side."""
+        if row.get(id_key) is None:
+            raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
+        name = checked_id(row[id_key], place, id_key)
+        kept = kept_of(row, [key for key in self.keys.keep if key in row])
+        texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
+        layout = self.file.layout
+        try:
+            if self.predictions:
+                return InputPair(place, name, None, layout.read_generated(texts[0]), kept)
+            return InputPair(place, name, references_of(texts, layout), None, kept)
+        except RowError as error:
+            raise RowError(f"{place}: {error}") from None
+
     def by_id(self) -> dict[str, InputPair]:
-        """Read all texts, by id. Raises InputError also if two have one id, or if there is none."""
-        found: dict[str, InputPair] = {}
+        """Read all texts, by id. Raises InputError if two have one id, or if there are no texts."""
+        texts: dict[str, InputPair] = {}
         seen: Counter[str] = Counter()
         for text in self.read():
-            text = with_suffix(text, seen) if self.duplicates != REFUSE else text
+            if self.duplicates != REFUSE:
+                text = with_suffix(text, seen)
             name = str(text.name)
-            if name in found:
-                raise twice(self.file, name, found[name].place, text.place)
-            found[name] = text
-        if not found:
+            if name in texts:
+                raise twice(self.file, name, texts[name].place, text.place)
+            texts[name] = text
+        if not texts:
             raise InputError(f"{self.file}: it holds no texts")
-        return found
+        return texts
 
     def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
-        """Return the keys of the text. Raises RowError if it has none of those that it may have."""
+        """Return the keys of the text, or of several references. Raises RowError if it has none."""
         if row.keys() == {id_key, TEXT}:
             return (TEXT,)
         layout = self.file.layout
-        given: Sequence[str] = self.keys.reference
-        usual: Sequence[str] = REFERENCE_KEYS if layout is OWN else (layout.reference,)
+        named: Sequence[str]
+        usual: Sequence[str]
         if self.predictions:
-            given = (self.keys.generated,) if self.keys.generated else ()
+            named = (self.keys.generated,) if self.keys.generated else ()
             usual = PREDICTION_KEYS if layout is OWN else (layout.generated,)
-        wanted = given or [key for key in usual if key in row][:1]
-        if not wanted or any(key not in row for key in wanted):
-            names = " or ".join(map(repr, given or usual))
+        else:
+            named = self.keys.reference
+            usual = REFERENCE_KEYS if layout is OWN else (layout.reference,)
+        keys = named or [key for key in usual if key in row][:1]
+        if not keys or any(key not in row for key in keys):
+            names = " or ".join(map(repr, named or usual))
             option = "--generated-key" if self.predictions else "--reference-key"
             raise RowError(f"{place}: no {names} (there is {quoted(row)}): give {option}")
-        return wanted
+        return keys
 
 
 class MatchedFiles:
@@ -112,9 +117,9 @@ class MatchedFiles:
         keep: Sequence[str] = (),
     ) -> None:
         self._files = (reference_file, predictions.file)
-        found = predictions.by_id()
-        self.missing = [name for name in references if name not in found]
-        self.superfluous = [name for name in found if name not in references]
+        texts = predictions.by_id()
+        self.missing = [name for name in references if name not in texts]
+        self.superfluous = [name for name in texts if name not in references]
         if len(self.missing) == len(references):
             raise InputError(
                 f"{self}: no id in common with {reference_file}: "
@@ -123,18 +128,23 @@ class MatchedFiles:
         self._ids = len(references)
         self._pairs: list[InputPair] = []
         for number, (name, reference) in enumerate(references.items(), 1):
-            own = found.get(name, InputPair(f"missing {number}", name, None, None, missing=True))
-            kept = {**own.kept, **reference.kept}
+            text = texts.get(name)
+            if text is None:
+                text = InputPair(f"missing {number}", name, None, None, missing=True)
+            pair = InputPair(
+                text.place,
+                reference.id,
+                reference.reference,
+                text.generated,
+                {**text.kept, **reference.kept},
+                text.missing,
+            )
             for key in keep:
-                if key not in kept:
+                if key not in pair.kept:
                     raise InputError(
                         f"{reference_file} {reference.place}: no {key!r} to keep, nor in {self}"
                     )
-            self._pairs.append(
-                InputPair(
-                    own.place, reference.id, reference.reference, own.generated, kept, own.missing
-                )
-            )
+            self._pairs.append(pair)
 
     def __str__(self) -> str:
         return str(self._files[1])
@@ -145,11 +155,11 @@ class MatchedFiles:
         return (self._files[1].path, self._files[0].path)
 
     def read(self) -> Iterator[InputPair]:
-        """Yield the pairs. One without a prediction is there, too: it cannot be scored."""
+        """Return the pairs. One without a prediction is among them, and cannot be scored."""
         return iter(self._pairs)
 
     def problems(self) -> list[str]:
-        """Say what has no match, in at most one sentence each."""
+        """Return a sentence about references, and one about predictions, without a match."""
         sentences = []
         if self.missing:
             share = f"{len(self.missing)} of {self._ids} references"

@@ -122,7 +122,7 @@ def short_words(text: str) -> list[str]:
     return [word for word in strip_punctuation(text).split() if word.lower() not in STOP_WORDS]
 
 
-# Forms whose expansion is not stem + suffix.
+# Contractions whose expansion is not stem + suffix.
 _IRREGULAR = {
     "ain't": "are not",
     "can't": "cannot",
@@ -192,8 +192,8 @@ def expand_contractions(text: str) -> str:
 def _words_with_apostrophes(text: str) -> Iterator[tuple[int, int]]:
     """Yield where words with apostrophes are: every match of `_PATTERN` lies inside one of them.
 
-    To look for the pattern in the whole text would take longer than all else that is done to a text
-    before its sentences are found.
+    Searching the whole text for the pattern would take longer than all other steps before its
+    sentences are split.
     """
     end = 0
     while (at := text.find("'", end)) >= 0:

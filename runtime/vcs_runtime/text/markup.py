@@ -89,13 +89,15 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
 
 
 def markup_in(text: str) -> list[str]:
-    """Return what was probably not meant to be scored: names of `CLEANINGS`."""
-    marks = _STAMP.search(text), _THINK.search(text), _MARKDOWN.search(text)
-    return [
-        name
-        for name, found in zip(("time-stamps", "think", "markdown"), marks, strict=True)
-        if found
-    ]
+    """Return the names of `CLEANINGS` for markup that is probably not meant to be scored."""
+    names = []
+    if _STAMP.search(text):
+        names.append("time-stamps")
+    if _THINK.search(text):
+        names.append("think")
+    if _MARKDOWN.search(text):
+        names.append("markdown")
+    return names
 
 
 def _without_think(text: str) -> str:
@@ -143,8 +145,9 @@ def _without_markdown(text: str) -> str:
             out.add("")
         elif bare.startswith("|"):
             cells = [cell.strip() for cell in bare.strip("|").split("|")]
-            told = any(set(cell) - set(":-") for cell in cells)
-            out.add(", ".join(filter(None, cells)) if told else "", before=True, after=True)
+            is_separator = not any(cell.strip(":-") for cell in cells)
+            row = "" if is_separator else ", ".join(filter(None, cells))
+            out.add(row, before=True, after=True)
         elif bare.startswith(">"):
             out.add(bare.lstrip("> \t"))
         elif heading := _HEADING.match(bare):
@@ -169,7 +172,7 @@ def _is_rule(bare: str) -> bool:
 
 
 def _without_list_numbers(text: str) -> str:
-    """Remove the numbers of lists, and put each item into a paragraph of its own.
+    """Remove the numbers of lists, and put each item into a separate paragraph.
 
     A line that begins with a number may be a wrapped sentence. So the number counts where a
     sentence has ended, or if it is 1 or the next one. Within a line it counts after the end of a

@@ -18,11 +18,11 @@ _STAMP = re.compile(
     rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
     re.MULTILINE,
 )
-# What WebVTT has beside cues: its head, notes, and names of cues.
+# Parts of WebVTT beside its cues: its head, notes, and names of cues.
 _ASIDE = re.compile(
     r"\AWEBVTT.*(?:\n(?!.*-->).+)*|(?<=\n\n)(?:(?:NOTE|STYLE|REGION)\b.*(?:\n.+)*|.+(?=\n.*-->))"
 )
-# Half a stamp within a segment, whose text would be taken for a part of it.
+# A stamp without an end within a segment: its text would become a part of this segment.
 _HALF = re.compile(rf"\[{_CLOCK}|^[^\S\n]*(?:\({_CLOCK}\)|{_CLOCK}{_TO}{_CLOCK})|-->", re.MULTILINE)
 _INSTANT = 0.001  # seconds that a moment lasts: the smallest step of SRT
 _SHOWN = 40  # characters of a text in an error
@@ -42,18 +42,20 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
     Raises TextError, which starts with `name`, unless every part of the text has a stamp before it
     that does not end before it starts.
     """
-    if (text := text.strip()).startswith("WEBVTT"):
+    text = text.strip()
+    if text.startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
     stamps = list(_STAMP.finditer(text))
-    if before := text[: stamps[0].start() if stamps else None].strip():
-        what = (
-            "before the first time stamp"
-            if stamps
-            else "without a start and an end such as [00:12-00:18]"
-        )
-        raise TextError(f"{name}: there is text {what}: {before[:_SHOWN]!r}")
-    found = []
-    for stamp, end in zip(stamps, [*(s.start() for s in stamps), len(text)][1:], strict=True):
+    starts = [stamp.start() for stamp in stamps]
+    before = text[: starts[0]].strip() if stamps else text.strip()
+    if before:
+        place = "before the first time stamp"
+        if not stamps:
+            place = "without a start and an end such as [00:12-00:18]"
+        raise TextError(f"{name}: there is text {place}: {before[:_SHOWN]!r}")
+    segments = []
+    ends = [*starts, len(text)][1:]
+    for stamp, end in zip(stamps, ends, strict=True):
         first, last = (_seconds(time) for time in stamp.groups() if time)
         if last < first:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
@@ -63,10 +65,10 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
                 f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
             )
         if piece:
-            found.append(TimedSegment(first, max(last, first + _INSTANT), piece))
-    if not found:
-        raise TextError(f"{name}: there is no text behind its time stamps")
-    return sorted(found, key=lambda segment: segment[:2])
+            segments.append(TimedSegment(first, max(last, first + _INSTANT), piece))
+    if not segments:
+        raise TextError(f"{name}: there is no text after its time stamps")
+    return sorted(segments, key=lambda segment: segment[:2])
 
 
 def stamped(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from vcs_runtime.errors import InputError
 
-# No living process still writes a partial file or folder of this age: a killed one has left it.
+# A partial file or folder of this age belongs to a process that was killed.
 _STALE_SECONDS = 24 * 3600.0
 
 
@@ -47,10 +47,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
     Text is UTF-8, line ends stay, and half surrogates are escaped.
     """
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with replaced(path) as file:
-        file.write(
-            content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-        )
+        file.write(data)
 
 
 @contextmanager
@@ -66,8 +65,8 @@ def file_errors(path: object, more: str = "") -> Iterator[None]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that becomes `target` when the block ends well, and is deleted when it raises.
 
-    So are parents of `target` that were missing. Raises InputError if `target` exists; OSError,
-    which names files by their path in `target`.
+    New parents of `target` are deleted, too. Raises InputError if `target` exists, and OSError that
+    names files by their path in `target`.
     """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already")
@@ -86,10 +85,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents.
-
-    Those that were missing are deleted again if they stay empty.
-    """
+    """Make a folder and its parents; new ones are deleted again if they stay empty."""
     missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +107,7 @@ def same_file(first: Path, second: Path) -> bool:
         return False
     if one.st_ino or two.st_ino:
         return os.path.samestat(one, two)
-    # Without numbers, as some are on Windows.
+    # Some file systems of Windows have no numbers of files.
     return os.path.realpath(first) == os.path.realpath(second)
 
 
@@ -140,34 +136,32 @@ def flush(file: BinaryIO) -> None:
 
 def _naming(error: OSError, partial: Path, path: Path) -> OSError:
     """Name `path` in an error that names nothing, or that names its partial file or folder."""
-    name = (
-        os.fsdecode(error.filename)
-        if isinstance(error.filename, str | bytes)
-        else os.fspath(partial)
-    )
+    name = os.fspath(partial)
+    if isinstance(error.filename, str | bytes):
+        name = os.fsdecode(error.filename)
     error.filename = name.replace(os.fspath(partial), os.fspath(path))
     return error
 
 
 def stale(path: Path) -> Iterator[Path]:
-    """Yield what killed processes have left of writing `path`, a day ago or more."""
-    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+    """Yield the partial files and folders of `path` that are at least a day old."""
+    for partial in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
         with suppress(OSError):
-            if time.time() - left.lstat().st_mtime > _STALE_SECONDS:
-                yield left
+            if time.time() - partial.lstat().st_mtime > _STALE_SECONDS:
+                yield partial
 
 
 def _sweep(path: Path) -> None:
-    for left in stale(path):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
+    for partial in stale(path):
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial, ignore_errors=True)
         else:
             with suppress(OSError):
-                left.unlink()
+                partial.unlink()
 
 
 def beside(path: Path) -> Path:
-    """Return a new name beside `path` for what becomes it."""
+    """Return a new name beside `path` for a file or folder that will replace it."""
     return path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}")
 
 

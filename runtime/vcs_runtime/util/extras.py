@@ -13,9 +13,8 @@ from vcs_runtime.util import process
 def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
     """Import a module.
 
-    Raises MissingExtraError, which begins with `purpose` and names the extra.
-
-    Of several extras one is enough; () is for a package that users bring themselves.
+    Raises MissingExtraError, which begins with `purpose` and names the extra. If there are several
+    extras, one of them is enough; () is for a package that users install themselves.
     """
     try:
         with process.ends_when_interrupted() if process.is_command else nullcontext():
@@ -28,10 +27,10 @@ def require(module: str, extra: str | tuple[str, ...], purpose: str) -> Any:
 
 
 def base_class(module: str, name: str, purpose: str) -> Any:
-    """Import a base class from a package that users bring themselves.
+    """Import a base class from a package that users install themselves.
 
-    Without the package, the class that is returned raises MissingExtraError when it is called:
-    modules with derived classes can be imported all the same.
+    Without the package, modules with derived classes can still be imported: the class that is
+    returned raises MissingExtraError only when it is called.
     """
     try:
         return getattr(require(module, (), purpose), name)

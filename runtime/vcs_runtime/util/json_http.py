@@ -44,12 +44,11 @@ class Client:
     ) -> None:
         """Check the arguments (ValueError); nothing is sent yet.
 
-        `header` ends where the key begins.
-
-        `pauses` are the seconds before a server that is busy or does not answer is asked again.
+        `header` ends where the key begins. `pauses` are the seconds before a server that is busy or
+        does not answer is asked again.
         """
         parts = urlsplit(url)
-        # They may be keys: not repeated here.
+        # The error does not repeat these parts: they may be keys.
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -111,10 +110,12 @@ class Client:
                 raise http.client.HTTPException(f"the answer has more than {_MOST_BYTES} bytes")
             if 200 <= response.status < 300:
                 return json.loads(content)
-            message = content[:500].decode("utf-8", "replace").strip()
+            answer = content[:500].decode("utf-8", "replace").strip()
             if key:  # some servers repeat it, and messages end up in files
-                message = message.replace(key, "(key)")
-            reason = f"HTTP {response.status} {response.reason}{': ' if message else ''}{message}"
+                answer = answer.replace(key, "(key)")
+            reason = f"HTTP {response.status} {response.reason}"
+            if answer:
+                reason += f": {answer}"
             if response.status in _REFUSED:
                 raise TextError(f"{self.url}{path}: {reason}")
             later = response.status == 429 or response.status >= 500
@@ -128,7 +129,10 @@ class Client:
             raise
         except (ValueError, RecursionError):
             later, reason = False, "the answer is not JSON"
-        raise (_Later if later else ModelError)(f"{self.url}{path}: {reason}")
+        message = f"{self.url}{path}: {reason}"
+        if later:
+            raise _Later(message)
+        raise ModelError(message)
 
 
 def get_at(value: Any, kind: Any, *path: str | int) -> Any:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-# Bytes that Python needs for an entry beside its key: the value's header, and the entry's place in
-# the table.
+# Bytes of an entry beside its key: the header of the value, and the entry's place in the table.
 _OVERHEAD = 251
 
 
@@ -28,9 +27,13 @@ class LRUCache(Generic[V]):
         return self.get_all((text,)).get(text)
 
     def get_all(self, texts: Iterable[str]) -> dict[str, V]:
-        """Return the values of those texts that have one, as `get` does."""
+        """Return the stored values by text, as `get` does."""
         with self._lock:
-            values = {text: own for text in texts if (own := self._entries.get(text)) is not None}
+            values = {}
+            for text in texts:
+                value = self._entries.get(text)
+                if value is not None:
+                    values[text] = value
             for text in values:
                 self._entries.move_to_end(text)
             return values
@@ -42,7 +45,7 @@ class LRUCache(Generic[V]):
     def put_all(self, values: Iterable[tuple[str, V]]) -> None:
         """Store values with their texts, as `put` does.
 
-        Without room for any value nothing is requested.
+        A cache without room does not ask `values` for any.
         """
         if self._limit <= 0:
             return
@@ -57,8 +60,8 @@ class LRUCache(Generic[V]):
     def clear(self) -> None:
         """Drop all entries."""
         with self._lock:
-            self._free += sum(self._footprint(*entry) for entry in self._entries.items())
             self._entries.clear()
+            self._free = self._limit
 
     def _footprint(self, text: str, value: V) -> int:
         return self._size(value) + sys.getsizeof(text) + _OVERHEAD

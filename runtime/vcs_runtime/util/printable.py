@@ -1,6 +1,6 @@
 """Texts in messages, tables and CSV files, without control characters or formulas.
 
-They come from outside: ids, names of files, answers of servers, words of a bundle.
+Such texts come from outside: ids, names of files, answers of servers, words of a bundle.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-# Control characters and surrogates; marks of direction, which show a text in another order; ends of
-# lines.
+# Control characters, surrogates, ends of lines, and marks of direction, which reorder a text.
 _ESCAPED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them
-# A spreadsheet runs what begins so, or drops the first two and runs the rest.
+# A spreadsheet runs a text that begins so. It may drop a tab or a return, and run the rest.
 _FORMULAS: Final = ("\t", "\r", "=", "+", "-", "@")
 _SAFE: Final[ContextVar[bool]] = ContextVar("safe", default=False)
 
@@ -25,21 +24,22 @@ def printable(text: object, keep: str = "") -> str:
     shown = str(text)
     if shown.isprintable():
         return shown
-    return "".join(c if c in keep or not _is_escaped(c) else _escape(c) for c in shown)
+    allowed = keep + _JOINERS
+    return "".join(c if c in allowed else _escaped(c) for c in shown)
 
 
-def _is_escaped(character: str) -> bool:
-    return unicodedata.category(character) in _ESCAPED and character not in _JOINERS
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _escaped(character: str) -> str:
+    """Return a character, or its escape if it controls a terminal."""
+    if unicodedata.category(character) in _ESCAPED:
+        return character.encode("unicode_escape").decode()
+    return character
 
 
 def enumerated(names: Sequence[str]) -> str:
     """Return names as a part of a sentence: "a, b and c"."""
-    first = [", ".join(names[:-1])] if names[1:] else []
-    return " and ".join([*first, *names[-1:]])
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -49,7 +49,7 @@ def counted(count: int, noun: str) -> str:
 
 @contextmanager
 def formulas_as_text() -> Iterator[None]:
-    """Write CSV files in the block whose texts no spreadsheet runs."""
+    """Write CSV files in the block so that no spreadsheet runs a text as a formula."""
     token = _SAFE.set(True)
     try:
         yield

@@ -16,7 +16,7 @@ MOST_THREADS = 1024
 is_command = False
 """Whether the process runs the command line, and nothing else.
 
-Libraries' settings that hold for a whole process are changed in our own alone.
+Settings of libraries that hold for a whole process are changed only in such a process.
 """
 
 
@@ -41,9 +41,9 @@ def ends_when_interrupted() -> Iterator[None]:
     A KeyboardInterrupt within an import has a long traceback, and compiled modules turn it into
     other errors.
     """
-    own = threading.current_thread() is threading.main_thread()
-    # Ignored, or a caller's.
-    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    is_main = threading.current_thread() is threading.main_thread()
+    # Another handler ignores the signal, or is a caller's.
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     signal.signal(signal.SIGINT, _end)
@@ -59,10 +59,10 @@ def _end(*_: object) -> NoReturn:
 
 
 class Unforkable:
-    """Work in which a library holds locks of its own. A fork waits until no thread does it.
+    """Work in which a library holds locks. A fork waits until no thread does such work.
 
-    A forked child has none of its parent's other threads, but all of their locks, and would wait
-    for ever. Any number of threads may do the work at once, each in a `with` block.
+    A forked child has the locks of its parent's other threads, but not these threads, so it would
+    wait for ever. Any number of threads may do the work at once, each in a `with` block.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class _Bar:
 
     def __init__(self, done: int, bars: Progress, task: TaskID) -> None:
         self.finished = self._shown = self._first = float(done)
-        self._began = self._said = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._bars, self._task = bars, task
         self._lock = threading.Lock()
 
@@ -39,17 +39,15 @@ class _Bar:
             # Never backwards, if the same units are worked on twice.
             self._shown = max(self._shown, position)
             self._bars.update(self._task, completed=self._shown)
-            if self._bars.disable and time.monotonic() - self._said > EVERY:
-                self._said = time.monotonic()
-                self._say(self._bars.tasks[0])
+            if self._bars.disable and time.monotonic() - self._printed_at > EVERY:
+                self._printed_at = time.monotonic()
+                self._print(self._bars.tasks[0])
 
-    def _say(self, task: Task) -> None:
+    def _print(self, task: Task) -> None:
         total = task.total or 0
-        seconds = (
-            (self._said - self._began)
-            / max(self._shown - self._first, 1e-9)
-            * (total - self._shown)
-        )
+        passed = self._printed_at - self._began
+        seconds_per_unit = passed / max(self._shown - self._first, 1e-9)
+        seconds = seconds_per_unit * (total - self._shown)
         print(
             f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}, "
             f"about {seconds / 60:.0f} min left",
@@ -85,7 +83,7 @@ def finished_units() -> float:
 
 @contextmanager
 def units_in_work(count: int, first: float) -> Iterator[None]:
-    """Say that the block processes units `first` to `first + count` of the open bar."""
+    """Mark units `first` to `first + count` of the open bar as being in work in the block."""
     token = _UNITS.set((first, count))
     try:
         yield
@@ -113,9 +111,9 @@ def name_step(what: str) -> None:
 def progress_bar(
     total: int, what: str = "scoring", unit: str = "pairs", *, enabled: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs, and yield what advances it by a number of units.
+    """Show a progress bar while the block runs, and yield a function that advances it by units.
 
-    Within the block of another bar, that one moves instead. `done` units were finished before.
+    Within the block of another bar, the other bar moves instead. `done` units were finished before.
     """
     if not enabled:
         yield lambda count: None

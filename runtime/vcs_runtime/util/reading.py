@@ -24,7 +24,7 @@ FILE_MB: Final = 1000.0
 
 _PORTION: Final = 1 << 24
 
-_GIVEN: Final[ContextVar[float | None]] = ContextVar("given", default=None)
+_LIMIT_MB: Final[ContextVar[float | None]] = ContextVar("limit_mb", default=None)
 
 
 class TooLongError(Exception):
@@ -37,21 +37,27 @@ class TooLongError(Exception):
 @contextmanager
 def reading_up_to(mb: float) -> Iterator[None]:
     """Set the limit of lines and of whole files in the block, in MB."""
-    token = _GIVEN.set(mb)
+    token = _LIMIT_MB.set(mb)
     try:
         yield
     finally:
-        _GIVEN.reset(token)
+        _LIMIT_MB.reset(token)
 
 
 def line_limit() -> int:
     """Return the largest size of a line in bytes."""
-    return int((_GIVEN.get() or LINE_MB) * 1e6)
+    return _limit(LINE_MB)
 
 
-def too_long(what: str, limit: int) -> TooLongError:
+def _limit(default: float) -> int:
+    """Return a limit in bytes: the one of `reading_up_to`, or this default in MB."""
+    mb = _LIMIT_MB.get() or default
+    return int(mb * 1e6)
+
+
+def too_long(subject: str, limit: int) -> TooLongError:
     """Return the error for something of more bytes than its limit."""
-    return TooLongError(f"{what} of more than {limit / 1e6:g} MB; --max-read-mb lifts the limit")
+    return TooLongError(f"{subject} of more than {limit / 1e6:g} MB; --max-read-mb lifts the limit")
 
 
 def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
@@ -72,7 +78,7 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     Raises InputError, which names the file.
     """
     name = path if name is None else name
-    limit = int((_GIVEN.get() or FILE_MB) * 1e6)
+    limit = _limit(FILE_MB)
     with file_errors(name):
         refuse_special(path, name, pipe=pipe)
         with path.open("rb") as file:

@@ -1,10 +1,8 @@
 """Stages of a job that work at the same time, in threads ahead of the caller.
 
-Items keep their order.
-
-The caller takes the results as it would from a generator. What a stage raises comes at its place:
-after the results before it. When the caller stops, by an exception or by closing the generator, the
-threads end after the item at hand, or where its work calls `check_stopped`.
+Items stay in order, and the caller takes the results as from a generator. An error of a stage is
+raised after the results before it. When the caller stops, by an exception or by closing the
+generator, the threads end after the current item, or where its work calls `check_stopped`.
 """
 
 from __future__ import annotations

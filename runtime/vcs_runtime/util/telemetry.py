@@ -14,8 +14,12 @@ _OPENVINO_REPORTER = "openvino_telemetry"
 
 def early_reporters() -> list[str]:
     """Return the libraries imported too early, with their telemetry on, such as "OpenVINO"."""
-    early = {"ONNX Runtime": _onnxruntime_may_report(), "OpenVINO": _openvino_reports() is not None}
-    return [name for name, reports in early.items() if reports]
+    early = []
+    if _onnxruntime_may_report():
+        early.append("ONNX Runtime")
+    if _openvino_reports() is not None:
+        early.append("OpenVINO")
+    return early
 
 
 def refuse_telemetry() -> None:
@@ -42,7 +46,8 @@ def refuse_openvino_telemetry() -> None:
     be imported, which this arranges. Where something else has imported OpenVINO already, its later
     reports are switched off, and a RuntimeWarning says so, once.
     """
-    if (reporter := _openvino_reports()) is not None:
+    reporter = _openvino_reports()
+    if reporter is not None:
         reporter.consent = False
         warnings.warn(
             "openvino was imported before vcs-runtime, and has reported that to its makers: "
@@ -58,13 +63,16 @@ def _onnxruntime_may_report() -> bool:
 
     Nothing can switch it off later.
     """
-    if os.environ.get(_VARIABLE) == "1" or (onnxruntime := sys.modules.get("onnxruntime")) is None:
+    onnxruntime = sys.modules.get("onnxruntime")
+    if os.environ.get(_VARIABLE) == "1" or onnxruntime is None:
         return False
     version = str(getattr(onnxruntime, "__version__", "")).split(".")[:2]
-    return not all(word.isdigit() for word in version) or tuple(map(int, version)) >= _REPORTS_FROM
+    if not all(map(str.isdigit, version)):
+        return True  # an unknown version may report
+    return tuple(map(int, version)) >= _REPORTS_FROM
 
 
 def _openvino_reports() -> Any:
-    """Return what reports for an OpenVINO that was imported already, or None."""
+    """Return the reporter of an OpenVINO that was imported already, or None."""
     reporter = getattr(sys.modules.get("openvino.tools.ovc"), "telemetry", None)
     return reporter if getattr(reporter, "consent", False) else None

@@ -410,11 +410,10 @@ def run_step(
 
     run_resumable(
         JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
-        Items(videos, len(videos), attrgetter("id"), step.check),
+        Items(videos, len(videos), attrgetter("id"), step.check, several_lines=True),
         work,
         count,
         begins=begins,
-        several_lines=True,
         bar=partial(progress_bar, what=step.name, unit="videos"),
     )
     return len(failed)

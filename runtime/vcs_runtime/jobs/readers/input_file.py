@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
@@ -58,7 +58,7 @@ class InputFile:
 
     path: Path
     format: str | None = None  # one of `FORMATS`; None: by the suffix
-    name: str = ""  # what errors call it; "": its path
+    name: str = ""  # its name in errors; "": its path
     rows_key: str | None = None  # the key of a JSON object that holds the rows
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class InputFile:
 
     @property
     def typed(self) -> bool:
-        """Whether its format tells texts from numbers.
+        """Whether its format distinguishes texts from numbers.
 
         Raises InputError and OSError as `rows` does.
         """
@@ -85,8 +85,8 @@ class InputFile:
         refuse_special(self.path, self)
         kind = self._kind()
         if kind == "jsonl":
-            found: Any = read_jsonl(self.path, name=self, unique=True)
-            yield from ((f"line {number}", row) for number, row in found)
+            for number, row in read_jsonl(self.path, name=self, unique=True):
+                yield f"line {number}", row
         elif kind == "json":
             yield from read_json_entries(self.path, id_key, self, self.rows_key)
         elif kind == "lines":
@@ -103,19 +103,17 @@ class InputFile:
         if isinstance(error, OSError):
             return InputError(f"{self}: {error.strerror or error}")
         text = str(error)
-        return InputError(
-            f"{self}{' ' if re.match(r'(line|row|entry) [0-9]|schema|is ', text) else ': '}{text}"
-        )
+        names_place = re.match(r"(line|row|entry) [0-9]|schema|is ", text)
+        return InputError(f"{self} {text}" if names_place else f"{self}: {text}")
 
     def _declared(self) -> str | None:
         if self.format in _KINDS:
             return self.format
-        return _SUFFIXES.get(
-            self.path.suffix.lower(), "jsonl" if self.format == "lmms-eval" else None
-        )
+        default = "jsonl" if self.format == "lmms-eval" else None
+        return _SUFFIXES.get(self.path.suffix.lower(), default)
 
     def _kind(self) -> str:
-        """Return the format. Raises InputError if the file holds another one than its name says."""
+        """Return the format. Raises InputError if the contents have another format."""
         declared = self._declared()
         with self.path.open("rb") as file:
             head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
@@ -125,23 +123,28 @@ class InputFile:
         # A JSON object may lie on one line: its reader tells it from JSON lines.
         if held in (None, declared) or (declared == "json" and held == "jsonl"):
             return declared
-        said = f"--format {self.format}" if self.format else f"the suffix {self.path.suffix}"
+        if self.format:
+            source, remedy = f"--format {self.format}", f"give --format {held}"
+        else:
+            source, remedy = f"the suffix {self.path.suffix}", f"rename it, or give --format {held}"
         raise InputError(
-            f"{self}: {said} says {_KINDS[declared]}, and it holds {_KINDS[str(held)]}: "
-            f"{'' if self.format else 'rename it, or '}give --format {held}"
+            f"{self}: {source} says {_KINDS[declared]}, and it holds {_KINDS[str(held)]}: {remedy}"
         )
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Return the files; each folder is replaced by its files with a suffix in `SUFFIXES`, by name.
+    """Return the files. A folder stands for its files with a suffix in `SUFFIXES`, by name.
 
-    Raises InputError for a folder without any.
+    Raises InputError for a folder without such files.
     """
     files: list[Path] = []
     for path in paths:
-        own = sorted(path.iterdir()) if path.is_dir() else None
-        found = [each for each in own or () if each.suffix.lower() in SUFFIXES and each.is_file()]
-        if own is not None and not found:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        in_folder = sorted(path.iterdir())
+        inputs = [each for each in in_folder if each.suffix.lower() in SUFFIXES and each.is_file()]
+        if not inputs:
             raise InputError(f"{path}: no file in it that ends in {', '.join(SUFFIXES)}")
-        files += found or [path]
+        files += inputs
     return files

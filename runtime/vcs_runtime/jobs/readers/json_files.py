@@ -14,10 +14,11 @@ from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique
 
 
 class NestedRows(RowError):
-    """The rows are below a key: the second argument."""
+    """The rows are the value of `key` in a JSON object."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 def read_json_entries(
@@ -34,28 +35,36 @@ def read_json_entries(
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
-        for rows, own in value.items():
-            if (
-                isinstance(own, list)
-                and own
-                and {*map(type, own)} == {dict}
-                and stamped(own) is own
-            ):
-                there = f"an object with {quoted(value)}; {rows!r} is a list of {len(own)} objects"
-                raise NestedRows(f"{there}: --rows {rows}", rows)
+        _refuse_nested(value)
     if isinstance(value, dict):
-        value = [
-            {id_key: key, **entry} if isinstance(entry, dict) else {id_key: key, TEXT: entry}
-            for key, entry in value.items()
-        ]
+        value = [_with_id(entry, id_key, name) for name, entry in value.items()]
     if not isinstance(value, list):
         raise RowError(f"an array or an object of JSON was expected, not {type(value).__name__}")
     for number, entry in enumerate(value, 1):
         yield f"entry {number}", entry
 
 
+def _refuse_nested(entries: dict[str, Any]) -> None:
+    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments."""
+    for key, rows in entries.items():
+        is_list = isinstance(rows, list) and bool(rows)
+        if is_list and all(type(row) is dict for row in rows) and stamped(rows) is rows:
+            raise NestedRows(
+                f"an object with {quoted(entries)}; {key!r} is a list of {len(rows)} objects:"
+                f" --rows {key}",
+                key,
+            )
+
+
+def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
+    """Return an entry of a JSON object as a row, whose id is the entry's name."""
+    if isinstance(entry, dict):
+        return {id_key: name, **entry}
+    return {id_key: name, TEXT: entry}
+
+
 def read_lines(path: Path, id_key: str) -> Iterator[Row]:
-    """Read one text a line, an empty one included. Its id is the number of the line."""
+    """Read one text a line, empty lines included. The id of a text is the number of its line."""
     number = 1
     with path.open("rb") as file:
         try:
@@ -78,12 +87,15 @@ def _load(path: Path, name: object) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        if (
-            isinstance(error, json.JSONDecodeError)
-            and error.msg == "Extra data"
-            and error.lineno > 1
-        ):
+        if _begins_second_value(error):
             raise RowError(
                 "it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"
             ) from None
         raise RowError(f"not JSON: {error}") from None
+
+
+def _begins_second_value(error: Exception) -> bool:
+    """Return whether the error is a second JSON value, on a later line than the first."""
+    return (
+        isinstance(error, json.JSONDecodeError) and error.msg == "Extra data" and error.lineno > 1
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from vcs_runtime.jobs.readers.rows import Pick, Row, RowError, quoted
+from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
 
@@ -43,10 +43,7 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
 
 
 def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
-    """Read a Parquet file, of which only the columns that `pick` returns are read.
-
-    As `read_separated`.
-    """
+    """Read the columns of a Parquet file that `pick` returns, as `read_separated` does."""
     pq = require("pyarrow.parquet", "parquet", f"{path}: reading Parquet")
     pa = require("pyarrow", "parquet", f"{path}: reading Parquet")
     number = 0
@@ -66,7 +63,7 @@ def read_parquet(path: Path, pick: Pick) -> Iterator[Row]:
 
 
 class _Lines:
-    """The lines of a file, of which those of one row are together within the limit of a line."""
+    """The lines of a file. All lines of one row together keep to the limit of a line."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -87,7 +84,7 @@ class _Lines:
 
 
 def read_xlsx(path: Path, pick: Pick, name: object) -> Iterator[Row]:
-    """Read the first sheet of an Excel file, whose first row is the header. As `read_separated`."""
+    """Read the first sheet of an Excel file with a header, as `read_separated` does."""
     calamine = require("python_calamine", "xlsx", f"{path}: reading .xlsx")
     content = read_whole(path, name)
     try:
@@ -104,13 +101,15 @@ def read_xlsx(path: Path, pick: Pick, name: object) -> Iterator[Row]:
 
 
 def _whole(cell: object) -> object:
-    """Return a whole number as such: a sheet has floats alone."""
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+    """Return a whole number as an int: a sheet holds only floats."""
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)
+    return cell
 
 
 def _separator(path: Path, allowed: str) -> str:
-    """Return the separator of most columns in the header. Raises RowError if it is not allowed."""
-    # The allowed ones come first, so that they win where all are equal.
+    """Return the separator with most columns in the header; RowError if it is not allowed."""
+    # The allowed separators come first, so that they win if all are equal.
     best = max([*allowed, *_SEPARATORS], key=lambda separator: len(_header(path, separator)))
     if best not in allowed:
         expected = " or ".join(_SEPARATORS[separator] for separator in allowed)
@@ -130,5 +129,6 @@ def _header(path: Path, separator: str) -> list[str]:
 
 
 def _refuse_twice(names: list[str], place: str) -> None:
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise RowError(f"{place}: the column {quoted(twice[:1])} is there twice")
+    for name in names:
+        if names.count(name) > 1:
+            raise RowError(f"{place}: the column {name!r} is there twice")
