@@ -66,14 +66,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number, name in enumerate(arguments.devices):
             bundle, _, device = name.rpartition(":")
-            options = ["--device", device, *(["--bundle", bundle] if bundle else [])]
+            options = ["--device", device]
+            if bundle:
+                options += ["--bundle", bundle]
             sides[name] = run(arguments.pairs, Path(folder) / f"{number}.jsonl", options)
             print(name, sides[name])
     signatures = {name: figures.pop("signature") for name, figures in sides.items()}
     if arguments.keep:
-        print(
-            keep("jobs", [{"workload": arguments.name, "sides": sides, "signatures": signatures}])
-        )
+        row = {"workload": arguments.name, "sides": sides, "signatures": signatures}
+        print(keep("jobs", [row]))
 
 
 if __name__ == "__main__":

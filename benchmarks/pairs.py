@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from records import ANY, keep, parser_of
 
+from vcs_experiments.statistics import spearman
 from vcs_runtime import Embedder, Scorer
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.vector_cache import VectorCache
@@ -55,12 +56,6 @@ def _pair(name: str, reference: str, generated: str) -> dict[str, Any]:
     return {"id": name, "reference": reference, "generated": generated}
 
 
-def ranks(values: list[float]) -> np.ndarray:
-    """Ranks with ties at their mean, for Spearman's rho."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-
-
 def correlate(scores: Path, folder: Path, kept: bool) -> None:
     ours, theirs = [], []
     by_rewrite: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -78,7 +73,7 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         ours.append(record["vcs"])
         theirs.append(float(published[scene][rewrite]))
         by_rewrite[rewrite].append((ours[-1], theirs[-1]))
-    rho = np.corrcoef(ranks(ours), ranks(theirs))[0, 1]
+    rho = spearman(np.array(ours), np.array(theirs))
     print(f"{len(ours)} pairs, Spearman's rho with the published VCS_LCT0: {rho:.4f}\n")
     print(f"{'rewrite':45} {'n':>3} {'ours':>6} {'published':>9}")
     rows = [
@@ -94,16 +89,11 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         rows.append((f"mean: {rewrite}", cells))
     if kept:
         signatures = {"ours default:cpu": record["signature"]}
-        print(
-            keep(
-                "correlation",
-                [
-                    {"head": "figure", "workload": name, "cells": cells, "signatures": signatures}
-                    for name, cells in rows
-                ],
-                place=ANY,
-            )
-        )
+        figures = [
+            {"head": "figure", "workload": name, "cells": cells, "signatures": signatures}
+            for name, cells in rows
+        ]
+        print(keep("correlation", figures, place=ANY))
 
 
 class Kept:

@@ -56,21 +56,19 @@ def scored(scorer: Scorer, pairs: Iterable[Pair]) -> list[Scored]:
 
 
 def row(name: str, scorer: Scorer | None = None, /, **cells: Any) -> Row:
-    """A row to be kept, whose cells are texts."""
-    told = {
-        head.replace("_", " "): f"{cell:.3f}" if isinstance(cell, float) else str(cell)
-        for head, cell in cells.items()
-    }
+    """A row of figures, whose cells are texts."""
+    texts = {}
+    for head, cell in cells.items():
+        texts[head.replace("_", " ")] = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
     signatures = {"default": scorer.signature_for(ALSO)} if scorer else {}
-    return {"workload": name, "cells": told, "signatures": signatures}
+    return {"workload": name, "cells": texts, "signatures": signatures}
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
     print(f"\n{title}")
-    for own in rows:
-        print(
-            f"  {own['workload']:<46}", *(f"{head} {cell};" for head, cell in own["cells"].items())
-        )
+    for each in rows:
+        cells = [f"{head} {cell};" for head, cell in each["cells"].items()]
+        print(f"  {each['workload']:<46}", *cells)
 
 
 def auc(wrong: np.ndarray, valid: np.ndarray) -> float:
@@ -83,10 +81,8 @@ class Scenes:
     """The scores of the rewrites of some scenes."""
 
     def __init__(self, scorer: Scorer, cases: Sequence[Case]) -> None:
-        self.cases, self.found = (
-            cases,
-            scored(scorer, [(case.reference, case.generated) for case in cases]),
-        )
+        self.cases = cases
+        self.found = scored(scorer, [(case.reference, case.generated) for case in cases])
         self.kind = np.array([case.name for case in cases])
         self.valid = np.array([case.valid for case in cases], bool)
         scenes = np.array([case.scene for case in cases])
@@ -114,15 +110,15 @@ class Scenes:
     def intervals(self, of: Callable[[np.ndarray, Any], dict[str, float]]) -> dict[str, str]:
         """95 % intervals of figures of the strict scores, by a bootstrap over scenes."""
         draw, count = np.random.default_rng(SEED), len(self.members)
-        drawn = [
-            of(
-                self.strict,
-                np.concatenate([self.members[i] for i in draw.integers(count, size=count)]),
-            )
-            for _ in range(RESAMPLES)
-        ]
-        ends = {name: np.percentile([own[name] for own in drawn], [2.5, 97.5]) for name in drawn[0]}
-        return {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in ends.items()}
+        drawn = []
+        for _ in range(RESAMPLES):
+            members = [self.members[i] for i in draw.integers(count, size=count)]
+            drawn.append(of(self.strict, np.concatenate(members)))
+        intervals = {}
+        for name in drawn[0]:
+            low, high = np.percentile([figures[name] for figures in drawn], [2.5, 97.5])
+            intervals[name] = f"{low:.3f} to {high:.3f}"
+        return intervals
 
 
 GOALS = {
@@ -178,19 +174,20 @@ def named(own: Scenes) -> dict[str, Any]:
 
 def halves(data: Path) -> dict[str, list[Case]]:
     """The scenes that were never seen, those that were tuned on, and those that were seen first."""
-    first, further = (
-        (
-            [case for case in read_cases(data / name, Problems(print)) if case.valid is not None]
-            if (data / name).is_dir()
-            else []
-        )
-        for name in ("vcs-eval", "vcs-eval-159")
-    )
+    further = labelled(data / "vcs-eval-159")
     tuned = set(sorted({case.scene for case in further}, key=int)[::2])
-    blind = [case for case in further if case.scene not in tuned]
-    return dict(
-        zip(SETS, (blind, [case for case in further if case.scene in tuned], first), strict=True)
-    )
+    return {
+        "blind": [case for case in further if case.scene not in tuned],
+        "tuned": [case for case in further if case.scene in tuned],
+        "seen": labelled(data / "vcs-eval"),
+    }
+
+
+def labelled(folder: Path) -> list[Case]:
+    """The rewrites of a folder that are valid or wrong; none if there is no folder."""
+    if not folder.is_dir():
+        return []
+    return [case for case in read_cases(folder, Problems(print)) if case.valid is not None]
 
 
 def scenes(scorer: Scorer, data: Path, names: Sequence[str]) -> dict[str, list[Row]]:
@@ -267,17 +264,17 @@ def plant(text: str, draw: np.random.Generator) -> str | None:
 
 def planted(scorer: Scorer, data: Path, every: int) -> dict[str, list[Row]]:
     draw = np.random.default_rng(SEED)
-    outputs = [
-        (own["reference"], own["generated"]) for own in list(clip_cc(data / "clip-cc"))[::every]
-    ]
-    both = [(reference, text, plant(text, draw)) for reference, text in outputs]
-    found = scored(
-        scorer, [(reference, own) for reference, *texts in both if all(texts) for own in texts]
-    )
+    pairs = []  # of each text, followed by its copy with wrong verbs
+    for output in list(clip_cc(data / "clip-cc"))[::every]:
+        reference, text = output["reference"], output["generated"]
+        wrong = plant(text, draw)
+        if text and wrong:
+            pairs += [(reference, text), (reference, wrong)]
+    results = [result for result, _ in scored(scorer, pairs)]
     rows = []
     for name in ("vcs", "las", "margin", "margin_strict"):
-        before, after = np.array([getattr(result, name) for result, _ in found]).reshape(-1, 2).T
-        higher = (before > after) + (before == after) / 2
+        before, after = np.array([getattr(result, name) for result in results]).reshape(-1, 2).T
+        higher = np.where(before == after, 0.5, before > after)
         ends = higher.mean() + 1.96 * higher.std() / len(higher) ** 0.5 * np.array([-1, 1])
         rows.append(
             row(

@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,44 +38,53 @@ def core(rows: Rows) -> Table:
             theirs, ours = (row["sides"][side]["seconds"] for side in ("reference", "vcs_numba"))
             cell = f"{theirs / ours:.0f} ({duration(ours)})"
         lines.setdefault(row["call"], {})[row["kind"]] = cell
-    return ["call", *kinds], [
-        [call, *(cells.get(kind, "") for kind in kinds)] for call, cells in lines.items()
-    ]
+    table = []
+    for call, cells in lines.items():
+        table.append([call, *(cells.get(kind, "") for kind in kinds)])
+    return ["call", *kinds], table
+
+
+def sides_of(rows: Rows) -> list[str]:
+    """The names of all sides, in order."""
+    return list(dict.fromkeys(side for row in rows for side in row["sides"]))
+
+
+def by_side(rows: Rows) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Workload, side and figures of each side of each row."""
+    for row in rows:
+        for side, figures in row["sides"].items():
+            yield row["workload"], side, figures
 
 
 def end_to_end(rows: Rows) -> Table:
     """Pairs a second of each side and workload, and in brackets times the first side's."""
-    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
+    sides = sides_of(rows)
     base = sides[0]
     lines = []
     for side in sides:
         cells = []
         for row in rows:
-            figures = row["sides"].get(side)
-            ratio = figures and figures["pairs_s"] / row["sides"][base]["pairs_s"]
-            cells.append(f"{figures['pairs_s']:.2f} ({ratio:.1f})" if figures else "")
+            if side not in row["sides"]:
+                cells.append("")
+                continue
+            rate = row["sides"][side]["pairs_s"]
+            cells.append(f"{rate:.2f} ({rate / row['sides'][base]['pairs_s']:.1f})")
         known = [row["sides"][side] for row in rows if side in row["sides"]]
         lines.append([side, *cells, megabytes(known), differences(known)])
-    return [
-        "side",
-        *(row["workload"] for row in rows),
-        "peak memory",
-        "VCS, GAS, LAS differ by",
-    ], lines
+    workloads = [row["workload"] for row in rows]
+    return ["side", *workloads, "peak memory", "VCS, GAS, LAS differ by"], lines
 
 
 def segmenter(rows: Rows) -> Table:
     """Time of each side and workload, and in brackets how many times faster than the fastest
     oracle."""
-    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
     lines = []
-    for side in sides:
+    for side in sides_of(rows):
         cells = []
         for row in rows:
             seconds = row["sides"][side]["seconds"]
-            fastest = min(
-                figures["seconds"] for name, figures in row["sides"].items() if "ours" not in name
-            )
+            oracles = [name for name in row["sides"] if "ours" not in name]
+            fastest = min(row["sides"][name]["seconds"] for name in oracles)
             ratio = f" ({fastest / seconds:.2f})" if "ours" in side else ""
             cells.append(duration(seconds) + ratio)
         lines.append([side, *cells, megabytes([row["sides"][side] for row in rows])])
@@ -84,44 +93,37 @@ def segmenter(rows: Rows) -> Table:
 
 def latency(rows: Rows) -> Table:
     """Milliseconds of one warm pair, by revision."""
-    lines = [
-        [row["workload"], side, *(duration(figures[name] / 1000) for name in ("p50_ms", "p99_ms"))]
-        for row in rows
-        for side, figures in row["sides"].items()
-    ]
+    lines = []
+    for workload, side, figures in by_side(rows):
+        p50, p99 = duration(figures["p50_ms"] / 1000), duration(figures["p99_ms"] / 1000)
+        lines.append([workload, side, p50, p99])
     return ["reference", "revision", "p50", "p99"], lines
 
 
 def start(rows: Rows) -> Table:
     """Milliseconds of what a user waits for."""
-    sides = list(dict.fromkeys(side for row in rows for side in row["sides"]))
-    lines = [
-        [row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)] for row in rows
-    ]
+    sides = sides_of(rows)
+    lines = []
+    for row in rows:
+        lines.append([row["workload"], *(f"{row['sides'][side]['ms']:.0f} ms" for side in sides)])
     return ["what", *sides], lines
 
 
 def host(rows: Rows) -> Table:
     """Milliseconds of a pair beside its model by step, of each bundle and revision."""
     heads = list(rows[-1]["sides"]["now"])
-    lines = [
-        [
-            row["workload"],
-            side,
-            *(f"{figures[step]:.2f}" if step in figures else "" for step in heads),
-        ]
-        for row in rows
-        for side, figures in row["sides"].items()
-    ]
+    lines = []
+    for workload, side, figures in by_side(rows):
+        cells = [f"{figures[step]:.2f}" if step in figures else "" for step in heads]
+        lines.append([workload, side, *cells])
     return ["bundle", "revision", *heads], lines
 
 
 def jobs(rows: Rows) -> Table:
     """Time and memory of jobs."""
     lines = [
-        [row["workload"], side, duration(figures["seconds"]), megabytes([figures])]
-        for row in rows
-        for side, figures in row["sides"].items()
+        [workload, side, duration(figures["seconds"]), megabytes([figures])]
+        for workload, side, figures in by_side(rows)
     ]
     return ["job", "how", "time", "peak memory"], lines
 
@@ -130,13 +132,12 @@ def ready(rows: Rows) -> Table:
     """Cells that the script itself has written, after the name of the row unless its head is
     None."""
     heads = list(dict.fromkeys(head for row in rows for head in row["cells"]))
-    lines = [[row["cells"].get(head, "") for head in heads] for row in rows]
     first = rows[0].get("head", "")
-    if first is None:
-        return heads, lines
-    return [first, *heads], [
-        [row["workload"], *cells] for row, cells in zip(rows, lines, strict=True)
-    ]
+    lines = []
+    for row in rows:
+        cells = [row["cells"].get(head, "") for head in heads]
+        lines.append(cells if first is None else [row["workload"], *cells])
+    return (heads if first is None else [first, *heads]), lines
 
 
 TABLES: dict[str, Callable[[Rows], Table]] = {
@@ -165,11 +166,16 @@ def megabytes(figures: Iterable[dict[str, Any]]) -> str:
 
 def differences(figures: Rows) -> str:
     names = ("vcs_differs", "gas_differs", "las_differs")
-    worst = [max((side[name] for side in figures if name in side), default=None) for name in names]
-    return ", ".join(
-        "-" if value is None else f"{value:.0e}".replace("e-0", "e-") if value else "0"
-        for value in worst
-    )
+    texts = []
+    for name in names:
+        known = [side[name] for side in figures if name in side]
+        if not known:
+            texts.append("-")
+        elif max(known) == 0:
+            texts.append("0")
+        else:
+            texts.append(f"{max(known):.0e}".replace("e-0", "e-"))
+    return ", ".join(texts)
 
 
 def text(script: str, processor: str, folder: Path) -> str:
@@ -185,24 +191,27 @@ def origin(record: dict[str, Any]) -> str:
     """Say which processor, dates, revisions, versions and signatures figures have."""
     rows = record["rows"]
     where = ""
-    if machine := record.get("processor"):
+    machine = record.get("processor")
+    if machine:
         where = f"{machine['name']}, {machine['cores']} cores, {', '.join(machine['features'])}"
     if "source" in record:
         line = f"*{'. '.join(filter(None, (where, record['source'])))}*"
     else:
         dates = sorted({f"{row['date']} at {row['revision']}" for row in rows})
-        versions = {
-            f"{name} {version}" for row in rows for name, version in row["versions"].items()
-        }
+        versions = set()
+        for row in rows:
+            versions.update(f"{name} {version}" for name, version in row["versions"].items())
         line = f"*{where}; {', '.join(dates)}; {', '.join(sorted(versions))}.*"
-    signatures = {side: value for row in rows for side, value in row.get("signatures", {}).items()}
+    signatures: dict[str, str] = {}
+    for row in rows:
+        signatures |= row.get("signatures", {})
     return "\n".join([line, *(f"<br>*{side}:* `{value}`" for side, value in signatures.items())])
 
 
 def filled(page: str, folder: Path) -> str:
     """Return a page with all its tables written again; raises KeyError or OSError for one without
     figures."""
-    return MARKS.sub(lambda found: found[1] + text(found[2], found[3], folder) + found[4], page)
+    return MARKS.sub(lambda mark: mark[1] + text(mark[2], mark[3], folder) + mark[4], page)
 
 
 def main(options: list[str] | None = None) -> int:
@@ -215,33 +224,27 @@ def main(options: list[str] | None = None) -> int:
     parser.add_argument("--manual", type=Path, default=MANUAL, help="folder of the pages")
     parser.add_argument("--figures", type=Path, default=FOLDER, help="folder of the figures")
     arguments = parser.parse_args(options)
-    pages = {
-        path: text
-        for path in arguments.manual.glob("**/*.md")
-        if MARKS.search(text := path.read_text("utf-8"))
-    }
-    shown = {
-        (script, place) for page in pages.values() for _, script, place, _ in MARKS.findall(page)
-    }
-    kept = {(path.stem, path.parent.name) for path in arguments.figures.glob("*/*.json")}
-    for script, place in sorted(shown ^ kept):
-        known = "has no table" if (script, place) in kept else "has no figures"
-        print(f"{script} {place} {known}", file=sys.stderr)
-    # Figures of a new kind or processor are kept first, and get a table by hand.
-    if shown - kept or (arguments.check and shown != kept):
+    pages = {path: path.read_text("utf-8") for path in arguments.manual.glob("**/*.md")}
+    shown: set[tuple[str, str]] = set()
+    for page in pages.values():
+        shown.update((script, place) for _, script, place, _ in MARKS.findall(page))
+    existing = {(path.stem, path.parent.name) for path in arguments.figures.glob("*/*.json")}
+    for script, place in sorted(shown ^ existing):
+        lacking = "has no table" if (script, place) in existing else "has no figures"
+        print(f"{script} {place} {lacking}", file=sys.stderr)
+    # Figures of a new kind or processor are written first, and get a table by hand.
+    if shown - existing or (arguments.check and shown != existing):
         return 1
-    stale = {
-        path: new
-        for path, page in pages.items()
-        if (new := filled(page, arguments.figures)) != page
-    }
-    for path, new in stale.items():
+    # All tables are made before a page is written.
+    written = {path: filled(page, arguments.figures) for path, page in pages.items()}
+    stale = [path for path, page in pages.items() if written[path] != page]
+    for path in stale:
         if arguments.check:
             print(
                 f"{path.name} differs from the figures: run benchmarks/tables.py", file=sys.stderr
             )
         else:
-            path.write_text(new, "utf-8")
+            path.write_text(written[path], "utf-8")
     return int(arguments.check and bool(stale))
 
 

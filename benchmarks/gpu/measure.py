@@ -84,11 +84,8 @@ def score(work: Work) -> Iterator[Row]:
         "seconds": time.perf_counter() - started,
     }
     with Scorer.open(bundle, work.device, cache_mb=0) as scorer:
-        list(scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1)))  # warms up
-        made = pairs(work.size, count, count, seed=2)
-        started = time.perf_counter()
-        scorer.score_many(made)
-        rate = count / (time.perf_counter() - started)
+        scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1))  # warms up
+        rate = _rate(scorer, pairs(work.size, count, count, seed=2))
         yield {"what": f"{count} pairs, every reference new", "pairs/s": rate}
         if not work.late:
             yield _busy(work, scorer, pairs(work.size, count // 2, count // 2, seed=3))
@@ -96,13 +93,18 @@ def score(work: Work) -> Iterator[Row]:
     with Scorer.open(bundle, work.device) as scorer:
         made = pairs(work.size, count, 4, seed=5)
         scorer.score_many(made[:4])
-        started = time.perf_counter()
-        scorer.score_many(made[4:])
-        rate = (count - 4) / (time.perf_counter() - started)
+        rate = _rate(scorer, made[4:])
         yield {"what": f"{count} pairs, references cached", "pairs/s": rate}
         reference = made[0][0]
         sides = [(reference, generated) for _, generated in pairs(work.size, 102, 102, seed=6)]
         yield _single(work, "reference cached", scorer, sides)
+
+
+def _rate(scorer: Any, listed: list[tuple[str, str]]) -> float:
+    """Return how many pairs are scored in a second."""
+    started = time.perf_counter()
+    scorer.score_many(listed)
+    return len(listed) / (time.perf_counter() - started)
 
 
 def _single(work: Work, what: str, scorer: Any, made: list[tuple[str, str]]) -> Row:
@@ -122,20 +124,13 @@ def _busy(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
     what = f"{len(made)} pairs, profiled"
     if not work.on_gpu:
         return {"what": what, "not measured": "no GPU"}
-    taken = 0.0
-
-    def run() -> None:
-        nonlocal taken
-        started = time.perf_counter()
-        scorer.score_many(made)
-        taken = time.perf_counter() - started
-
+    rates: list[float] = []
     try:
-        kernels = kernels_of(run, work.folder)
+        kernels = kernels_of(lambda: rates.append(_rate(scorer, made)), work.folder)
     except Unmeasured as why:
         return {"what": what, "not measured": str(why)}
-    share = busy(kernels) / 1e6 / taken
-    return {"what": what, "busy": share, "pairs/s": len(made) / taken, "kernels": len(kernels)}
+    share = busy(kernels) / 1e6 / (len(made) / rates[-1])
+    return {"what": what, "busy": share, "pairs/s": rates[-1], "kernels": len(kernels)}
 
 
 def memory(work: Work) -> Iterator[Row]:
@@ -147,14 +142,14 @@ def memory(work: Work) -> Iterator[Row]:
     bundle = work.bundle(shallow=True)
     files = sum(entry.size for entry in bundle.manifest.files)
     rng = random.Random(0)
-    batches = [
-        work.of_lengths([rng.randint(10, 600) for _ in range(rng.randint(1, 60))], seed)
-        for seed in range(60)
-    ]
+    batches = []
+    for seed in range(60):
+        lengths = [rng.randint(10, 600) for _ in range(rng.randint(1, 60))]
+        batches.append(work.of_lengths(lengths, seed))
 
     def used() -> int:
-        free = nvidia.free_memory(index, major)
-        return nvidia.gpu(index).memory - (free or 0)
+        free = nvidia.free_memory(index, major) or 0
+        return nvidia.gpu(index).memory - free
 
     for limit in (None, files / 1e9 + 6):
         before = used()
@@ -224,7 +219,8 @@ def training(work: Work) -> Iterator[Row]:
     device, width = work.torch_device if cuda else "cpu", 64 if work.tiny else 4096
     model = torch.nn.Sequential(*(torch.nn.Linear(width, width, device=device) for _ in range(8)))
     optimizer = torch.optim.AdamW(model.parameters())
-    made = pairs(work.size, *((4, 4) if work.tiny else (128, 128)), seed=7, of=english())
+    count = 4 if work.tiny else 128
+    made = pairs(work.size, count, count, seed=7, of=english())
 
     def step() -> float:
         started = time.perf_counter()
@@ -235,15 +231,10 @@ def training(work: Work) -> Iterator[Row]:
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    def steps(until: Callable[[int], bool]) -> list[float]:
-        seconds: list[float] = []
-        while not until(len(seconds)):
-            seconds.append(step())
-        return seconds
-
     current = torch.cuda.current_device() if cuda else None
-    steps(lambda count: count == 3)  # warm up
-    alone = np.median(steps(lambda count: count == 20))
+    for _ in range(3):  # warm up
+        step()
+    alone = np.median([step() for _ in range(20)])
     config = ScorerConfig(work.default(), work.device, gpu_memory_gb=8 if cuda else None)
     with contextlib.closing(TextMetric(config, asynchronous=True)) as metric:
         metric.update([made[0][1]], [made[0][0]])  # opens the models
@@ -253,7 +244,10 @@ def training(work: Work) -> Iterator[Row]:
         metric.update([generated for _, generated in made], [reference for reference, _ in made])
         with ThreadPoolExecutor(1) as waiting:
             scores = waiting.submit(metric.compute)
-            beside = np.median(steps(lambda count: count > 0 and scores.done()))
+            seconds_beside = [step()]
+            while not scores.done():
+                seconds_beside.append(step())
+        beside = np.median(seconds_beside)
         seconds = time.perf_counter() - started
     yield {
         "what": f"{len(made)} pairs beside a training",
@@ -277,7 +271,8 @@ def jobs(work: Work) -> Iterator[Row]:
 
     hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, 12, 250002)
     folder, precision = work.folder / "sat", "fp16" if work.on_gpu else "fp32"
-    if not ((source := folder / "checkpoint") / "model.safetensors").exists():
+    source = folder / "checkpoint"
+    if not (source / "model.safetensors").exists():
         source.mkdir(parents=True, exist_ok=True)
         write_tokenizer(source / "tokenizer.json", vocabulary)
         write_checkpoint(source, hidden, layers, vocabulary)
@@ -287,39 +282,26 @@ def jobs(work: Work) -> Iterator[Row]:
     bundle, count = work.default(), 6 if work.tiny else 1000
     made = pairs(work.size, count, count, seed=8, of=english())
     path = folder / "pairs.jsonl"
-    path.write_text(
-        "".join(json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made), "utf-8"
-    )
+    lines = [json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made]
+    path.write_text("".join(lines), "utf-8")
     work.wait_for("alignment")
-    for what, cutter in (
-        ("the default model", "rules"),
-        ("SaT and the default model", str(folder / precision)),
-    ):
-        with Scorer.open(bundle, work.device, segmenter=cutter, cache_mb=0) as scorer:
+    segmenters = {
+        "the default model": "rules",
+        "SaT and the default model": str(folder / precision),
+    }
+    for what, segmenter in segmenters.items():
+        with Scorer.open(bundle, work.device, segmenter=segmenter, cache_mb=0) as scorer:
             scorer.score_many(made[: count // 4])  # warms up
-            started = time.perf_counter()
-            scorer.score_many(made)
-            yield {
-                "what": f"{what}, one process",
-                "pairs/s": count / (time.perf_counter() - started),
-            }
-            yield {**(row := _busy(work, scorer, made)), "what": f"{what}: {row['what']}"}
-        command = [
-            sys.executable,
-            "-m",
-            "vcs_runtime",
-            "score",
-            path,
-            "--device",
-            work.device,
-            "--overwrite",
-        ]
-        command += ["--segmenter", cutter, "-o"]
+            yield {"what": f"{what}, one process", "pairs/s": _rate(scorer, made)}
+            row = _busy(work, scorer, made)
+            yield {**row, "what": f"{what}: {row['what']}"}
+        command = f"-m vcs_runtime score --overwrite --device {work.device} --segmenter".split()
+        command = [sys.executable, *command, segmenter, str(path), "-o"]
         started = time.perf_counter()
-        outputs = [folder / f"{number}.jsonl" for number in range(4)]
-        running = [
-            subprocess.Popen([*command, each], stdout=subprocess.DEVNULL) for each in outputs
-        ]
+        running = []
+        for number in range(4):
+            output = str(folder / f"{number}.jsonl")
+            running.append(subprocess.Popen([*command, output], stdout=subprocess.DEVNULL))
         codes = [process.wait() for process in running]
         row = {"pairs/s": 4 * count / (time.perf_counter() - started), "exit codes": codes}
         yield {"what": f"{what}, four processes and their start", **row}
@@ -381,29 +363,23 @@ def default(work: Work) -> Iterator[Row]:
                 float(np.abs(a - b).max()) for a, b in zip(probabilities, likely, strict=True)
             )
             same = sum(a == b for a, b in zip(segmenter.split(unpunctuated), cuts, strict=True))
-        row: Row = {
+        yield {
             "what": f"learned segmenter, {name}",
             "largest difference": far,
             "same cuts": same,
+            "texts": len(unpunctuated),
         }
-        yield {**row, "texts": len(unpunctuated)}
         with Scorer.open(bundle, device, cache_mb=0, **options) as scorer:
             scores = [result.vcs for result in scorer.score_many(made)]
         differences = np.abs(np.array(scores) - np.array(expected))
-        row = {
+        flips = (np.array(scores) == 0) != (np.array(expected) == 0)
+        yield {
             "what": f"VCS, {name}",
             "pairs": len(made),
             "mean difference": float(differences.mean()),
-        }
-        row |= {
             "largest difference": float(differences.max()),
             "equal": int((differences == 0).sum()),
-        }
-        yield {
-            **row,
-            "to or from 0": sum(
-                (a == 0) != (b == 0) for a, b in zip(scores, expected, strict=True)
-            ),
+            "to or from 0": int(flips.sum()),
         }
 
 
@@ -436,25 +412,22 @@ def batches(work: Work) -> Iterator[Row]:
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MINUTES = 9.5
 _DISK = 24e9
-Section = Callable[[Work], Iterator[Row]]
-SECTIONS: dict[str, tuple[Section, float]] = {
-    section.__name__: (section, minutes)
-    for section, minutes in (
-        (machine, 0.8),
-        (default, 0.7),
-        (jobs, 0.8),
-        (correctness, 0.5),
-        (varlen, 1.2),
-        (score, 1.2),
-        (memory, 0.9),
-        (batches, 0.3),
-        (training, 0.4),
-        (peers, 0.8),
-        (packed, 1.3),
-        (residual, 0.1),
-        (precisions, 1.2),
-    )
+SECTIONS: dict[str, tuple[Callable[[Work], Iterator[Row]], float]] = {
+    "machine": (machine, 0.8),
+    "default": (default, 0.7),
+    "jobs": (jobs, 0.8),
+    "correctness": (correctness, 0.5),
+    "varlen": (varlen, 1.2),
+    "score": (score, 1.2),
+    "memory": (memory, 0.9),
+    "batches": (batches, 0.3),
+    "training": (training, 0.4),
+    "peers": (peers, 0.8),
+    "packed": (packed, 1.3),
+    "residual": (residual, 0.1),
+    "precisions": (precisions, 1.2),
 }
+"""Sections in their order, with the minutes of each."""
 
 
 def figures(row: Row) -> list[str]:
@@ -489,10 +462,10 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
         side, _, shape = row["what"].rpartition(", ")
         if row["section"] in SPEED and "tokens/s" in row:
             sides.setdefault(side, {})[shape] = f"{row['tokens/s'] / 1e3:.1f}k"
-    speed = [
-        {**measured, "head": "tokens a second", "workload": side, "cells": sides[side]}
-        for side in sides
-    ]
+    speed = []
+    for side, cells in sides.items():
+        row = {"head": "tokens a second", "workload": side, "cells": cells}
+        speed.append({**measured, **row})
     keep("gpu_speed", speed, place=place, source=source)
 
     shown = []
@@ -503,16 +476,10 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
             (": kernels", ", block", ", 630x26", "bundle opened", "compiled", "written")
         ):
             continue
-        said = "; ".join(figures(row)).replace("|", "/").replace("\n", " ")
-        cells = {"section": row["section"], "what": row["what"], "figures": said}
-        shown.append(
-            {
-                **measured,
-                "head": None,
-                "workload": f"{row['section']}: {row['what']}",
-                "cells": cells,
-            }
-        )
+        text = "; ".join(figures(row)).replace("|", "/").replace("\n", " ")
+        cells = {"section": row["section"], "what": row["what"], "figures": text}
+        workload = f"{row['section']}: {row['what']}"
+        shown.append({**measured, "head": None, "workload": workload, "cells": cells})
     return keep("gpu", shown, place=place, source=source)
 
 
@@ -587,8 +554,7 @@ def measure(work: Work, results: Results, names: list[str], minutes: float) -> N
 
 
 def place() -> Path:
-    """Return the folder with room for the weights: memory if there is, otherwise the temporary
-    folder."""
+    """Return a folder with room for the weights: in memory, or else the temporary folder."""
     for folder in (Path("/dev/shm"), Path(tempfile.gettempdir())):
         if folder.is_dir() and shutil.disk_usage(folder).free > _DISK:
             return folder
@@ -633,9 +599,8 @@ def main() -> None:
         folder = arguments.work
         if folder is None:
             above = None if arguments.tiny else place()
-            folder = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above))
-            )
+            temporary = tempfile.TemporaryDirectory(prefix="vcs-gpu-", dir=above)
+            folder = Path(stack.enter_context(temporary))
         folder.mkdir(parents=True, exist_ok=True)
         if names:
             work = Work(folder, arguments.tiny, device, arguments.pairs)
@@ -648,12 +613,8 @@ def main() -> None:
         from records import revision
 
         began = min(section["started"] for section in results.content["sections"].values())
-        print(
-            keep_rows(
-                results.content["rows"],
-                {"date": began[:10], "revision": revision(), "versions": {}},
-            )
-        )
+        run = {"date": began[:10], "revision": revision(), "versions": {}}
+        print(keep_rows(results.content["rows"], run))
 
 
 if __name__ == "__main__":

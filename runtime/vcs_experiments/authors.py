@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import permutations
+from operator import itemgetter
 
 from vcs_experiments.agreement import agreement
 from vcs_experiments.datasets.published import scenes_of
@@ -24,22 +25,21 @@ def run(
     out: Output,
     problems: Problems,
 ) -> Results:
-    """Score every ordered pair of authors (of "A1-A2", A1's is the reference)."""
-    jobs = [
-        Job(f"{scene}/{reference}-{generated}", (by[reference],), by[generated])
-        for scene, by in texts.items()
-        for reference, generated in permutations(by, 2)
-    ]
+    """Score every ordered pair of authors. In "A1-A2", A1 wrote the reference."""
+    jobs = []
+    for scene, by_author in texts.items():
+        for first, second in permutations(by_author, 2):
+            job = Job(f"{scene}/{first}-{second}", (by_author[first],), by_author[second])
+            jobs.append(job)
     scores = run_jobs(jobs, metrics, out, problems)
-    both = {
-        name: name.rsplit("/", 1)[1]
-        for name in sorted(scores, key=lambda name: name.rsplit("/", 1)[1])
-    }
+    pairs = {name: name.rsplit("/", 1)[1] for name in scores}  # of authors, by id
+    pairs = dict(sorted(pairs.items(), key=itemgetter(1)))
     groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
-    for name, authors in both.items():
+    for name, authors in pairs.items():
         groups.setdefault((authors,), []).append(scores[name])
     counts = {"pairs": len(jobs), "scored": len(scores), "scenes": len(texts)}
-    counts |= {"published scenes": len(texts.keys() & scenes_of(published))} if published else {}
+    if published:
+        counts["published scenes"] = len(texts.keys() & scenes_of(published))
     title = (
         "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
     )
@@ -54,7 +54,7 @@ def run(
     latex = {"authors": means_latex(means, keys, metrics, caption)} if means.rows else {}
     tables = [means, _consistency(means, metrics)]
     if published:
-        tables += agreement(both, scores, published, metrics, "authors")
+        tables += agreement(pairs, scores, published, metrics, "authors")
     return Results(
         "authors", metrics.signature, {}, counts, problems.messages, tables=tables, latex=latex
     )

@@ -1,11 +1,11 @@
-"""The CLIP-CC-Bench leaderboard with your own judges: all systems and judges, one resumable job."""
+"""The CLIP-CC-Bench leaderboard with other judges: all systems and judges, one resumable job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +15,15 @@ from vcs_experiments.agreement import Scores, agreement_tables
 from vcs_experiments.datasets.clip_cc import JUDGES, read_published, rounded, write_submission
 from vcs_experiments.datasets.texts import Problems, read_descriptions
 from vcs_experiments.leaderboard import RULE, Means, Place, leaderboard
-from vcs_experiments.rank import Texts, read_models
+from vcs_experiments.rank import Texts, read_models, usable_predictions
 from vcs_experiments.results import Output, Results
+from vcs_experiments.statistics import Significance
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import PairedTest, enough_resamples, paired_tests
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.jobs import run as jobs
-from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.jobs.jsonl import Record
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.jobs.pairs import InputPair
@@ -39,6 +40,8 @@ _SCORES: Final = (*HM_CF_NAMES, "las", "vcs", "margin")
 
 Systems = Mapping[str, Mapping[str, str]]
 """Generated texts by system, then by clip."""
+Lines = Mapping[str, Mapping[str, Sequence[Record]]]
+"""Lines of the score files, by judge, then by system."""
 
 
 def read_texts(
@@ -50,19 +53,18 @@ def read_texts(
     clip.
     """
     texts = read_descriptions(references, problems)
-    described = {
-        clip for own in read_models(predictions, texts, Problems()).values() for clip in own
-    }
+    described: set[str] = set()
+    for predicted in read_models(predictions, texts, Problems()).values():
+        described.update(predicted)
     texts = {clip: text for clip, text in texts.items() if clip in described}
     systems = read_models(predictions, texts, problems)
     for path in added:
         if path.stem.lower() in map(str.lower, systems):
             raise InputError(f"{path}: there is a system {path.stem} already: rename the file")
-        own = read_descriptions(path, problems, predictions=True)
-        systems[path.stem] = {
-            clip: text for clip, text in own.items() if clip in texts and isinstance(text, str)
-        }
-        if missing := sorted(texts.keys() - own.keys()):
+        added_texts = read_descriptions(path, problems, predictions=True)
+        systems[path.stem] = usable_predictions(added_texts, texts)
+        missing = sorted(texts.keys() - added_texts.keys())
+        if missing:
             problems.add(f"{path}: no prediction for {len(missing)} clips, such as {missing[0]}")
     return texts, systems
 
@@ -97,14 +99,12 @@ def score_all(
     writes them. With `out.resume` a file is continued, and a whole one is only read. Returns its
     lines.
     """
-    pairs = {
-        system: tuple(
-            InputPair(clip, clip, text, own[clip])
-            for clip, text in references.items()
-            if clip in own
+    pairs: dict[str, tuple[InputPair, ...]] = {}
+    for system, predicted in systems.items():
+        clips = [clip for clip in references if clip in predicted]
+        pairs[system] = tuple(
+            InputPair(clip, clip, references[clip], predicted[clip]) for clip in clips
         )
-        for system, own in systems.items()
-    }
     lines: dict[str, dict[str, list[Record]]] = {}
     with progress_bar(len(judges) * sum(map(len, pairs.values()))):
         for judge, opened in judges.items():
@@ -113,16 +113,11 @@ def score_all(
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 with opened() as scorer:
-                    lines[judge] = {
-                        system: _score(
-                            scorer,
-                            _Pairs(f"{judge}, {system}", own, sources),
-                            folder / f"{system}.jsonl",
-                            out,
-                            problems,
-                        )
-                        for system, own in pairs.items()
-                    }
+                    lines[judge] = {}
+                    for system, listed in pairs.items():
+                        named = _Pairs(f"{judge}, {system}", listed, sources)
+                        path = folder / f"{system}.jsonl"
+                        lines[judge][system] = _score(scorer, named, path, out, problems)
             except (BundleError, CacheError, DeviceError) as error:
                 raise type(error)(
                     f"judge {judge}: {error}; what was scored before is kept, continue with"
@@ -142,14 +137,12 @@ def _score(
 
 
 def run(
-    lines: Mapping[str, Mapping[str, Sequence[Record]]],
+    lines: Lines,
     out: Output,
     problems: Problems,
+    significance: Significance,
     *,
     added: Sequence[str] = (),
-    correction: str = "holm",
-    resamples: int | None = None,
-    seed: int = SEED,
     plots: bool = False,
 ) -> tuple[Results, list[Place], dict[str, dict[str, Means]]]:
     """Rank the systems, and write the files for the benchmark.
@@ -157,21 +150,18 @@ def run(
     Means are over the clips that all judges have scored for all systems.
     """
     scores = _common(lines, problems)
-    means = {
-        judge: {
-            system: Means(*(rounded(own[name][system].tolist()) for name in Means._fields))
-            for system in own["hm_cf"]
-        }
-        for judge, own in scores.items()
-    }
+    means = _rounded_means(scores)
     published, names, source = read_published(None)
     places = leaderboard(means, names)
     order = [place.system for place in places]
-    over_judges = {
-        system: np.mean([scores[judge]["hm_cf"][system] for judge in sorted(scores)], axis=0)
-        for system in order
-    }
-    resamples = resamples or enough_resamples(max(1, len(order) - 1), correction)
+    over_judges: dict[str, Values] = {}
+    for system in order:
+        by_judge = [scores[judge]["hm_cf"][system] for judge in sorted(scores)]
+        over_judges[system] = np.mean(by_judge, axis=0)
+
+    correction, seed = significance.correction, significance.seed
+    number = max(1, len(order) - 1)
+    resamples = significance.resamples or enough_resamples(number, correction)
     tests = paired_tests(
         {"HM-CF": over_judges},
         list(pairwise(order)),
@@ -180,44 +170,18 @@ def run(
         seed=seed,
     )
     tables = [
-        _board(places, over_judges, tests, correction, seed),
+        _board(places, over_judges, tests, significance),
         _by_judge(places, scores, means, seed),
     ]
     tables += agreement_tables(scores, published, seed=seed)
     _write_submissions(lines, out.folder)
-    signatures = {
-        judge: str(next(iter(own.values()))[0]["signature"]) for judge, own in lines.items()
-    }
-    notes = [
-        f"{place.name}: place {place.rank} of {len(places)}."
-        for place in places
-        if place.system in added
-    ]
-    if not set(JUDGES) <= scores.keys():
-        notes.append(
-            f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}."
-        )
-    if any("|seg:punkt@" not in signature for signature in signatures.values()):
-        notes.append(
-            "The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt."
-        )
-    for judge, own in lines.items():
-        split_by = {
-            system: {
-                str(row["id"]): row.get("segmenter") or "" for row in rows if "error" not in row
-            }
-            for system, rows in own.items()
-        }
-        mix = Mix.of(split_by)
-        if len(mix.names) > 1:
-            notes += mix.sentences(dict.fromkeys(own, signatures[judge]))
+
+    signatures = _signatures(lines)
     counts = {
         "systems": len(order),
         "judges": len(scores),
         "clips of all systems": len(next(iter(over_judges.values()))),
-        "scored": sum(
-            "error" not in row for own in lines.values() for rows in own.values() for row in rows
-        ),
+        "scored": _scored_count(lines),
     }
     options = {
         "rule": RULE,
@@ -226,6 +190,7 @@ def run(
         "resamples": resamples,
         "seed": seed,
     }
+    notes = _notes(lines, places, signatures, added)
     signature = "; ".join(f"{judge}: {line}" for judge, line in signatures.items())
     results = Results("clip-cc-bench", signature, options, counts, problems.messages, notes, tables)
     if plots:
@@ -235,68 +200,120 @@ def run(
     return results, places, means
 
 
-def _common(lines: Mapping[str, Mapping[str, Sequence[Record]]], problems: Problems) -> Scores:
+def _rounded_means(scores: Scores) -> dict[str, dict[str, Means]]:
+    """Return the means by judge and system, rounded as in the benchmark's files."""
+    means: dict[str, dict[str, Means]] = {}
+    for judge, by_score in scores.items():
+        means[judge] = {}
+        for system in by_score["hm_cf"]:
+            values = [rounded(by_score[name][system].tolist()) for name in Means._fields]
+            means[judge][system] = Means(*values)
+    return means
+
+
+def _signatures(lines: Lines) -> dict[str, str]:
+    """Return the signature of each judge."""
+    signatures = {}
+    for judge, by_system in lines.items():
+        first = next(iter(by_system.values()))[0]
+        signatures[judge] = str(first["signature"])
+    return signatures
+
+
+def _scored_count(lines: Lines) -> int:
+    """Count the pairs with a score, of all judges and systems."""
+    count = 0
+    for by_system in lines.values():
+        for rows in by_system.values():
+            count += len(_scored_rows(rows))
+    return count
+
+
+def _scored_rows(rows: Sequence[Record]) -> list[Record]:
+    return [row for row in rows if "error" not in row]
+
+
+def _notes(
+    lines: Lines, places: Sequence[Place], signatures: Mapping[str, str], added: Sequence[str]
+) -> list[str]:
+    """Return the places of added systems, and how the run differs from the benchmark."""
+    notes = [
+        f"{place.name}: place {place.rank} of {len(places)}."
+        for place in places
+        if place.system in added
+    ]
+    if not set(JUDGES) <= lines.keys():
+        notes.append(
+            f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}."
+        )
+    if any("|seg:punkt@" not in signature for signature in signatures.values()):
+        notes.append(
+            "The benchmark splits texts into sentences with NLTK's Punkt: --segmenter punkt."
+        )
+    for judge, by_system in lines.items():
+        segmenters: dict[str, dict[str, str]] = {}  # by system, then by clip
+        for system, rows in by_system.items():
+            scored = _scored_rows(rows)
+            segmenters[system] = {str(row["id"]): row.get("segmenter") or "" for row in scored}
+        mix = Mix.of(segmenters)
+        if len(mix.names) > 1:
+            notes += mix.sentences(dict.fromkeys(by_system, signatures[judge]))
+    return notes
+
+
+def _common(lines: Lines, problems: Problems) -> Scores:
     """Return the scores of the clips that all judges have scored for all systems, in one order."""
-    by_clip = {
-        judge: {
-            system: {str(row["id"]): row for row in rows if "error" not in row}
-            for system, rows in own.items()
-        }
-        for judge, own in lines.items()
-    }
-    every = [rows for own in by_clip.values() for rows in own.values()]
-    known = list(dict.fromkeys(clip for rows in every for clip in rows))
+    by_clip: dict[str, dict[str, dict[str, Record]]] = {}
+    for judge, by_system in lines.items():
+        by_clip[judge] = {}
+        for system, rows in by_system.items():
+            by_clip[judge][system] = {str(row["id"]): row for row in _scored_rows(rows)}
+    every = [rows for by_system in by_clip.values() for rows in by_system.values()]
+    known = list(dict.fromkeys(chain.from_iterable(every)))
     common = [clip for clip in known if all(clip in rows for rows in every)]
     if not common:
-        none = [
-            f"{system} by {judge}"
-            for judge, own in by_clip.items()
-            for system, rows in own.items()
-            if not rows
-        ]
-        without = f" (none of {', '.join(none)})" if none else ""
         raise InputError(
-            f"no clip that all judges have scored for all systems{without}: nothing to rank by"
+            "no clip that all judges have scored for all systems"
+            f"{_without_scores(by_clip)}: nothing to rank by"
         )
-    if left_out := [clip for clip in known if clip not in common]:
+    incomplete = [clip for clip in known if clip not in common]
+    if incomplete:
         problems.add(
-            f"{len(left_out)} clips lack a score, and are left out of all means:"
-            f" {', '.join(left_out)}"
+            f"{len(incomplete)} clips lack a score, and are left out of all means:"
+            f" {', '.join(incomplete)}"
         )
-    return {
-        judge: {
-            name: {
-                system: np.array([rows[clip][name] for clip in common])
-                for system, rows in own.items()
-            }
-            for name in _SCORES
-        }
-        for judge, own in by_clip.items()
-    }
+    scores: dict[str, dict[str, dict[str, Values]]] = {}
+    for judge, clips_by_system in by_clip.items():
+        scores[judge] = {}
+        for name in _SCORES:
+            values = scores[judge][name] = {}
+            for system, clips in clips_by_system.items():
+                values[system] = np.array([clips[clip][name] for clip in common])
+    return scores
+
+
+def _without_scores(by_clip: Mapping[str, Mapping[str, Mapping[str, Record]]]) -> str:
+    """Name the systems without any score, in brackets; "" if all have one."""
+    names = []
+    for judge, by_system in by_clip.items():
+        names += [f"{system} by {judge}" for system, rows in by_system.items() if not rows]
+    return f" (none of {', '.join(names)})" if names else ""
 
 
 def _board(
     places: Sequence[Place],
     values: Mapping[str, Values],
     tests: Sequence[PairedTest],
-    correction: str,
-    seed: int,
+    significance: Significance,
 ) -> Table:
+    """Make the leaderboard, with the tests between neighbours."""
     rows: list[tuple[Cell, ...]] = []
     for place, test in zip_longest(places, tests):
-        interval = mean_interval(values[place.system], seed=seed).tolist()
-        rows.append(
-            (
-                place.rank,
-                place.name,
-                place.borda,
-                place.mean_hm_cf,
-                *interval,
-                place.mean_coarse,
-                place.mean_fine,
-                *(test_cells(test) if test else [None] * 5),
-            )
-        )
+        row: list[Cell] = [place.rank, place.name, place.borda, place.mean_hm_cf]
+        row += mean_interval(values[place.system], seed=significance.seed).tolist()
+        row += [place.mean_coarse, place.mean_fine]
+        row += test_cells(test) if test else [None] * 5
+        rows.append(tuple(row))
     columns = (
         "rank",
         "system",
@@ -312,7 +329,7 @@ def _board(
         "p bootstrap",
         "p permutation",
     )
-    corrected = describe_correction(correction, len(tests))
+    corrected = describe_correction(significance.correction, len(tests))
     note = (
         "Means over judges. Intervals are 95 % bootstrap intervals over clips; `to the next` is"
         f" the paired difference of HM-CF to the system below, {corrected}. Rule: {RULE}."
@@ -323,35 +340,27 @@ def _board(
 def _by_judge(
     places: Sequence[Place], scores: Scores, means: Mapping[str, Mapping[str, Means]], seed: int
 ) -> Table:
+    """Make the table of systems by judge, the best system first."""
+    others = [name for name in _SCORES if name != "hm_cf"]
     rows: list[tuple[Cell, ...]] = []
-    for judge, own in scores.items():
+    for judge, by_score in scores.items():
         for place in sorted(places, key=lambda place: -place.points[judge]):
-            values = {name: by_system[place.system] for name, by_system in own.items()}
-            low, high = mean_interval(values["hm_cf"], seed=seed).tolist()
-            others = (float(values[name].mean()) for name in _SCORES if name != "hm_cf")
-            rows.append(
-                (
-                    judge,
-                    place.name,
-                    place.points[judge],
-                    means[judge][place.system].hm_cf,
-                    low,
-                    high,
-                    *others,
-                )
-            )
-    labels = (LABELS[name] for name in _SCORES if name != "hm_cf")
+            system = place.system
+            row: list[Cell] = [judge, place.name, place.points[judge], means[judge][system].hm_cf]
+            row += mean_interval(by_score["hm_cf"][system], seed=seed).tolist()
+            row += [float(by_score[name][system].mean()) for name in others]
+            rows.append(tuple(row))
+    labels = [LABELS[name] for name in others]
     columns = ("judge", "system", "points", LABELS["hm_cf"], "low", "high", *labels)
     return Table(
         "judges", "By judge", columns, rows, "HM-CF with its 95 % bootstrap interval over clips."
     )
 
 
-def _write_submissions(lines: Mapping[str, Mapping[str, Sequence[Record]]], folder: Path) -> None:
-    for judge, own in lines.items():
-        (folder / "submission" / judge).mkdir(parents=True, exist_ok=True)
-        for system, rows in own.items():
+def _write_submissions(lines: Lines, folder: Path) -> None:
+    for judge, by_system in lines.items():
+        submissions = folder / "submission" / judge
+        submissions.mkdir(parents=True, exist_ok=True)
+        for system, rows in by_system.items():
             scored = folder / "scores" / judge / f"{system}.jsonl"
-            write_submission(
-                folder / "submission" / judge / f"{system}.json", judge, system, rows, scored
-            )
+            write_submission(submissions / f"{system}.json", judge, system, rows, scored)

@@ -41,27 +41,28 @@ def run(
     scenes = {case.scene for case in cases}
     elsewhere = scenes_of(published) - scenes
     if elsewhere:
-        named = ", ".join(sorted(elsewhere, key=scene_key)[:_NAMED]) + ", ..." * (
-            len(elsewhere) > _NAMED
-        )
+        named = ", ".join(sorted(elsewhere, key=scene_key)[:_NAMED])
+        if len(elsewhere) > _NAMED:
+            named += ", ..."
         problems.add(f"published scenes without texts here: {len(elsewhere)} ({named})")
     for name in sorted(published.keys() - {case.id for case in cases}):
         if name.partition("/")[0] in scenes:
             problems.add(f"{name}: published, but there is no such text here")
-    for name in sorted(
-        {case.id for case in scored if not case.series} - published.keys() if published else ()
-    ):
-        problems.add(f"{name}: no published score")
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len(scenes)}
-    counts |= {"published scenes": len(scenes & scenes_of(published))} if published else {}
+    if published:
+        single = {case.id for case in scored if not case.series}
+        for name in sorted(single - published.keys()):
+            problems.add(f"{name}: no published score")
+        counts["published scenes"] = len(scenes & scenes_of(published))
     results = Results(
         "corruption", metrics.signature, {"threshold": threshold}, counts, problems.messages
     )
     results.tables += tables(scored, scores, published, metrics, threshold)
-    if results.tables and (cases_table := results.tables[0]).name == "cases":
-        keys = [Heading(_GROUPS[str(valid)], str(name)) for name, valid, *_ in cases_table.rows]
+    if results.tables and results.tables[0].name == "cases":
+        means = results.tables[0]
+        keys = [Heading(_GROUPS[str(valid)], str(name)) for name, valid, *_ in means.rows]
         caption = "Rewrites that tell the same story, and corruptions of it."
-        results.latex["cases"] = means_latex(cases_table, keys, metrics, caption)
+        results.latex["cases"] = means_latex(means, keys, metrics, caption)
     if plots:
         plot_all(scored, scores, published, plots, out.folder)
     return results
@@ -76,36 +77,35 @@ def tables(
 ) -> list[Table]:
     """Make the tables of the experiment, from the cases that have scores."""
     single = [case for case in cases if not case.series]
-    series = [(case.series, case) for case in cases if case.series]
+    by_case: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
+    by_level: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
+    for case in cases:
+        if case.series:
+            by_level.setdefault(case.series, []).append(scores[case.id])
+        else:
+            by_case.setdefault((case.name, _word(case.valid)), []).append(scores[case.id])
     listed = []
     if single:
-        groups: dict[tuple[Cell, ...], list[Mapping[str, float]]] = {}
-        for case in single:
-            groups.setdefault((case.name, _word(case.valid)), []).append(scores[case.id])
         listed.append(
             means_table(
-                "cases", "Mean and standard deviation by case", groups, ("case", "valid"), metrics
+                "cases", "Mean and standard deviation by case", by_case, ("case", "valid"), metrics
             )
         )
         listed.append(_classification(single, scores, metrics, threshold))
-    if series:
-        groups = {}
-        for place, case in series:
-            groups.setdefault(place, []).append(scores[case.id])
+    if by_level:
         keys = ("kind", "position", "level")
         listed.append(
             means_table(
                 "series",
                 "Graded series: mean and standard deviation by level",
-                groups,
+                by_level,
                 keys,
                 metrics,
             )
         )
     if published:
-        listed += agreement(
-            {case.id: case.name for case in single}, scores, published, metrics, "case"
-        )
+        names = {case.id: case.name for case in single}
+        listed += agreement(names, scores, published, metrics, "case")
     return listed
 
 

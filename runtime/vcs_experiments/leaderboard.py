@@ -6,7 +6,8 @@ Source: `tools/build_leaderboard.py` of the benchmark, 2026-08-21.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import InputError
@@ -50,58 +51,52 @@ def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
 
     Raise InputError if a judge lacks a system or has equal means for two systems.
     """
-    systems = sorted({system for own in means.values() for system in own})
+    systems = sorted(set().union(*means.values()))
     points: dict[str, dict[str, int]] = {system: {} for system in systems}
     for judge in sorted(means):
-        own = means[judge]
-        if missing := [system for system in systems if system not in own]:
+        by_system = means[judge]
+        missing = [system for system in systems if system not in by_system]
+        if missing:
             raise InputError(f"judge {judge}: no results of {', '.join(missing)}")
-        order = sorted(systems, key=lambda system: own[system].hm_cf)
-        for lower, system in enumerate(order):
-            if lower and own[system].hm_cf == own[order[lower - 1]].hm_cf:
+        ordered = sorted((by_system[system].hm_cf, system) for system in systems)
+        for lower, (hm_cf, system) in enumerate(ordered):
+            if lower and hm_cf == ordered[lower - 1][0]:
                 raise InputError(
-                    f"judge {judge}: {order[lower - 1]} and {system} have the same mean HM-CF, "
-                    f"{own[system].hm_cf}, and the benchmark's rule has no order for equal means"
+                    f"judge {judge}: {ordered[lower - 1][1]} and {system} have the same mean HM-CF,"
+                    f" {hm_cf}, and the benchmark's rule has no order for equal means"
                 )
             points[system][judge] = lower
-    # Exactly rounded sums, as `sum` has them since Python 3.12, with which the benchmark's table
-    # was made.
-    averages = {
-        system: Means(*exact_means([own[system] for own in means.values()])) for system in systems
-    }
-    order = sorted(
-        systems,
-        key=lambda system: (sum(points[system].values()), averages[system].hm_cf),
-        reverse=True,
-    )
-    return [
-        Place(
-            rank,
-            system,
-            names.get(system, system),
-            sum(points[system].values()),
-            averages[system].hm_cf,
-            averages[system].coarse,
-            averages[system].fine_f1,
-            points[system],
+    places = []
+    for system in systems:
+        # Exactly rounded sums, as Python's `sum` since 3.12, which made the benchmark's table.
+        average = Means(*exact_means([by_system[system] for by_system in means.values()]))
+        places.append(
+            Place(
+                0,
+                system,
+                names.get(system, system),
+                sum(points[system].values()),
+                average.hm_cf,
+                average.coarse,
+                average.fine_f1,
+                points[system],
+            )
         )
-        for rank, system in enumerate(order, 1)
-    ]
+    places.sort(key=attrgetter("borda", "mean_hm_cf"), reverse=True)
+    return [replace(place, rank=rank) for rank, place in enumerate(places, 1)]
 
 
 def document(places: list[Place], means: ByJudge, source: str) -> dict[str, Any]:
     """Return a leaderboard as a JSON object, with the means of each judge."""
     judges = sorted(means)
+    systems = []
+    for place in places:
+        by_judge = {judge: means[judge][place.system]._asdict() for judge in judges}
+        systems.append({**asdict(place), "judges": by_judge})
     return {
         "source": source,
         "rule": RULE,
         "judges": judges,
         "max_borda": len(judges) * (len(places) - 1),
-        "systems": [
-            {
-                **asdict(place),
-                "judges": {judge: means[judge][place.system]._asdict() for judge in judges},
-            }
-            for place in places
-        ],
+        "systems": systems,
     }

@@ -28,7 +28,7 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class Embedded:
-    """A case, with what alignment needs of it by chunk size."""
+    """A case, with the evidence for its alignment by chunk size."""
 
     case: Case
     evidence: dict[int, Evidence] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Embedded:
 def embed(
     cases: Sequence[Case], scorer: Scorer, chunk_sizes: Sequence[int], problems: Problems
 ) -> Iterator[list[Embedded]]:
-    """Embed cases block by block; yield those that can be scored at every chunk size, in order."""
+    """Embed cases block by block; yield the cases that every chunk size can score, in order."""
     with progress_bar(len(cases), "embedding", "texts") as advance:
         for start in range(0, len(cases), _BLOCK):
             block = [Embedded(case) for case in cases[start : start + _BLOCK]]
@@ -63,10 +63,19 @@ def embed(
             advance(len(block))
 
 
-def signature_of(scorer: Scorer, chunk_sizes: Sequence[int], lcts: Sequence[float]) -> str:
-    """Return the signature of results under several settings."""
-    settings = f"chunks:{','.join(map(str, chunk_sizes))}|{tolerances(lcts)}"
-    return f"{scorer.signature_for(Options(chunk_sizes[0]))}|{settings}"
+@dataclass(frozen=True)
+class Settings:
+    """The settings that are tried, each chunk size with each LCT."""
+
+    chunk_sizes: Sequence[int]
+    lcts: Sequence[float]
+    threshold: float = 0.5  # lowest VCS of a text that is classified as valid
+
+    def signature(self, scorer: Scorer) -> str:
+        """Return the signature of results under all settings."""
+        sizes = ",".join(map(str, self.chunk_sizes))
+        first = scorer.signature_for(Options(self.chunk_sizes[0]))
+        return f"{first}|chunks:{sizes}|{tolerances(self.lcts)}"
 
 
 def run(
@@ -74,34 +83,37 @@ def run(
     published: ScoresById,
     scorer: Scorer,
     problems: Problems,
-    *,
-    chunk_sizes: Sequence[int],
-    lcts: Sequence[float],
-    threshold: float = 0.5,
+    settings: Settings,
     log: Callable[[str], None] = lambda message: None,
 ) -> Results:
     """Repeat the corruption experiment for each chunk size and LCT."""
     started = time.perf_counter()
-    embedded_cases = list(chain.from_iterable(embed(cases, scorer, chunk_sizes, problems)))
-    scored = [embedded.case for embedded in embedded_cases]
-    embedded = time.perf_counter()
-    scores = {
-        (chunk_size, lct): align_all(
-            [e.evidence[chunk_size] for e in embedded_cases], Params(lct=lct)
-        )["vcs"]
-        for chunk_size in chunk_sizes
-        for lct in lcts
-    }
-    aligned = time.perf_counter() - embedded
+    embedded = list(chain.from_iterable(embed(cases, scorer, settings.chunk_sizes, problems)))
+    embedding = time.perf_counter() - started
+
+    started = time.perf_counter()
+    scores: dict[tuple[int, float], Values] = {}
+    for chunk_size in settings.chunk_sizes:
+        evidence = [item.evidence[chunk_size] for item in embedded]
+        for lct in settings.lcts:
+            scores[chunk_size, lct] = align_all(evidence, Params(lct=lct))["vcs"]
+    aligning = time.perf_counter() - started
     log(
-        f"{len(scored)} pairs: cut and embedded in {embedded - started:.1f} s, aligned under"
-        f" {len(scores)} settings in {aligned:.2f} s, {1000 * aligned / len(scores):.0f} ms each"
+        f"{len(embedded)} pairs: cut and embedded in {embedding:.1f} s, aligned under"
+        f" {len(scores)} settings in {aligning:.2f} s, {1000 * aligning / len(scores):.0f} ms each"
     )
+
+    scored = [item.case for item in embedded]
     counts = {"pairs": len(cases), "scored": len(scored), "settings": len(scores)}
-    tables = [_settings(scored, scores, published, threshold), _cases(scored, scores)]
-    options = {"threshold": threshold}
-    signature = signature_of(scorer, chunk_sizes, lcts)
-    return Results("parameters", signature, options, counts, problems.messages, tables=tables)
+    tables = [_settings(scored, scores, published, settings.threshold), _cases(scored, scores)]
+    return Results(
+        "parameters",
+        settings.signature(scorer),
+        {"threshold": settings.threshold},
+        counts,
+        problems.messages,
+        tables=tables,
+    )
 
 
 Scores = Mapping[tuple[int, float], Values]
@@ -112,9 +124,8 @@ def _settings(
 ) -> Table:
     labelled = np.array([case.valid is not None for case in cases])
     valid = np.array([case.valid is True for case in cases])
-    references = sorted(
-        {metric for own in published.values() for metric in own if metric.startswith("VCS")}
-    )
+    names = set().union(*published.values())  # of the published metrics
+    references = sorted(name for name in names if name.startswith("VCS"))
     rows: list[tuple[Cell, ...]] = []
     columns: tuple[str, ...] = ("chunk size", "LCT")
     for (chunk_size, lct), values in scores.items():
@@ -122,16 +133,17 @@ def _settings(
         if labelled.any():
             good, bad = values[labelled & valid], values[labelled & ~valid]
             measures = statistics.classification(values[labelled], valid[labelled], threshold)
-            row += [float(part.mean()) if len(part) else None for part in (good, bad)]
-            row += list(measures.values())
+            row.append(float(good.mean()) if len(good) else None)
+            row.append(float(bad.mean()) if len(bad) else None)
+            row += measures.values()
             columns = ("chunk size", "LCT", "mean valid", "mean invalid", *measures)
         for metric in references:
-            both = [
-                (value, published[c.id][metric])
-                for value, c in zip(values, cases, strict=True)
-                if metric in published.get(c.id, ())
-            ]
-            row.append(statistics.spearman(*np.array(both).T))
+            ours, theirs = [], []
+            for value, case in zip(values, cases, strict=True):
+                if metric in published.get(case.id, ()):
+                    ours.append(value)
+                    theirs.append(published[case.id][metric])
+            row.append(statistics.spearman(np.array(ours), np.array(theirs)))
         rows.append(tuple(row))
     columns += tuple(f"Spearman with published {metric}" for metric in references)
     note = f"A text counts as valid from a VCS of {threshold:g} on."
@@ -139,10 +151,10 @@ def _settings(
 
 
 def _cases(cases: Sequence[Case], scores: Scores) -> Table:
-    names = list(dict.fromkeys(case.name for case in cases))
+    names = np.array([case.name for case in cases])
     rows: list[tuple[Cell, ...]] = []
-    for name in names:
-        chosen = np.array([case.name == name for case in cases])
-        rows.append((name, *(float(values[chosen].mean()) for values in scores.values())))
+    for name in dict.fromkeys(names.tolist()):
+        means = [float(values[names == name].mean()) for values in scores.values()]
+        rows.append((name, *means))
     columns = ("case", *(f"chunk {size}, LCT {lct:g}" for size, lct in scores))
     return Table("cases", "Mean VCS by case and setting", columns, rows)

@@ -23,7 +23,7 @@ def plot_all(
         files.append(distribution(single, scores, metric, folder / "distribution.png"))
     if len(single) < len(cases):
         files.append(severity(cases, scores, metric, folder / "severity.png"))
-    if any(metric in own for own in published.values()):
+    if any(metric in by_metric for by_metric in published.values()):
         files.append(against_published(single, scores, published, metric, folder / "published.png"))
     return files
 
@@ -71,13 +71,11 @@ def against_published(
     for case in cases:
         if metric in published.get(case.id, ()):
             groups.setdefault(case.name, []).append(case)
-    means = {
-        name: [
-            float(np.mean([source[case.id][metric] for case in chosen]))
-            for source in (published, scores)
-        ]
-        for name, chosen in groups.items()
-    }
+    means: dict[str, list[float]] = {}  # the published one, and ours
+    for name, chosen in groups.items():
+        theirs = [published[case.id][metric] for case in chosen]
+        ours = [scores[case.id][metric] for case in chosen]
+        means[name] = [float(np.mean(theirs)), float(np.mean(ours))]
     names = sorted(means, key=lambda name: means[name][0])
     figure, [axes] = new_figure(1, height=1 + 0.22 * len(names))
     for row, name in enumerate(names):
@@ -98,8 +96,9 @@ def leaderboard_plot(places: Sequence[Place], means: ByJudge, path: Path) -> Pat
     axes.scatter(
         [place.mean_hm_cf for place in places], rows, color="black", marker="|", s=120, label="mean"
     )
-    for judge, own in means.items():
-        axes.scatter([own[place.system].hm_cf for place in places], rows, s=18, label=judge)
+    for judge, by_system in means.items():
+        values = [by_system[place.system].hm_cf for place in places]
+        axes.scatter(values, rows, s=18, label=judge)
     axes.set_yticks(
         rows, [f"{place.rank}. {place.name} ({place.borda})" for place in places], fontsize=7
     )

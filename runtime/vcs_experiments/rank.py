@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
@@ -11,21 +11,22 @@ import numpy as np
 
 from vcs_experiments import statistics
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.metrics.scoring import Job, Metrics
+from vcs_experiments.metrics.scoring import Job, Metrics, ScoresById
 from vcs_experiments.results import Output, Results, run_jobs
+from vcs_experiments.statistics import Significance
+from vcs_runtime.comparing import systems
 from vcs_runtime.comparing import tables as comparison_tables
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import (
     Counts,
     PairedTest,
-    Significance,
     compare_systems,
     enough_resamples,
     paired_tests,
 )
 from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.jobs.readers.input_file import files_of
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring.preparation import segmenters_of
@@ -46,18 +47,24 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
         if path.stem in models:
             raise InputError(f"{path}: model {path.stem} is there twice")
         texts = read_descriptions(path, problems, predictions=True)
-        models[path.stem] = {
-            name: text
-            for name, text in texts.items()
-            if name in references and isinstance(text, str)
-        }
+        models[path.stem] = usable_predictions(texts, references)
         for name in sorted(references.keys() - texts.keys()):
             problems.add(f"{path}: no prediction for {name}")
-        if rest := sorted(texts.keys() - models[path.stem].keys()):
+        rest = sorted(texts.keys() - models[path.stem].keys())
+        if rest:
             problems.add(
                 f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)"
             )
     return models
+
+
+def usable_predictions(texts: Texts, references: Texts) -> dict[str, str]:
+    """Return the single texts that have a reference."""
+    usable = {}
+    for name, text in texts.items():
+        if name in references and isinstance(text, str):
+            usable[name] = text
+    return usable
 
 
 def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -> list[str]:
@@ -79,106 +86,162 @@ def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -
     return ranking
 
 
+@dataclass(frozen=True)
+class RankOptions(Significance):
+    """How models are ranked and compared."""
+
+    by: str | None = None  # column; None: the first VCS, or its margin if VCS is mostly 0
+    baseline: str | None = None  # model that all others are tested against
+    all_pairs: bool = False  # whether all pairs of models are tested
+    other_ranking: Sequence[str] = ()  # models, best first, to compare the ranking with
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """The scores of all models."""
+
+    scores: ScoresById  # by "MODEL/ID"
+    common: Sequence[str]  # ids that every model has a score for
+    values: Mapping[str, Mapping[str, Values]]  # of the common ids, by column and model
+    vcs: str  # the first column of VCS
+    zeros: Mapping[str, int]  # texts whose VCS is 0, by model
+
+
 def run(
     references: Texts,
     models: Mapping[str, Mapping[str, str]],
     metrics: Metrics,
-    by: str | None,
     out: Output,
     problems: Problems,
-    *,
-    ranking: Sequence[str] = (),
-    baseline: str | None = None,
-    all_pairs: bool = False,
-    correction: str = "holm",
-    resamples: int | None = None,
-    seed: int = SEED,
+    options: RankOptions,
     segmenter: ScoringSegmenter | None = None,
 ) -> Results:
     """Score all models, and rank them by a mean score.
 
     Means are over the ids that every model has a score for. Otherwise a model would gain by leaving
-    out the hard ones. `by` None is the first VCS, or its margin if VCS is 0 for most texts. Without
-    a `segmenter` the results do not say what split the texts.
+    out the hard ones. Without a `segmenter` the results do not name the segmenters of the texts.
     """
-    jobs = [
-        Job(
-            f"{model}/{name}",
-            (text,) if isinstance(text, str) else tuple(text),
-            models[model][name],
-        )
-        for model in models
-        for name, text in references.items()
-        if name in models[model]
-    ]
+    jobs = _jobs(references, models)
     scores = run_jobs(jobs, metrics, out, problems, keys=("model", "id"))
-    common = [name for name in references if all(f"{model}/{name}" in scores for model in models)]
-    if not common:
-        raise InputError("no id that every model has a score for: nothing to rank by")
-    values = {
-        column: {m: np.array([scores[f"{m}/{name}"][column] for name in common]) for m in models}
-        for column in metrics.columns
-    }
-    vcs = next(column for column in metrics.columns if column.startswith("VCS"))
-    zeros = {model: int((values[vcs][model] <= 0).sum()) for model in models}
-    notes = []
+    scored = _scored(scores, references, models, metrics.columns)
+    by, notes = options.by, list[str]()
     if by is None:
-        total = len(common) * len(models)
-        by = vcs
-        if 2 * sum(zeros.values()) > total:
-            by = vcs.replace("VCS", "margin")
-            notes = [
-                f"{vcs} is 0 for {sum(zeros.values())} of {total} texts, so the models are ranked"
-                f" by {by}."
-            ]
-    mix = _mix([job for job in jobs if job.id.partition("/")[2] in common], segmenter)
+        by, notes = _default_column(scored)
+    common_jobs = [job for job in jobs if job.id.partition("/")[2] in scored.common]
+    mix = _mix(common_jobs, segmenter)
     notes += mix.sentences(dict.fromkeys(models, metrics.signature))
-    order = sorted(models, key=lambda model: (-values[by][model].mean(), model))
-    number = len(order) * (len(order) - 1) // 2 if all_pairs else len(order) - 1
-    resamples = resamples or enough_resamples(number, correction)
-    own = {by: values[by]}
+
+    order = sorted(models, key=lambda model: (-scored.values[by][model].mean(), model))
+    number = len(order) - 1
+    if options.all_pairs:
+        number = len(order) * (len(order) - 1) // 2
+    resamples = options.resamples or enough_resamples(number, options.correction)
     tests = paired_tests(
-        own, list(pairwise(order)), resamples=resamples, correction=correction, seed=seed
+        {by: scored.values[by]},
+        list(pairwise(order)),
+        resamples=resamples,
+        correction=options.correction,
+        seed=options.seed,
     )
-    tables = [_ranking(order, values, zeros, by, tests, correction, seed)]
-    if baseline or all_pairs:
-        left_out = {
-            name: [model for model in order if f"{model}/{name}" not in scores]
-            for name in references
-        }
-        counts = {
-            model: Counts(
-                sum(
-                    model in without and name in models[model] for name, without in left_out.items()
-                ),
-                sum(name not in models[model] for name in references),
-                zeros[model],
-            )
-            for model in order
-        }
+
+    tables = [_ranking(order, scored, by, tests, options)]
+    if options.baseline or options.all_pairs:
+        counts, unscored = _counts(order, scored, references, models)
         comparison = compare_systems(
-            own,
+            {by: scored.values[by]},
             counts,
             dict.fromkeys(order, metrics.signature),
-            baseline or order[0],
-            Significance(
-                correction=correction, all_pairs=all_pairs, resamples=resamples, seed=seed
+            options.baseline or order[0],
+            systems.Significance(
+                correction=options.correction,
+                all_pairs=options.all_pairs,
+                resamples=resamples,
+                seed=options.seed,
             ),
         )
-        comparison = replace(comparison, mix=mix)
-        comparison.left_out.update((name, without) for name, without in left_out.items() if without)
+        comparison = replace(comparison, mix=mix, left_out=unscored)
         tables += comparison_tables.tables(comparison)
         write_whole(out.folder / "comparison.tex", comparison_tables.latex(comparison))
-    if ranking:
-        tables.append(_agreement(ranking, values))
+    if options.other_ranking:
+        tables.append(_agreement(options.other_ranking, scored.values))
     totals = {
         "models": len(models),
         "pairs": len(jobs),
         "scored": len(scores),
-        "ids of all models": len(common),
+        "ids of all models": len(scored.common),
     }
-    options = {"by": by, "correction": correction, "resamples": resamples, "seed": seed}
-    return Results("rank", metrics.signature, options, totals, problems.messages, notes, tables)
+    settings = {
+        "by": by,
+        "correction": options.correction,
+        "resamples": resamples,
+        "seed": options.seed,
+    }
+    return Results("rank", metrics.signature, settings, totals, problems.messages, notes, tables)
+
+
+def _jobs(references: Texts, models: Mapping[str, Mapping[str, str]]) -> list[Job]:
+    """Return a job for each predicted text, model by model."""
+    jobs = []
+    for model, texts in models.items():
+        for name, reference in references.items():
+            if name in texts:
+                sides = (reference,) if isinstance(reference, str) else tuple(reference)
+                jobs.append(Job(f"{model}/{name}", sides, texts[name]))
+    return jobs
+
+
+def _scored(
+    scores: ScoresById,
+    references: Texts,
+    models: Mapping[str, Mapping[str, str]],
+    columns: Sequence[str],
+) -> _Scored:
+    """Sort the scores by column and model; raise InputError if there is no common id."""
+    common = [name for name in references if all(f"{model}/{name}" in scores for model in models)]
+    if not common:
+        raise InputError("no id that every model has a score for: nothing to rank by")
+    values: dict[str, dict[str, Values]] = {column: {} for column in columns}
+    for column, by_model in values.items():
+        for model in models:
+            by_model[model] = np.array([scores[f"{model}/{name}"][column] for name in common])
+    vcs = next(column for column in columns if column.startswith("VCS"))
+    zeros = {model: int((values[vcs][model] <= 0).sum()) for model in models}
+    return _Scored(scores, common, values, vcs, zeros)
+
+
+def _default_column(scored: _Scored) -> tuple[str, list[str]]:
+    """Return the column to rank by if the user names none, and a note if it is not VCS."""
+    total = len(scored.common) * len(scored.zeros)
+    zeros = sum(scored.zeros.values())
+    if 2 * zeros <= total:
+        return scored.vcs, []
+    margin = scored.vcs.replace("VCS", "margin")
+    note = f"{scored.vcs} is 0 for {zeros} of {total} texts, so the models are ranked by {margin}."
+    return margin, [note]
+
+
+def _counts(
+    order: Sequence[str],
+    scored: _Scored,
+    references: Texts,
+    models: Mapping[str, Mapping[str, str]],
+) -> tuple[dict[str, Counts], dict[str, list[str]]]:
+    """Count the texts without a score by model, and list the models without a score by id."""
+    counts = {}
+    unscored: dict[str, list[str]] = {}
+    for model in order:
+        failed = missing = 0
+        for name in references:
+            if f"{model}/{name}" in scored.scores:
+                continue
+            unscored.setdefault(name, []).append(model)
+            if name in models[model]:
+                failed += 1
+            else:
+                missing += 1
+        counts[model] = Counts(failed, missing, scored.zeros[model])
+    in_order = {name: unscored[name] for name in references if name in unscored}
+    return counts, in_order
 
 
 def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:
@@ -186,9 +249,9 @@ def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:
     if segmenter is None:
         return Mix()
     pairs = [(job, reference) for job in jobs for reference in job.references]
-    found = segmenters_of(segmenter, ((reference, job.generated) for job, reference in pairs))
+    texts = [(reference, job.generated) for job, reference in pairs]
     names: dict[str, dict[str, str]] = {}
-    for (job, reference), name in zip(pairs, found, strict=True):
+    for (job, reference), name in zip(pairs, segmenters_of(segmenter, texts), strict=True):
         model, _, id_ = job.id.partition("/")
         names.setdefault(model, {})[f"{id_}/{job.references.index(reference)}"] = name or ""
     return Mix.of(names)
@@ -196,31 +259,22 @@ def _mix(jobs: Sequence[Job], segmenter: ScoringSegmenter | None) -> Mix:
 
 def _ranking(
     order: Sequence[str],
-    values: Mapping[str, Mapping[str, Values]],
-    zeros: Mapping[str, int],
+    scored: _Scored,
     by: str,
     tests: Sequence[PairedTest],
-    correction: str,
-    seed: int,
+    options: RankOptions,
 ) -> Table:
+    """Make the table of the models, with the tests between neighbours."""
+    others = [column for column in scored.values if column != by]
     rows: list[tuple[Cell, ...]] = []
     for place, (model, test) in enumerate(zip_longest(order, tests), 1):
-        mine = values[by][model]
-        row: list[Cell] = [
-            place,
-            model,
-            float(mine.mean()),
-            *mean_interval(mine, seed=seed).tolist(),
-        ]
+        values = scored.values[by][model]
+        row: list[Cell] = [place, model, float(values.mean())]
+        row += mean_interval(values, seed=options.seed).tolist()
         row += test_cells(test) if test else [None] * 5
-        rows.append(
-            (
-                *row,
-                zeros[model],
-                *(float(values[column][model].mean()) for column in values if column != by),
-            )
-        )
-    others = (column for column in values if column != by)
+        row.append(scored.zeros[model])
+        row += [float(scored.values[column][model].mean()) for column in others]
+        rows.append(tuple(row))
     columns = (
         "rank",
         "model",
@@ -235,7 +289,7 @@ def _ranking(
         "zeros",
         *others,
     )
-    corrected = describe_correction(correction, len(tests))
+    corrected = describe_correction(options.correction, len(tests))
     note = (
         "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the"
         " model below, with the p-values of a paired bootstrap and a permutation test,"
@@ -256,13 +310,7 @@ def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, Values]
     rows: list[tuple[Cell, ...]] = []
     for column, by_model in values.items():
         ours = np.array([by_model[model].mean() for model in ranking])
-        rows.append(
-            (
-                column,
-                len(ranking),
-                statistics.kendall(ours, theirs),
-                statistics.spearman(ours, theirs),
-            )
-        )
+        tau, rho = statistics.kendall(ours, theirs), statistics.spearman(ours, theirs)
+        rows.append((column, len(ranking), tau, rho))
     columns = ("metric", "models", "Kendall tau-b", "Spearman rho")
     return Table("agreement", "Agreement with the ranking that was given", columns, rows)

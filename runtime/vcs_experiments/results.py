@@ -43,9 +43,9 @@ class Results:
 
     experiment: str
     signature: str
-    options: Mapping[str, Any]  # what else the numbers depend on
+    options: Mapping[str, Any]  # on which the numbers depend, too
     counts: Mapping[str, int]
-    problems: Sequence[str] = ()  # what was left out
+    problems: Sequence[str] = ()  # messages about texts that were left out
     notes: Sequence[str] = ()  # paragraphs before the tables
     tables: list[Table] = field(default_factory=list)
     latex: dict[str, str] = field(default_factory=dict)  # tables as papers print them, by name
@@ -72,17 +72,16 @@ class Results:
     def markdown(self) -> str:
         """Return all tables as Markdown, with 3 decimals."""
         parts = [f"# {self.experiment}", f"`{self.signature}`"]
-        parts.append(
-            ", ".join(
-                f"{name}: {value}" for name, value in [*self.counts.items(), *self.options.items()]
-            )
-        )
+        settings = [*self.counts.items(), *self.options.items()]
+        parts.append(", ".join(f"{name}: {value}" for name, value in settings))
         parts += self.notes
         for table in self.tables:
             parts.append(f"## {table.title}")
-            parts += [table.note] if table.note else []
-            rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-            parts.append("\n".join("| " + " | ".join(map(cell_text, row)) + " |" for row in rows))
+            if table.note:
+                parts.append(table.note)
+            rows = [table.columns, ("---",) * len(table.columns), *table.rows]
+            lines = ["| " + " | ".join(map(cell_text, row)) + " |" for row in rows]
+            parts.append("\n".join(lines))
         if self.problems:
             parts.append(f"## Left out: {len(self.problems)}")
             parts.append("\n".join(f"- {problem}" for problem in self.problems))
@@ -91,12 +90,9 @@ class Results:
 
 def check_output(folder: Path, *sources: Path | None) -> None:
     """Raise InputError if results in `folder` would replace one of the files in `sources`."""
-    own = (
-        *folder.glob("*.csv"),
-        *folder.glob("*.tex"),
-        *(folder / name for name in ("pairs.jsonl", "results.json", "results.md")),
-    )
-    for path in own:
+    outputs = [*folder.glob("*.csv"), *folder.glob("*.tex")]
+    outputs += [folder / "pairs.jsonl", folder / "results.json", folder / "results.md"]
+    for path in outputs:
         refuse_input_as_output(path, *filter(None, sources))
 
 
@@ -107,9 +103,10 @@ def write_pairs(
     keys: tuple[str, str] = ("scene", "case"),
 ) -> None:
     """Write `pairs.csv`: columns `keys` from ids "SCENE/CASE", then one column for each metric."""
-    rows: Iterator[tuple[Cell, ...]] = (
-        (*name.split("/", 1), *(own[column] for column in columns)) for name, own in scores.items()
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, by_column in scores.items():
+        numbers = [by_column[column] for column in columns]
+        rows.append((*name.split("/", 1), *numbers))
     write_csv(folder / "pairs.csv", (*keys, *columns), rows)
 
 
@@ -122,11 +119,9 @@ def means_table(
     note: str = "",
 ) -> Table:
     """Make a table of means and sample standard deviations by group, as in the papers."""
-    columns = [
-        *keys,
-        "n",
-        *(part for metric in metrics.columns for part in (metric, f"{metric} sd")),
-    ]
+    columns = [*keys, "n"]
+    for metric in metrics.columns:
+        columns += [metric, f"{metric} sd"]
     rows: list[tuple[Cell, ...]] = []
     for key, scores in groups.items():
         row: list[Cell] = [*key, len(scores)]
@@ -141,15 +136,14 @@ def means_latex(means: Table, keys: Sequence[Heading], metrics: Metrics, caption
     """Return a LaTeX table of means as in papers: metrics as rows, deviations below the means."""
     rows: list[list[str | Number]] = []
     for metric in metrics.columns:
-        at, factor = means.columns.index(metric), scale(metric, metrics)
-        for place, label, sign in ((at, metric, ""), (at + 1, "", "\u00b1")):
-            numbers = [f"{factor * float(row[place] or 0):.1f}" for row in means.rows]
-            rows.append(
-                [
-                    label,
-                    *(Number("", "", sign + each) if sign else Number(each) for each in numbers),
-                ]
-            )
+        place, factor = means.columns.index(metric), scale(metric, metrics)
+        upper: list[str | Number] = [metric]
+        lower: list[str | Number] = [""]
+        for row in means.rows:
+            mean, deviation = float(row[place] or 0), float(row[place + 1] or 0)
+            upper.append(Number(f"{factor * mean:.1f}"))
+            lower.append(Number("", "", f"\u00b1{factor * deviation:.1f}"))
+        rows += [upper, lower]
     caption = f"{caption} Above, the mean; below, the standard deviation; {times_100(metrics)}."
     return latex_table(
         [Heading("", "metric"), *keys],
@@ -168,10 +162,12 @@ def scale(metric: str, metrics: Metrics) -> float:
 
 def times_100(metrics: Metrics) -> str:
     """Say which scores are multiplied by 100."""
-    return "times 100" + (f", but {enumerated([*metrics.foreign])}" if metrics.foreign else "")
+    if not metrics.foreign:
+        return "times 100"
+    return f"times 100, but {enumerated([*metrics.foreign])}"
 
 
-# Texts that are scored and written at a time: what a job that is stopped may lose.
+# Texts that are scored and written at a time. A job that is stopped loses no more.
 _BLOCK = 64
 
 
@@ -197,22 +193,23 @@ def run_jobs(
     `keys` names the id columns of `pairs.csv`.
     """
     scores: dict[str, dict[str, float]] = {}
-    for column, own in metrics.foreign.items():
-        if lacking := [job.id for job in jobs if job.id not in own.numbers]:
+    for column, foreign in metrics.foreign.items():
+        lacking = [job.id for job in jobs if job.id not in foreign.numbers]
+        if lacking:
             few = f"{len(lacking)} of {len(jobs)} texts lack one"
-            raise InputError(f"{own.path}: no {column} of {lacking[0]} ({few})")
+            raise InputError(f"{foreign.path}: no {column} of {lacking[0]} ({few})")
 
     def collect(job: Job, record: Record, resumed: bool) -> None:
         if "error" in record:
             problems.add(f"{job.id}: {record['error']}: not scored")
         else:
-            theirs = {name: own.numbers[job.id] for name, own in metrics.foreign.items()}
-            scores[job.id] = {
-                name: record[name] for name in metrics.columns if name not in theirs
-            } | theirs
+            ours = [name for name in metrics.columns if name not in metrics.foreign]
+            scores[job.id] = {name: record[name] for name in ours}
+            for name, foreign in metrics.foreign.items():
+                scores[job.id][name] = foreign.numbers[job.id]
 
     def check(place: str, job: Job, record: Record) -> None:
-        # First the texts: where they are others, the signature has another idf too, and says less.
+        # Texts first: other texts have another idf, too, and the signature would say less.
         check_texts(place, record, hash_texts(job.references, job.generated))
         check_signature(place, record.get("signature"), metrics.signature)
 
@@ -229,9 +226,8 @@ def run_jobs(
 
 def _score_blocks(metrics: Metrics, jobs: Iterator[Job]) -> Iterator[list[tuple[Job, Record]]]:
     while block := list(islice(jobs, _BLOCK)):
-        yield [
-            (job, _record(job, scores, metrics.signature)) for job, scores in metrics.score(block)
-        ]
+        scored = metrics.score(block)
+        yield [(job, _record(job, scores, metrics.signature)) for job, scores in scored]
 
 
 def _record(job: Job, scores: Scored, signature: str) -> Record:

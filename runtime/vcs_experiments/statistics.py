@@ -36,11 +36,17 @@ def kendall_interval(
     taus = np.full(resamples, np.nan)
     for i in range(resamples):
         items = draw.integers(first.shape[1], size=first.shape[1])
-        a, b = (side[:, items].mean(axis=1) if side.ndim > 1 else side for side in (first, second))
+        a, b = means_of(first, items), means_of(second, items)
         a, b = np.sign(a[one] - a[other]), np.sign(b[one] - b[other])
-        if untied := float((a @ a) * (b @ b)):
+        untied = float((a @ a) * (b @ b))
+        if untied:
             taus[i] = a @ b / np.sqrt(untied)
     return interval(taus)
+
+
+def means_of(side: Values, items: Any = slice(None)) -> Values:
+    """Return the means `(systems,)` of scores `(systems, items)`; means stay as they are."""
+    return side[:, items].mean(axis=1) if side.ndim > 1 else side
 
 
 def spearman(first: Values, second: Values) -> float:
@@ -81,6 +87,15 @@ def classification(
 
 
 @dataclass(frozen=True)
+class Significance:
+    """How the differences between systems are tested."""
+
+    correction: str = "holm"  # of the p-values, for the number of tests
+    resamples: int | None = None  # None: as many as the number of tests needs
+    seed: int = SEED
+
+
+@dataclass(frozen=True)
 class Rated:
     """A correlation with ratings."""
 
@@ -103,16 +118,13 @@ def rated(
     rows = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
     draw = np.random.default_rng(seed)
 
-    def of(chosen: npt.NDArray[np.intp]) -> list[float]:
-        return [
-            measure(scores[chosen], ratings[chosen, rater]) for rater in range(ratings.shape[1])
-        ]
+    def by_rater(chosen: npt.NDArray[np.intp]) -> list[float]:
+        return [measure(scores[chosen], column) for column in ratings[chosen].T]
 
-    single = of(np.arange(len(scores)))
-    means = [
-        float(
-            np.mean(of(np.concatenate([rows[i] for i in draw.integers(len(rows), size=len(rows))])))
-        )
-        for _ in range(resamples)
-    ]
+    single = by_rater(np.arange(len(scores)))
+    means = []
+    for _ in range(resamples):
+        drawn = draw.integers(len(rows), size=len(rows))
+        chosen = np.concatenate([rows[i] for i in drawn])
+        means.append(float(np.mean(by_rater(chosen))))
     return Rated(float(np.mean(single)), *interval(np.array(means)), tuple(single))

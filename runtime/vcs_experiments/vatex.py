@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +25,12 @@ from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
 
-# The published names of the scores, and ours: those that change with the tolerance, and those that
-# do not. The margin is not among the published ones.
+# Our fields by the published names of scores, with and without an effect of the tolerance. The
+# margin is ours alone.
 _TOLERANT = {"VCS": "vcs", "margin": "margin", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
 _FIXED = {"GAS": "gas", "LAS": "las"}
 REFERENCES = (1, 9)
-_OWN = re.compile(r" [0-9]+ref$")
+_COUNTED = re.compile(r" [0-9]+ref$")  # the columns of ours, by their number of references
 _GROUPS = {"1ref": "1 reference", "9ref": "9 references", "": "as given"}
 
 
@@ -43,57 +45,73 @@ class Video:
 
 
 def read_vatex(path: Path, problems: Problems) -> list[Video]:
-    """Read rated captions; what cannot be used becomes a problem."""
+    """Read rated captions; report unusable ones as problems."""
     videos = []
-    raters = 0
+    raters = 0  # the first rated candidate decides how many there are
     for number, row in read_jsonl(path):
         place = f"{path} line {number}"
-        if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
-            raise InputError(
-                f"{place}: unknown dataset format: an object with vid, refs, cands and scores was"
-                " expected"
-            )
-        if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
-            raise InputError(
-                f"{place}: unknown dataset format: refs, cands and scores must be lists"
-            )
-        references = (
-            row["refs"][0] if row["refs"] and isinstance(row["refs"][0], list) else row["refs"]
-        )
-        references = [text for text in references if isinstance(text, str) and text.strip()]
+        _check_row(place, row)
+        place = f"{place} ({row['vid']})"
+        references = _references(row)
         if not references:
-            problems.add(f"{place} ({row['vid']}): no reference: the video is left out")
+            problems.add(f"{place}: no reference: the video is left out")
             continue
-        rated: list[tuple[str, list[float]]] = []
-        for i, (text, ratings) in enumerate(zip(row["cands"], row["scores"], strict=False)):
-            numbers = (
-                [finite_number(rating) for rating in ratings]
-                if isinstance(ratings, list)
-                else [None]
-            )
-            good = [value for value in numbers if value is not None]
-            if len(good) == len(numbers):
-                raters = raters or len(good)
+        candidates, ratings = [], []
+        for i, (text, values) in enumerate(zip(row["cands"], row["scores"], strict=False)):
+            numbers = _ratings(values)
+            if numbers is not None:
+                raters = raters or len(numbers)
             if not isinstance(text, str) or not text.strip():
-                problems.add(f"{place} ({row['vid']}): candidate {i} is empty: left out")
-            elif len(good) != len(numbers) or len(good) != raters:
+                problems.add(f"{place}: candidate {i} is empty: left out")
+            elif numbers is None or len(numbers) != raters:
                 problems.add(
-                    f"{place} ({row['vid']}): ratings {ratings} of candidate {i}: a number "
-                    "from every rater was expected: left out"
+                    f"{place}: ratings {values} of candidate {i}: a number from every rater was"
+                    " expected: left out"
                 )
             else:
-                rated.append((text, good))
+                candidates.append(text)
+                ratings.append(numbers)
         if len(row["cands"]) != len(row["scores"]):
             problems.add(
-                f"{place} ({row['vid']}): {len(row['cands'])} candidates, ratings of"
-                f" {len(row['scores'])}"
+                f"{place}: {len(row['cands'])} candidates, ratings of {len(row['scores'])}"
             )
-        if rated:
-            candidates, ratings = [text for text, _ in rated], [numbers for _, numbers in rated]
+        if candidates:
             videos.append(Video(str(row["vid"]), references, candidates, ratings))
     if not videos:
         raise InputError(f"{path}: no video with a rated candidate")
     return videos
+
+
+def _check_row(place: str, row: Any) -> None:
+    """Raise InputError for a line that is not of VATEX-EVAL."""
+    if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
+        raise InputError(
+            f"{place}: unknown dataset format: an object with vid, refs, cands and scores was"
+            " expected"
+        )
+    if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
+        raise InputError(f"{place}: unknown dataset format: refs, cands and scores must be lists")
+
+
+def _references(row: Mapping[str, Any]) -> list[str]:
+    """Return the references of a line, which may stand in a list of lists."""
+    references = row["refs"]
+    if references and isinstance(references[0], list):
+        references = references[0]
+    return [text for text in references if isinstance(text, str) and text.strip()]
+
+
+def _ratings(values: Any) -> list[float] | None:
+    """Return ratings as numbers; None if one of them is not a number."""
+    if not isinstance(values, list):
+        return None
+    numbers = []
+    for value in values:
+        number = finite_number(value)
+        if number is None:
+            return None
+        numbers.append(number)
+    return numbers
 
 
 class ShortMetrics(Metrics):
@@ -107,19 +125,18 @@ class ShortMetrics(Metrics):
         super().__init__(
             scorer, known, Options(params=Params(lct=lcts[0]), short=True), lcts, REFERENCES
         )
-        own = [f"{name}_{lct}" for name in _TOLERANT for lct in self._params]
-        names = (*own, *_FIXED, *known.columns)
+        names = [f"{name}_{lct}" for name in _TOLERANT for lct in self._params]
+        names += [*_FIXED, *known.columns]
         self.columns = tuple(column(name, first) for first in REFERENCES for name in names)
 
     def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
         records = self._records(evidence)
         first = next(iter(records.values()))
-        fixed = {name: float(first[own]) for name, own in _FIXED.items()}
-        return fixed | {
-            f"{name}_{lct}": float(record[own])
-            for lct, record in records.items()
-            for name, own in _TOLERANT.items()
-        }
+        scores = {name: float(first[field]) for name, field in _FIXED.items()}
+        for lct, record in records.items():
+            for name, field in _TOLERANT.items():
+                scores[f"{name}_{lct}"] = float(record[field])
+        return scores
 
 
 def run(
@@ -135,23 +152,24 @@ def run(
 
     The interval is over videos: the bootstrap draws all candidates of a video together.
     """
-    rated = {
-        f"{video.id}/{i}": (
-            Job(f"{video.id}/{i}", tuple(video.references), text),
-            video.id,
-            ratings,
-        )
-        for video in videos
-        for i, (text, ratings) in enumerate(zip(video.candidates, video.ratings, strict=True))
-    }
-    jobs = [job for job, _, _ in rated.values()]
-    scores_by_id = run_jobs(jobs, metrics, out, problems)
-    ratings = np.array([rated[name][2] for name in scores_by_id]).reshape(len(scores_by_id), -1)
-    groups = [rated[name][1] for name in scores_by_id]
+    jobs: dict[str, Job] = {}
+    ratings_by_id: dict[str, Sequence[float]] = {}
+    videos_by_id: dict[str, str] = {}
+    for video in videos:
+        for i, (text, numbers) in enumerate(zip(video.candidates, video.ratings, strict=True)):
+            name = f"{video.id}/{i}"
+            jobs[name] = Job(name, tuple(video.references), text)
+            ratings_by_id[name], videos_by_id[name] = numbers, video.id
+    scores_by_id = run_jobs(list(jobs.values()), metrics, out, problems)
+    ratings = np.array([ratings_by_id[name] for name in scores_by_id])
+    ratings = ratings.reshape(len(scores_by_id), -1)
+    groups = [videos_by_id[name] for name in scores_by_id]
     rows: list[tuple[Cell, ...]] = []
     for heading in metrics.columns if scores_by_id else ():
-        scores = np.array([own[heading] for own in scores_by_id.values()])
-        name, _, count = heading.rpartition(" ") if _OWN.search(heading) else (heading, "", "")
+        scores = np.array([by_column[heading] for by_column in scores_by_id.values()])
+        name, count = heading, ""
+        if _COUNTED.search(heading):
+            name, _, count = heading.rpartition(" ")
         row: list[Cell] = [name, count, len(scores)]
         for measure in (statistics.kendall, statistics.spearman):
             value = statistics.rated(
@@ -183,34 +201,33 @@ def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequ
 
     Each metric has a row, and the best value of each column is bold.
     """
-    at = {"\u03c4": 3, "\u03c1": 3 + 3 + len(raters)}
-    counts = list(dict.fromkeys(str(row[1]) for row in rows))
-    columns = [(count, name) for count in counts for name in at]
-    values: dict[str, dict[tuple[str, str], float]] = {}
+    places = {"\u03c4": 3, "\u03c1": 3 + 3 + len(raters)}  # of the means in a row
+    values: dict[str, dict[tuple[str, str], float]] = {}  # by metric, then by column
+    best: dict[tuple[str, str], float] = {}
     for row in rows:
-        own = {(str(row[1]), name): 100 * float(row[place] or 0) for name, place in at.items()}
-        # Scores that are all equal have no correlation.
-        values.setdefault(str(row[0]), {}).update(
-            (key, value) for key, value in own.items() if value == value
-        )
-    best = {
-        key: max((own[key] for own in values.values() if key in own), default=0.0)
-        for key in columns
-    }
-    lines = [
-        [
-            name,
-            *(
-                Number(f"{own[key]:.1f}", bold=own[key] == best[key]) if key in own else ""
-                for key in columns
-            ),
-        ]
-        for name, own in values.items()
-    ]
-    headings = [
-        Heading("", "metric"),
-        *(Heading(_GROUPS.get(count, count), name) for count, name in columns),
-    ]
+        metric, count = str(row[0]), str(row[1])
+        by_column = values.setdefault(metric, {})
+        for measure, place in places.items():
+            key = count, measure
+            best.setdefault(key, 0.0)
+            value = 100 * float(row[place] or 0)
+            if not math.isnan(value):  # scores that are all equal have no correlation
+                by_column[key] = value
+    for key in best:
+        known = [by_column[key] for by_column in values.values() if key in by_column]
+        best[key] = max(known, default=0.0)
+    lines: list[list[str | Number]] = []
+    for metric, by_column in values.items():
+        line: list[str | Number] = [metric]
+        for key, highest in best.items():
+            if key in by_column:
+                value = by_column[key]
+                line.append(Number(f"{value:.1f}", bold=value == highest))
+            else:
+                line.append("")
+        lines.append(line)
+    headings = [Heading("", "metric")]
+    headings += [Heading(_GROUPS.get(count, count), measure) for count, measure in best]
     caption = (
         "Kendall's τ-b and Spearman's ρ with human ratings, the mean over raters, times 100. "
         "The best one is bold."

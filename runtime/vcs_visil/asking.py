@@ -18,7 +18,7 @@ from vcs_visil.prompts import Prompts, builtin
 from vcs_visil.summaries import Part, Summary, Video
 
 GENERATE = "generate"
-"""The method for models that give log-probabilities of their own answers only."""
+"""The method for models that return only the log-probabilities of their answers."""
 DEFINITION = "1"
 """Version of the definition, for signatures."""
 METHODS = ("forced", "sequential", GENERATE)
@@ -65,7 +65,7 @@ class VisilOptions:
 
     @property
     def wording(self) -> Prompts:
-        """The prompts in use: those of the user, or the built-in ones."""
+        """The prompts in use: the user's, or the built-in ones."""
         return self.prompts or builtin()
 
     def signature(self, fingerprint: str, frames: int | str) -> str:

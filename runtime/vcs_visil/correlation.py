@@ -24,7 +24,7 @@ LARGEST_SCORE = 1e9
 """Largest size of a score, in nats: far more than a model can lose, and far less than overflows."""
 _NEWTON_STEPS = 50
 _ROUNDING = 1e-12
-# From here on, rounding is larger than what an inverse holds.
+# From here on, rounding errors are larger than the entries of an inverse.
 _CONDITION = 1e15
 
 

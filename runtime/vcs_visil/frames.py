@@ -128,18 +128,17 @@ class VideoFile:
         """Decode frames, counted from 0, in any order, as PNG of at most `LONG_SIDE` pixels."""
         images = []
         with self._stream() as (container, stream):
-            start = (stream.start_time or 0) * stream.time_base
+            first = stream.start_time or 0
+            start = first * stream.time_base
             for number in numbers:
                 if not 0 <= number < self.frames:
                     raise InputError(f"{self.path}: no frame {number}; there are {self.frames}")
                 at = start + number / self.fps
                 container.seek(int(at / stream.time_base), stream=stream)
-                # `seek` stops at the keyframe before it; the frame itself is within half a frame of
-                # its time.
+                # `seek` stops at the keyframe before it. The frame has a time within half a frame.
+                earliest = at - 1 / (2 * self.fps)
                 for frame in container.decode(stream):
-                    if frame.pts is not None and frame.pts * stream.time_base > at - 1 / (
-                        2 * self.fps
-                    ):
+                    if frame.pts is not None and frame.pts * stream.time_base > earliest:
                         images.append(_image(frame))
                         break
                 else:
@@ -150,7 +149,7 @@ class VideoFile:
     def _stream(self) -> Iterator[tuple[Any, Any]]:
         av = require("av", "video", "reading frames of a video")
         try:
-            refuse_special(self.path, self.path)  # FFmpeg would wait for what a pipe brings
+            refuse_special(self.path, self.path)  # FFmpeg would wait for data of a pipe
             # FFmpeg takes "http:/host/x" for an address, but an absolute path for a file, whatever
             # it holds.
             with av.open(os.path.abspath(self.path)) as container:

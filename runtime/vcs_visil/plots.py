@@ -15,41 +15,37 @@ def by_format(
     scores: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Mapping[str, Any]], path: Path
 ) -> Path:
     """Plot the scores by format, and the known accuracy of answers (`formats.by_format`)."""
-    scored = [row["format"] for row in rows if "visil" in row]
+    values: dict[str, list[float]] = {row["format"]: [] for row in rows if "visil" in row}
+    for parts in scores.values():
+        for part in parts:
+            values[part.get("format") or part["name"]].append(part["visil"])
     answered = [row for row in rows if "accuracy" in row]
     figure, panels = new_figure(2 if answered else 1)
-    values = [
-        [
-            part["visil"]
-            for parts in scores.values()
-            for part in parts
-            if (part.get("format") or part["name"]) == name
-        ]
-        for name in scored
-    ]
-    panels[0].boxplot(values, showfliers=False, positions=range(len(scored)))
+    panels[0].boxplot(list(values.values()), showfliers=False, positions=range(len(values)))
     draw = np.random.default_rng(0)  # the points of a format stand side by side
-    for i, listed in enumerate(values):
+    for i, listed in enumerate(values.values()):
         panels[0].scatter(i + draw.uniform(-0.15, 0.15, len(listed)), listed, alpha=0.4, s=12)
-    panels[0].set_xticks(range(len(scored)), scored)
+    panels[0].set_xticks(range(len(values)), list(values))
     panels[0].set(ylabel="ViSIL (nats)")
     if answered:
-        found = [row["accuracy"] for row in answered]
-        heights = [one["share"] for one in found]
-        errors = [
-            [one["share"] - one["low"] for one in found],
-            [one["high"] - one["share"] for one in found],
-        ]
-        panels[1].bar(range(len(answered)), heights, yerr=errors, capsize=4)
-        panels[1].set_xticks(range(len(answered)), [row["format"] for row in answered])
-        panels[1].set(ylabel="accuracy", ylim=(0, 1))
+        _draw_accuracy(panels[1], answered)
     return save_figure(figure, path)
 
 
-def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
+def _draw_accuracy(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the accuracy of each format with its interval."""
+    accuracies = [row["accuracy"] for row in rows]
+    ends = np.array([[one["low"], one["share"], one["high"]] for one in accuracies])
+    low, share, high = ends.T
+    axes.bar(range(len(rows)), share, yerr=[share - low, high - share], capsize=4)
+    axes.set_xticks(range(len(rows)), [row["format"] for row in rows])
+    axes.set(ylabel="accuracy", ylim=(0, 1))
+
+
+def frontier_accuracy(points: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
     """Plot ViSIL against tokens along the frontier and of baselines (`formats.along_frontier`)."""
     figure, [axes] = new_figure(1)
-    chosen = found["chosen"]
+    chosen = points["chosen"]
     axes.plot(
         [p["tokens"] for p in chosen],
         [p["visil"] for p in chosen],
@@ -57,15 +53,16 @@ def frontier_accuracy(found: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
         marker=".",
         label="chosen",
     )
-    for point in found["baselines"]:
+    baselines = points["baselines"]
+    for point in baselines:
         axes.scatter(point["tokens"], point["visil"], label=point["name"])
-    for point in [*chosen, *found["baselines"]]:
+    for point in [*chosen, *baselines]:
         if point["accuracy"] is not None:
             place = (point["tokens"], point["visil"])
             axes.annotate(
                 f"{100 * point['accuracy']:.0f} %", place, textcoords="offset points", xytext=(4, 4)
             )
-    if all(point["tokens"] > 0 for point in [*chosen, *found["baselines"]]):
+    if all(point["tokens"] > 0 for point in [*chosen, *baselines]):
         axes.set_xscale("log")  # a video has a hundred times the tokens of a text
     axes.set(xlabel="tokens", ylabel="ViSIL (nats)")
     axes.legend()

@@ -1,4 +1,4 @@
-"""Prompts: versioned text files in `prompts-1/`, or a folder of your own with the same files.
+"""Prompts: versioned text files in `prompts-1/`, or a user's folder with the same files.
 
 They ask for the same as the prompts of the paper's appendix F, in our own words
 (docs/guide/visil.md).
@@ -68,7 +68,7 @@ class Prompts:
         return cls(VERSION if folder == _FOLDER else f"own@{digest[:8]}", texts)
 
     def fill(self, name: str, **fields: str | Sequence[Part]) -> list[Part]:
-        """Fill the fields of a prompt, in one pass: a text may hold what looks like a field."""
+        """Fill the fields of a prompt in one pass: a text may look as if it had fields."""
         pieces = _FIELD.split(self.texts[name])  # text, field, text, field, ..., text
         parts: list[Part] = []
         for i, piece in enumerate(pieces):
@@ -94,8 +94,8 @@ class Prompts:
                 fields["summary"] = [shown.text]
             else:
                 name = "given-images"
-        own = f"{step}-{name}"
-        return self.fill(own if own in self.texts else name, **fields)
+        of_step = f"{step}-{name}"
+        return self.fill(of_step if of_step in self.texts else name, **fields)
 
 
 def _names(folder: Path) -> set[str]:

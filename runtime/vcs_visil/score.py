@@ -92,7 +92,7 @@ class VisilResult:
 
     @property
     def approximate(self) -> bool:
-        """Whether the probabilities are those of generated answers, where some are unknown."""
+        """Whether the probabilities belong to generated answers, where some are unknown."""
         return bool(self.video.known)
 
 
@@ -174,10 +174,10 @@ def score(
     sides: dict[tuple[Part, ...], Side] = {}
 
     def side(shown: Video | Summary) -> Side:
-        given = prompts.given(shown)
-        key = tuple(given)
+        parts = prompts.given(shown)
+        key = tuple(parts)
         if key not in sides:
-            sides[key] = ask(given, masked, model, options)
+            sides[key] = ask(parts, masked, model, options)
         return sides[key]
 
     words = tuple(masked.words[i] for i in masked.scored)

@@ -3,8 +3,7 @@
 Each step has a prompt and a check of the answer. If the answer cannot be used, the model is asked
 once more, with the reason. If the second answer cannot be used either, the step raises TextError.
 
-The reasons are part of what a model reads: another wording of these errors may change what it
-writes.
+The reasons are part of the model's prompt: another wording of these errors may change its answer.
 """
 
 from __future__ import annotations
@@ -189,7 +188,7 @@ def answered(
 ) -> float:
     """Return the share of questions about a video that a model answers rightly from a text alone.
 
-    It is a reward for captions: what a text does not say cannot be answered.
+    It is a reward for captions: a model cannot answer from information that the text lacks.
 
     Parameters
     ----------

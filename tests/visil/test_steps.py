@@ -19,11 +19,12 @@ from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import Scripted, write
 from vcs_runtime.errors import InputError, ModelError, TextError
+from vcs_runtime.jobs.output import JobFiles
 from vcs_visil import Image, Summary, answered, writing
 from vcs_visil.asking import VisilOptions
 from vcs_visil.frames import VideoFile
 from vcs_visil.jobs.items import Item
-from vcs_visil.jobs.scores import score_videos
+from vcs_visil.jobs.scores import Scope, score_videos
 from vcs_visil.models.servers import VLLM, Stepping
 from vcs_visil.prompts import builtin
 
@@ -476,14 +477,8 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
         (fake.SteppingHandler, partial(Stepping, top=200)),
     ):
         with fake.serve(handler) as (url, _):
-            score_videos(
-                model(url),
-                tmp_path / "c.jsonl",
-                tmp_path / f"{handler.__name__}.jsonl",
-                VisilOptions(),
-                frames=1,
-                report=told.append,
-            )
+            files = JobFiles(tmp_path / f"{handler.__name__}.jsonl", report=told.append)
+            score_videos(model(url), tmp_path / "c.jsonl", files, VisilOptions(), Scope(frames=1))
     assert [line for line in told if "made by" in line] == [
         f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take"
         " another (docs/guide/visil.md)"

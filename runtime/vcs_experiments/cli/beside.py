@@ -1,4 +1,4 @@
-"""Options of the metrics beside VCS in `vcs-runtime experiment`, and how the metrics are opened."""
+"""Options of the metrics beside VCS in `vcs-runtime experiment`, and their opening."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Beside:
     """The settings of CIDEr and BERTScore."""
 
     idf_references: Path | None = None  # None: idf is over the references that are scored
-    bertscore: str | None = None  # bundle of the encoder; None: that of the other metrics
+    bertscore: str | None = None  # bundle of the encoder; None: of the other metrics
     bertscore_layer: int | None = None  # None: the last one
     bertscore_idf: bool = False
     bertscore_baseline: Path | None = None
@@ -34,8 +34,10 @@ class Beside:
         """Return the corpus for computing idf; raise InputError if its file cannot be read."""
         if self.idf_references is None:
             return Corpus.of(references)
-        texts = read_descriptions(self.idf_references, Problems(warn)).values()
-        return Corpus.of(([text] if isinstance(text, str) else text for text in texts), given=True)
+        items = []
+        for text in read_descriptions(self.idf_references, Problems(warn)).values():
+            items.append([text] if isinstance(text, str) else text)
+        return Corpus.of(items, given=True)
 
     def opened(
         self,
@@ -63,9 +65,9 @@ class Beside:
         self, bundle: Bundle, embedder: ScoringEmbedder, threads: int | None, corpus: Corpus
     ) -> BERTScore | None:
         chosen = open_bundle(self.bertscore) if self.bertscore else bundle
-        own = embedder if isinstance(embedder, Embedder) and not self.bertscore else None
+        shared = embedder if isinstance(embedder, Embedder) and not self.bertscore else None
         try:
-            states = TokenStates(chosen, embedder.device, threads, self.bertscore_layer, own)
+            states = TokenStates(chosen, embedder.device, threads, self.bertscore_layer, shared)
         except BundleError as error:
             if self != Beside(self.idf_references):
                 raise
@@ -100,7 +102,7 @@ def beside() -> Decorator:
             click.option(
                 "--bertscore",
                 metavar="BUNDLE",
-                help="Bundle whose encoder computes BERTScore. [default: that of --bundle]",
+                help="Bundle whose encoder computes BERTScore. [default: the one of --bundle]",
             ),
             click.option(
                 "--bertscore-layer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from vcs_experiments.datasets.clip_cc import find_texts, read_published
 from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.leaderboard import document, leaderboard
 from vcs_experiments.results import Output, check_output
+from vcs_experiments.statistics import Significance
 from vcs_runtime.cli.compare import correction, enough_resamples
 from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn
@@ -25,6 +26,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     as_json,
     check_resume,
+    combined,
     csv_safe,
     max_read_mb,
     overwrite,
@@ -42,6 +44,17 @@ from vcs_runtime.util.figures import require_matplotlib
 #: MiB for vectors: the references of 200 clips and the predictions of one system, of 4,096
 #: components.
 _MEMORY_MB = 1024
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Where the results go."""
+
+    output: Path | None
+    resume: bool
+    overwrite: bool
+    as_json: bool
+    drawn: bool
 
 
 @click.command("clip-cc-bench", cls=SectionedCommand)
@@ -79,19 +92,15 @@ _MEMORY_MB = 1024
 @enough_resamples
 @click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
 @scorer_options
+@combined("outputs", _Outputs)
+@combined("significance", Significance)
 def clip_cc_bench(
     data: Path | None,
     judges: tuple[str, ...],
     added: tuple[Path, ...],
     published: str | None,
-    output: Path | None,
-    resume: bool,
-    overwrite: bool,
-    as_json: bool,
-    drawn: bool,
-    correction: str,
-    resamples: int | None,
-    seed: int,
+    outputs: _Outputs,
+    significance: Significance,
     config: ScorerConfig,
 ) -> None:
     """Rank systems as CLIP-CC-Bench does, with your judges.
@@ -107,18 +116,19 @@ def clip_cc_bench(
         --add mine.json -o board
       vcs-runtime experiment clip-cc-bench --published --json
     """
+    output = outputs.output
     if published is not None:
         if judges or added or output:
             raise click.UsageError(
                 "--published scores nothing: leave out --judge, --add and --output"
             )
-        _print_published(Path(published) if published else data, as_json)
+        _print_published(Path(published) if published else data, outputs.as_json)
         return
     if data is None or output is None:
         raise click.UsageError("DATA and --output are needed, or --published")
-    check_resume(resume, overwrite)
+    check_resume(outputs.resume, outputs.overwrite)
     require("scipy", "experiments", "this experiment")
-    if drawn:
+    if outputs.drawn:
         require_matplotlib()
     configs = _judges(judges, replace(config, cache_mb=_MEMORY_MB))
     references, predictions = find_texts(data)
@@ -126,22 +136,20 @@ def clip_cc_bench(
     texts, systems = study.read_texts(references, predictions, added, problems)
     check_output(output, references, *added)
     opened: dict[str, Callable[[], AbstractContextManager[Scorer]]] = {}
-    for name, own in configs.items():
-        opened[name] = partial(open_scorer, own)
-    out = Output(output, resume, overwrite)
+    for name, judge in configs.items():
+        opened[name] = partial(open_scorer, judge)
+    out = Output(output, outputs.resume, outputs.overwrite)
     sources = (references, *added)
     lines = study.score_all(opened, texts, systems, out, sources, problems)
     results, places, means = study.run(
         lines,
         out,
         problems,
+        significance,
         added=[path.stem for path in added],
-        correction=correction,
-        resamples=resamples,
-        seed=seed,
-        plots=drawn,
+        plots=outputs.drawn,
     )
-    if as_json:
+    if outputs.as_json:
         results.write(output)
         click.echo(json.dumps(document(places, means, str(data))))
         exit_if(results.problems)
@@ -150,10 +158,10 @@ def clip_cc_bench(
 
 
 def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerConfig]:
-    """Return how each judge is opened, by its name: the given one, or the last part of its folder.
+    """Return how each judge is opened, by its name. The default name is the folder's last part.
 
-    All bundles are opened here: a wrong one would otherwise be found when the judges before it are
-    done.
+    All bundles are opened here. Otherwise the job would meet a wrong one only after the judges
+    before it have scored.
     """
     bundles: dict[str, str] = {}
     for value in values or (str(config.bundle),):
@@ -170,7 +178,7 @@ def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerCo
     configs: dict[str, ScorerConfig] = {}
     for name, bundle in bundles.items():
         verified, _ = open_bundles(replace(config, bundle=bundle))
-        assert verified is not None  # there is no embedder of a caller
+        assert verified is not None  # it is None only with the caller's embedder
         configs[name] = replace(config, bundle=verified)
     return configs
 
@@ -182,16 +190,12 @@ def _print_published(folder: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(document(places, means, source)))
         return
     judges = sorted(means)
-    rows = [
-        (
-            str(place.rank),
-            place.name,
-            str(place.borda),
-            *(f"{value:.4f}" for value in (place.mean_hm_cf, place.mean_coarse, place.mean_fine)),
-            *(f"{means[judge][place.system].hm_cf:.4f}" for judge in judges),
-        )
-        for place in places
-    ]
+    rows = []
+    for place in places:
+        values = [place.mean_hm_cf, place.mean_coarse, place.mean_fine]
+        values += [means[judge][place.system].hm_cf for judge in judges]
+        cells = [f"{value:.4f}" for value in values]
+        rows.append((str(place.rank), place.name, str(place.borda), *cells))
     headings = ("rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges)
     print_table(headings, rows, more="with --json")
     console().print(

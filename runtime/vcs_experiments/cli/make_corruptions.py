@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import click
 
 from vcs_experiments.cli.results import exit_if
 from vcs_experiments.datasets import corruptions
-from vcs_experiments.datasets.corruptions import Rewrite, Segments
+from vcs_experiments.datasets.corruptions import Rewrite
 from vcs_experiments.datasets.texts import Problems, read_descriptions
-from vcs_experiments.rewriting.writing import AUTHOR, TRIES, Rewriter
+from vcs_experiments.results import Output
+from vcs_experiments.rewriting.writing import AUTHOR, FILE, TRIES, Rewriter
 from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
@@ -22,6 +24,7 @@ from vcs_runtime.cli.options import (
     SectionedCommand,
     bundle,
     check_resume,
+    combined,
     device,
     max_read_mb,
     output_folder,
@@ -33,6 +36,7 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import SEED
+from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.segmenter import Segmenter
 from vcs_runtime.util.atomic import write_whole
@@ -41,6 +45,26 @@ from vcs_runtime.util.progress import progress_bar
 from vcs_visil.cli.model import ModelOptions, writer_options
 
 _RECORD = "corruptions.json"
+
+
+@dataclass(frozen=True)
+class _Splitting:
+    """The segmenter that splits descriptions."""
+
+    bundle: str
+    segmenter: str
+    device: str
+
+    def open(self) -> Segmenter:
+        """Open the segmenter; raise UsageError for options that cannot be used."""
+        with usage_errors():
+            config = ScorerConfig(self.bundle, segmenter=self.segmenter)
+            return Segmenter.open(config.bundle, self.device, use=str(config.segmenter))
+
+
+def _output(output: Path, resume: bool, overwrite: bool) -> Output:
+    check_resume(resume, overwrite)
+    return Output(output, resume, overwrite)
 
 
 @click.command("make-corruptions", cls=SectionedCommand)
@@ -76,15 +100,13 @@ _RECORD = "corruptions.json"
     ),
     section="Language model",
 )
+@combined("out", _output)
+@combined("splitting", _Splitting)
 def make_corruptions(
     source: Path,
     seed: int,
-    output: Path,
-    resume: bool,
-    overwrite: bool,
-    bundle: str,
-    segmenter: str,
-    device: str,
+    out: Output,
+    splitting: _Splitting,
     tries: int,
     author: int | None,
     asked: ModelOptions,
@@ -103,51 +125,61 @@ def make_corruptions(
       vcs-runtime experiment make-corruptions --references refs.json -o set \\
         --model genai:DIR --author 2
     """
-    check_resume(resume, overwrite)
     problems = Problems(warn)
-    texts = read_descriptions(source, problems)
-    several = [name for name, text in texts.items() if not isinstance(text, str)]
-    if several:
-        raise InputError(
-            f"{source}: {several[0]}: several references; only a single text can be corrupted"
-        )
+    descriptions = _single_texts(source, problems)
     if author:
         if not asked.model:
             raise click.UsageError("--author needs --model")
         rewriter = Rewriter(asked.open(), lambda text: None, tries)
-        job = partial(rewriter.run, resume=resume, overwrite=overwrite, kinds=(AUTHOR,))
-        told = {name: str(text) for name, text in texts.items()}
-        _write_author(told, source, output, author, job, problems)
+        _write_author(descriptions, source, out, author, rewriter, problems)
         exit_if(problems.messages)
         return
-    _check_folder(output, texts, resume or overwrite)
+    _check_folder(out.folder, descriptions, out.resume or out.overwrite)
     writer = asked.open() if asked.model else None
-    with usage_errors():
-        config = ScorerConfig(bundle, segmenter=segmenter)
-        opened = Segmenter.open(config.bundle, device, use=str(config.segmenter))
-    with opened:
-        segments = corruptions.split(
-            {name: str(text) for name, text in texts.items()}, opened, problems
-        )
-        record: dict[str, Any] = {"made by": f"vcs-runtime {__version__}", "seed": seed}
-        record |= {"segmenter": "|".join(opened.signature_fields), "scenes": len(segments)}
-        output.mkdir(parents=True, exist_ok=True)
+    with splitting.open() as opened:
+        segments = corruptions.split(descriptions, opened, problems)
+        record: dict[str, Any] = {
+            "made by": f"vcs-runtime {__version__}",
+            "seed": seed,
+            "segmenter": "|".join(opened.signature_fields),
+            "scenes": len(segments),
+        }
+        out.folder.mkdir(parents=True, exist_ok=True)
         rewrites: dict[str, list[Rewrite]] = {}
         if writer:
-
-            def sentences(text: str) -> int | None:
-                found = opened.sentences(text, "text")
-                return None if found is None else len(found)
-
-            rewriter, before = Rewriter(writer, sentences, tries), len(problems.messages)
+            rewriter = Rewriter(writer, partial(_sentence_count, opened), tries)
+            before = len(problems.messages)
             joined = {name: " ".join(pieces) for name, pieces in segments.items()}
-            rewrites = rewriter.run(
-                joined, source, output, problems, resume=resume, overwrite=overwrite
-            )
-            record |= {"rewrites": rewriter.signature, "missing": problems.messages[before:]}
-    _write(segments, output, seed, rewrites, record)
-    click.echo(f"{len(segments)} scenes in {output}")
+            files = _job_files(out, out.folder / FILE, source)
+            rewrites = rewriter.run(joined, files, problems)
+            record["rewrites"] = rewriter.signature
+            record["missing"] = problems.messages[before:]
+    with progress_bar(len(segments), "corrupting", "texts") as advance:
+        corruptions.write(segments, out.folder, seed=seed, rewrites=rewrites, advance=advance)
+    _write_json(out.folder / _RECORD, record)
+    click.echo(f"{len(segments)} scenes in {out.folder}")
     exit_if(problems.messages)
+
+
+def _single_texts(source: Path, problems: Problems) -> dict[str, str]:
+    """Read descriptions by id; raise InputError if one has several references."""
+    descriptions: dict[str, str] = {}
+    for name, text in read_descriptions(source, problems).items():
+        if not isinstance(text, str):
+            raise InputError(
+                f"{source}: {name}: several references; only a single text can be corrupted"
+            )
+        descriptions[name] = text
+    return descriptions
+
+
+def _sentence_count(segmenter: Segmenter, text: str) -> int | None:
+    sentences = segmenter.sentences(text, "text")
+    return None if sentences is None else len(sentences)
+
+
+def _job_files(out: Output, path: Path, source: Path) -> JobFiles:
+    return JobFiles(path, out.resume, out.overwrite, inputs=[source])
 
 
 def _check_folder(output: Path, texts: Mapping[str, object], again: bool) -> None:
@@ -161,37 +193,30 @@ def _check_folder(output: Path, texts: Mapping[str, object], again: bool) -> Non
 
 
 def _write_author(
-    texts: Mapping[str, str],
+    descriptions: Mapping[str, str],
     source: Path,
-    output: Path,
+    out: Output,
     number: int,
-    rewrite: Callable[..., Mapping[str, Sequence[Rewrite]]],
+    rewriter: Rewriter,
     problems: Problems,
 ) -> None:
     """Write descriptions as author 1 and retellings as another author, for `authors` to read."""
-    folder = output / "authors"
+    folder = out.folder / "authors"
     first = folder / "author1.json"
-    if is_there(first) and json.loads(first.read_text("utf-8")) != texts:
+    if is_there(first) and json.loads(first.read_text("utf-8")) != descriptions:
         raise InputError(
             f"{first}: its descriptions are not those of {source}; choose another --output"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    found = rewrite(texts, source, output, problems, file=f"rewrites-author{number}.jsonl")
-    told = {scene: rewrites[0].text for scene, rewrites in found.items() if rewrites}
-    for who, by_scene in ((1, texts), (number, told)):
-        write_whole(
-            folder / f"author{who}.json", json.dumps(by_scene, indent=1, ensure_ascii=False) + "\n"
-        )
-    click.echo(f"{len(told)} scenes by author {number} in {folder}")
+    files = _job_files(out, out.folder / f"rewrites-author{number}.jsonl", source)
+    retold: dict[str, str] = {}
+    for scene, rewrites in rewriter.run(descriptions, files, problems, [AUTHOR]).items():
+        if rewrites:
+            retold[scene] = rewrites[0].text
+    _write_json(first, descriptions)
+    _write_json(folder / f"author{number}.json", retold)
+    click.echo(f"{len(retold)} scenes by author {number} in {folder}")
 
 
-def _write(
-    segments: Mapping[str, Segments],
-    output: Path,
-    seed: int,
-    rewrites: Mapping[str, list[Rewrite]],
-    record: Mapping[str, Any],
-) -> None:
-    with progress_bar(len(segments), "corrupting", "texts") as advance:
-        corruptions.write(segments, output, seed=seed, rewrites=rewrites, advance=advance)
-    write_whole(output / _RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+def _write_json(path: Path, value: object) -> None:
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -14,7 +14,7 @@ from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.comparing.tables import cell_text
 
 _MAX_COLUMNS = 12  # of a printed table, if the terminal is wide enough; the files hold all columns
-_DETAIL = re.compile(r" sd$| rater \d+$")  # columns that the files alone have
+_DETAIL = re.compile(r" sd$| rater \d+$")  # columns of the files alone
 
 
 def finish(results: Results, out: Path) -> None:
@@ -24,12 +24,18 @@ def finish(results: Results, out: Path) -> None:
         console().print(note, "", soft_wrap=True)
     for table in results.tables:
         columns = [i for i, name in enumerate(table.columns) if not _DETAIL.search(name)]
+        # A narrow terminal first loses the columns of the table's choice, then the last ones.
         drop = [columns.index(table.columns.index(name)) for name in table.drop]
-        drop += [i for i in range(len(columns) - 1, 0, -1) if i not in drop]
+        for place in reversed(range(1, len(columns))):
+            if place not in drop:
+                drop.append(place)
+        rows = []
+        for row in table.rows:
+            rows.append([cell_text(row[i]) for i in columns])
         prose(console(), table.title, "italic")
         print_table(
             [table.columns[i] for i in columns],
-            [[cell_text(row[i]) for i in columns] for row in table.rows],
+            rows,
             drop=drop,
             more=f"in {table.name}.csv",
             most=_MAX_COLUMNS,

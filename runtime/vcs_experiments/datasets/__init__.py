@@ -1,1 +1,1 @@
-"""Texts of the experiments: dataset formats, published scores and corruptions made here."""
+"""Texts of the experiments: dataset formats, published scores and new corruptions."""

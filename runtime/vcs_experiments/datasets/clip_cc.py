@@ -20,8 +20,7 @@ from vcs_runtime.util.presence import changed_at, is_folder, is_regular_file
 
 #: The judges of the benchmark, by the names of their folders.
 JUDGES: Final = ("gte-qwen2-7b", "kalm", "nemo", "nv-embed", "qwen3-8b")
-#: Where references and predictions lie: in a checkout of the benchmark, and in a folder of one's
-#: own.
+#: Where references and predictions lie: in a checkout of the benchmark, and in a user's folder.
 _LAYOUTS: Final = (
     ("data/ground_truth/clip_cc_dataset.json", "data/models"),
     ("references.json", "predictions"),
@@ -39,9 +38,7 @@ def find_texts(data: Path) -> tuple[Path, Path]:
     for references, predictions in _LAYOUTS:
         if is_regular_file(data / references) and is_folder(data / predictions):
             return data / references, data / predictions
-    wanted = " nor ".join(
-        f"{references} and {predictions}/" for references, predictions in _LAYOUTS
-    )
+    wanted = " nor ".join(f"{file} and {folder}/" for file, folder in _LAYOUTS)
     raise InputError(f"{data}: neither {wanted} in it")
 
 
@@ -51,7 +48,7 @@ def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
     If `folder` is None, read the copy in the package.
     """
     if folder is None:
-        return _own_copy()
+        return _packaged()
     root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
     paths = sorted((*root.glob("*/*.json"), *(folder / _ADDITIONS).glob("*/*.json")))
     if not paths:
@@ -74,13 +71,13 @@ def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
     return means, names, str(folder)
 
 
-def _own_copy() -> tuple[ByJudge, dict[str, str], str]:
+def _packaged() -> tuple[ByJudge, dict[str, str], str]:
     means: dict[str, dict[str, Means]] = {}
     names = {}
     text = files("vcs_runtime").joinpath("data/clip-cc-bench.csv").read_text("utf-8")
     for row in csv.DictReader(text.splitlines()):
-        own = Means(*(float(row[name]) for name in Means._fields))
-        means.setdefault(row["judge"], {})[row["system"]] = own
+        coarse, fine_f1, hm_cf = float(row["coarse"]), float(row["fine_f1"]), float(row["hm_cf"])
+        means.setdefault(row["judge"], {})[row["system"]] = Means(coarse, fine_f1, hm_cf)
         names[row["system"]] = row["name"]
     return means, names, "CLIP-CC-Bench (arXiv:2608.04302), results of 2026-08-21"
 

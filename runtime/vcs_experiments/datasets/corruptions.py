@@ -1,4 +1,4 @@
-"""Corrupted versions of descriptions, made without a language model; and the files of a whole set.
+"""Corrupted versions of descriptions, without a language model; and the files of a whole set.
 
 Each moves, drops, repeats or inserts whole segments. The draws depend on the seed, the scene and
 the case, not on the order of the other scenes; so the same descriptions give the same files.
@@ -57,7 +57,7 @@ def omission(source: Source, share: float) -> Segments:
 
 
 def hallucination(source: Source, share: float) -> Segments:
-    """Insert segments of other descriptions at random places: a share of the text's own number."""
+    """Insert segments of other descriptions at random places: a share of the text's number."""
     return _insert(source, _foreign(source, _count(source.segments, share)))
 
 
@@ -74,8 +74,10 @@ def inversion(source: Source) -> Segments:
 
 def local_permutation(source: Source) -> Segments:
     """Reverse every run of three segments: [1 2 3 4 5 6] becomes [3 2 1 6 5 4]."""
-    runs = range(0, len(source.segments), _SWAPPED)
-    return [segment for i in runs for segment in source.segments[i : i + _SWAPPED][::-1]]
+    reordered: Segments = []
+    for i in range(0, len(source.segments), _SWAPPED):
+        reordered += source.segments[i : i + _SWAPPED][::-1]
+    return reordered
 
 
 def global_permutation(source: Source) -> Segments:
@@ -167,8 +169,8 @@ def split(
     for name in sorted(descriptions, key=scene_key):
         if name != Path(name).name or name.startswith("."):
             raise InputError(f"id {name!r}: not a plain file name")
-        pieces = [" ".join(piece.split()) for piece in segmenter.split([descriptions[name]])[0]]
-        pieces = [piece for piece in pieces if piece]
+        [sentences] = segmenter.split([descriptions[name]])
+        pieces = [" ".join(sentence.split()) for sentence in sentences if sentence.strip()]
         if len(pieces) < LEAST_SEGMENTS:
             problems.add(
                 f"description {name}: {len(pieces)} segments, {LEAST_SEGMENTS} are needed: left out"
@@ -192,26 +194,21 @@ def write(
 ) -> None:
     """Write `comparison/SCENE.json` and `KIND/POSITION/SCENE.json` for each description."""
     for name, pieces in segments.items():
-        others = [
-            piece for other, foreign in segments.items() if other != name for piece in foreign
-        ]
-        made = [
-            Rewrite(
-                category,
-                id_,
-                case,
-                " ".join(corrupt(_source(name, case, pieces, others, seed))),
-                False,
-            )
-            for category, id_, case, corrupt in CASES
-        ]
+        others: Segments = []
+        for other, foreign in segments.items():
+            if other != name:
+                others += foreign
+        every = list(rewrites.get(name, ()))
+        for category, id_, case, corrupt in CASES:
+            text = " ".join(corrupt(_source(name, case, pieces, others, seed)))
+            every.append(Rewrite(category, id_, case, text, False))
         value: dict[str, Any] = {"ground_truth": " ".join(pieces)}
-        value["categories"] = _categories([*rewrites.get(name, ()), *made])
+        value["categories"] = _categories(every)
         _write(out / "comparison" / f"{name}.json", value)
         for kind, grade in GRADED.items():
             for position in POSITIONS:
                 levels = grade(_source(name, f"{kind}/{position}", pieces, others, seed), position)
-                texts = {str(level): " ".join(text) for level, text in enumerate(levels, 1)}
+                texts = {str(level): " ".join(moved) for level, moved in enumerate(levels, 1)}
                 value = {"ground_truth": " ".join(pieces), "iterations": texts}
                 _write(out / kind / position / f"{name}.json", value)
         advance(1)

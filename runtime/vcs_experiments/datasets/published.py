@@ -15,8 +15,8 @@ from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.util.presence import is_folder
 from vcs_runtime.util.reading import read_whole
 
-# In the authors' repository complete results stand beside those of a first part, which has the
-# shorter name.
+# In the authors' repository complete results stand beside the results of a first part, whose name
+# is shorter.
 _RESULTS = (
     "results/mpii/{}_complete_results/individual_results",
     "results/mpii/{}/individual_results",
@@ -26,8 +26,11 @@ _PUBLISHED = ("{}-published", *_RESULTS, *(f"exp/{folder}" for folder in _RESULT
 
 def find_published(root: Path, kind: str) -> Path | None:
     """Return the folder of published scores of a kind ("comparison") under a root, or None."""
-    folders = (root / pattern.format(kind) for pattern in _PUBLISHED)
-    return next((folder for folder in folders if any(folder.glob("**/*.csv"))), None)
+    for pattern in _PUBLISHED:
+        folder = root / pattern.format(kind)
+        if any(folder.glob("**/*.csv")):
+            return folder
+    return None
 
 
 def scenes_of(published: Iterable[str]) -> set[str]:
@@ -45,12 +48,15 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
             continue
         for row in rows:
             for case, text in row.items():
-                if case != "Metric" and (value := finite_number(text)) is not None:
-                    scores.setdefault(f"{path.stem}/{case}", {})[row["Metric"]] = value
-                elif case != "Metric":
+                if case == "Metric":
+                    continue
+                value = finite_number(text)
+                if value is None:
                     problems.add(
                         f"{path}, {row['Metric']}, {case}: {text!r} is no number: left out"
                     )
+                else:
+                    scores.setdefault(f"{path.stem}/{case}", {})[row["Metric"]] = value
     return scores
 
 
@@ -70,10 +76,11 @@ def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str
                 )
             name = f"{row.pop('scene')}/{row.pop('Comparison')}"
             for metric, text in row.items():
-                if (value := finite_number(text)) is not None:
-                    scores.setdefault(name, {})[metric] = value
-                else:
+                value = finite_number(text)
+                if value is None:
                     problems.add(f"{file}, {name}, {metric}: {text!r} is no number: left out")
+                else:
+                    scores.setdefault(name, {})[metric] = value
     return scores
 
 

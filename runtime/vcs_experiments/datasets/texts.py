@@ -23,8 +23,8 @@ from vcs_runtime.util.reading import read_whole
 
 POSITIONS = ("beginning", "middle", "end", "random")
 SERIES = ("addition", "deletion", "chronology")
-# The authors keep what is scored in `data/mpii/KIND/aug_dataset` (a hundred scenes, or all, beside
-# it).
+# The authors' scored texts are in `data/mpii/KIND/aug_dataset`; folders beside it hold a hundred
+# scenes, or all.
 _FOLDERS = ("{}/aug_dataset", "data/mpii/{}/aug_dataset", "exp/data/mpii/{}/aug_dataset", "{}")
 _SIZES = ("", "_full", "_100")
 
@@ -33,13 +33,13 @@ Report = Callable[[str], None]
 
 @dataclass
 class Problems:
-    """Collects what could not be used, and reports it at once."""
+    """Collects messages about unusable data, and reports each at once."""
 
     report: Report = lambda message: None
     messages: list[str] = field(default_factory=list)
 
     def add(self, message: str) -> None:
-        """Add one thing that was left out."""
+        """Add a message about one scene, case or text that was left out."""
         self.messages.append(message)
         self.report(message)
 
@@ -61,10 +61,9 @@ class Case:
         return f"{self.scene}/{self.name}"
 
 
-# Which of the authors' cases tell the same story (papers, Table 1); all others that they made do
-# not.
+# The authors' cases that tell the same story (papers, Table 1); their other cases do not.
 VALID_IDS = ("1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1")
-# Those of their invalid cases that Table 1 shows.
+# The invalid cases that Table 1 shows.
 TABLE_1_INVALID = (
     "Addition (~50%)",
     "Addition (~80%)",
@@ -102,18 +101,18 @@ def read_cases(root: Path, problems: Problems) -> list[Case]:
             cases += _usable(_comparison(path, problems), problems)
     for kind in SERIES:
         folder = find_folder(root, kind)
-        for position in POSITIONS if folder else ():
-            for path in scene_files(folder / position) if folder else ():
+        if folder is None:
+            continue
+        for position in POSITIONS:
+            for path in scene_files(folder / position):
                 cases += _usable(_series(path, kind, position, problems), problems)
     if not cases:
+        refused = ""
+        if problems.messages:
+            refused = f"; {len(problems.messages)} files or cases were refused"
         raise InputError(
             f"{root}: unknown dataset format: no scene with rewrites in {root / 'comparison'} nor"
-            f" in the folders of the graded series ({', '.join(SERIES)})"
-            + (
-                f"; {len(problems.messages)} files or cases were refused"
-                if problems.messages
-                else ""
-            )
+            f" in the folders of the graded series ({', '.join(SERIES)}){refused}"
         )
     return cases
 
@@ -200,26 +199,27 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
         for file in sorted(folder.glob("author*.json")):
             for scene, text in _object(file).items():
                 joined.setdefault(scene, {})["A" + file.stem.removeprefix("author")] = text
-        if not joined:  # our own format in a folder
+        if not joined:  # our format in a folder
             joined = _object(folder / "authors.json")
         table = joined
     else:
         table = _object(path)
     by_scene: dict[str, dict[str, str]] = {}
-    authors = sorted(
-        {author for texts in table.values() if isinstance(texts, dict) for author in texts}
-    )
+    every_author: set[str] = set()
+    for by_author in table.values():
+        if isinstance(by_author, dict):
+            every_author.update(by_author)
+    authors = sorted(every_author)
     for scene in sorted(table, key=scene_key):
+        by_author = table[scene] if isinstance(table[scene], dict) else {}
         texts = {}
         for author in authors:
-            text = table[scene].get(author) if isinstance(table[scene], dict) else None
+            text = by_author.get(author)
             try:
                 texts[author] = check_text(text, author)
             except TextError as error:
-                problems.add(
-                    f"scene {scene}: {'missing author ' + author if text is None else error}:"
-                    " left out"
-                )
+                reason = f"missing author {author}" if text is None else str(error)
+                problems.add(f"scene {scene}: {reason}: left out")
         if len(texts) > 1:
             by_scene[scene] = texts
     if not by_scene:

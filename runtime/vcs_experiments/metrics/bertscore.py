@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,7 @@ class TokenStates:
         # bert-score reads the first word of a text as any other where a word begins with its space.
         self._before = " " if isinstance(tokenizer.post_processor, RobertaProcessing) else ""
         self._tokenizer = TextTokenizer(tokenizer, spec)
-        self._special = [token for part in self._tokenizer.special_tokens for token in part]
+        self._special = list(chain.from_iterable(self._tokenizer.special_tokens))
         self._limit = spec.max_tokens
         self._embedder, self._layer = _shown(bundle, device, threads, layer, embedder)
         self.layer = self._layer.number
@@ -73,17 +74,18 @@ class TokenStates:
         )
         precision = device.precision_of(spec.precision) if device.precision else spec.precision
         self.identity = f"{bundle.identity(spec)}/{spec.long_text}-{spec.max_tokens}/{precision}"
-        """The model, what it does with long texts, and its precision, for the signature."""
+        """The model, its handling of long texts, and its precision, for the signature."""
 
     def get(self, texts: Iterable[str]) -> dict[str, States]:
         """Return the states of each text. Raises TextError for a text that the bundle refuses."""
         known: dict[str, States] = {}
         missing: dict[str, str] = {}
         for text in texts:
-            if (recent := self._recent.get(text)) is not None:
-                known[text] = recent
-            else:
+            recent = self._recent.get(text)
+            if recent is None:
                 missing[text] = self._read(text)
+            else:
+                known[text] = recent
         tokens = self._embedder.token_vectors(list(dict.fromkeys(missing.values())), self._layer)
         for text, read in missing.items():
             known[text] = self._states(tokens[read])
@@ -96,7 +98,7 @@ class TokenStates:
         Raises TextError for a text that the bundle refuses.
         """
         windows = self._tokenizer.sequences([self._read(text)], "", self._limit).ids
-        return [token for ids in windows for token in ids]
+        return list(chain.from_iterable(windows))
 
     def _read(self, text: str) -> str:
         """Return a text as it is read."""
@@ -114,14 +116,14 @@ def _shown(
     layer: int | None,
     embedder: Embedder | None,
 ) -> tuple[Embedder, TokenLayer]:
-    """Return what shows the states of a layer: the embedder that is open, or one more."""
+    """Return an embedder that shows the states of a layer: the open one, or another."""
     if embedder is not None:
         try:
             return embedder, embedder.show_tokens(layer)
         except DeviceError:  # not on its device, or not beside the same vectors of texts
             pass
-    own = Embedder(bundle, cuda_of(device) if device.engines else device, threads)
-    return own, own.show_tokens(layer, keep_vectors=False)
+    another = Embedder(bundle, cuda_of(device) if device.engines else device, threads)
+    return another, another.show_tokens(layer, keep_vectors=False)
 
 
 COLUMNS = ("BERTScore-P", "BERTScore-R", "BERTScore-F1")
@@ -133,12 +135,15 @@ class TokenIdf:
     """Inverse document frequencies of tokens: log((texts + 1) / (texts with the token + 1))."""
 
     def __init__(self, texts: Iterable[Iterable[int]]) -> None:
-        sets = [set(tokens) for tokens in texts]
-        counts = Counter(token for tokens in sets for token in tokens)
+        number = 0
+        counts: Counter[int] = Counter()
+        for tokens in texts:
+            number += 1
+            counts.update(set(tokens))
         self._weights = {
-            token: math.log((len(sets) + 1) / (count + 1)) for token, count in counts.items()
+            token: math.log((number + 1) / (count + 1)) for token, count in counts.items()
         }
-        self._unknown = math.log(len(sets) + 1)
+        self._unknown = math.log(number + 1)
 
     def weights(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the weight of each token."""
@@ -154,14 +159,14 @@ class Baseline:
 
     def rescaled(self, scores: dict[str, float]) -> dict[str, float]:
         """Rescale scores by column."""
-        return {
-            name: (score - base) / (1 - base)
-            for (name, score), base in zip(scores.items(), self.values, strict=True)
-        }
+        rescaled = {}
+        for (name, score), base in zip(scores.items(), self.values, strict=True):
+            rescaled[name] = (score - base) / (1 - base)
+        return rescaled
 
 
 def read_baseline(path: Path, layer: int) -> Baseline:
-    """Read a baseline in bert-score's own format: a table LAYER, P, R, F with commas or tabs."""
+    """Read a baseline in bert-score's format: a table LAYER, P, R, F with commas or tabs."""
     try:
         lines = read_whole(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -205,9 +210,13 @@ class BERTScore:
         self._baseline = baseline
         self._idf: dict[int | None, TokenIdf] = {}
         fields = [f"layer-{states.layer}" if states.chosen else "last-layer"]
-        fields += [f"idf-{corpus.identity}"] if corpus else []
-        fields += [f"baseline@{baseline.identity}"] if baseline else []
-        self.signature = f"bertscore:{'/'.join(fields)}" + (f"/{states.identity}" if named else "")
+        if corpus:
+            fields.append(f"idf-{corpus.identity}")
+        if baseline:
+            fields.append(f"baseline@{baseline.identity}")
+        if named:
+            fields.append(states.identity)
+        self.signature = f"bertscore:{'/'.join(fields)}"
 
     def scores(
         self, references: Sequence[str], generated: str, first: int | None
@@ -219,7 +228,9 @@ class BERTScore:
         idf = self._weights(first)
         states = self._states.get([*references, generated])
         scores = [bertscore(states[reference], states[generated], idf) for reference in references]
-        return [self._baseline.rescaled(score) for score in scores] if self._baseline else scores
+        if self._baseline is None:
+            return scores
+        return [self._baseline.rescaled(score) for score in scores]
 
     def _weights(self, first: int | None) -> TokenIdf | None:
         if self._corpus is None:
@@ -235,19 +246,16 @@ def bertscore(
 ) -> dict[str, float]:
     """Compute precision, recall and F1; 0 if no token of a text has a weight."""
     similarity = generated.vectors @ reference.vectors.T
-    sides = ((similarity.max(axis=1), generated), (similarity.max(axis=0), reference))
-    weights = [side.counted * (idf.weights(side.ids) if idf else 1.0) for _, side in sides]
-    if not all(weight.any() for weight in weights):
+    of_generated, of_reference = _weights(generated, idf), _weights(reference, idf)
+    if not of_generated.any() or not of_reference.any():
         return dict.fromkeys(COLUMNS, 0.0)
-    precision, recall = (
-        float(np.average(best, weights=weight))
-        for (best, _), weight in zip(sides, weights, strict=True)
-    )
+    precision = float(np.average(similarity.max(axis=1), weights=of_generated))
+    recall = float(np.average(similarity.max(axis=0), weights=of_reference))
     both = precision + recall
-    return dict(
-        zip(
-            COLUMNS,
-            (precision, recall, 2 * precision * recall / both if both else 0.0),
-            strict=True,
-        )
-    )
+    f1 = 2 * precision * recall / both if both else 0.0
+    return dict(zip(COLUMNS, (precision, recall, f1), strict=True))
+
+
+def _weights(states: States, idf: TokenIdf | None) -> npt.NDArray[np.floating[Any]]:
+    """Return the weights of a text's tokens; 0 for special tokens."""
+    return states.counted * (idf.weights(states.ids) if idf else 1.0)

@@ -3,8 +3,8 @@
 Vedantam et al. 2015 (https://arxiv.org/abs/1411.5726). What pycocoevalcap and the papers call CIDEr
 is its variant CIDEr-D: counts are clipped, and another length is punished by a Gaussian.
 
-Words are those of the tokenizer of Stanford CoreNLP 3.4.1, which pycocoevalcap runs: in lower case,
-without 17 kinds of punctuation. No code of CoreNLP is here: the rules were found from what it
+Words follow the tokenizer of Stanford CoreNLP 3.4.1, which pycocoevalcap runs: in lower case,
+without 17 kinds of punctuation. No code of CoreNLP is here: the rules were derived from its
 answers. Both gave the same words for 7,315 texts (the script `cider` at 07564bf).
 """
 
@@ -114,20 +114,20 @@ _TOKEN = re.compile("|".join(f"(?P<{name}>{kind})" for name, kind in _KINDS.item
 
 def ptb_words(text: str) -> list[str]:
     """Split an English text into words in lower case, without punctuation."""
-    words = (_written(found) for found in _TOKEN.finditer(text.replace("\N{SOFT HYPHEN}", "")))
+    words = (_written(match) for match in _TOKEN.finditer(text.replace("\N{SOFT HYPHEN}", "")))
     return [word for word in words if word and word not in _LEFT_OUT]
 
 
-def _written(found: re.Match[str]) -> str:
+def _written(match: re.Match[str]) -> str:
     """Return a token as the Penn Treebank writes it."""
-    kind, token = found.lastgroup, found.group()
+    kind, token = match.lastgroup, match.group()
     if kind in ("sign", "entity"):
         return _REWRITTEN.get(token, token).lower()
     if kind == "dash":
         return "--"
     if kind == "stops":
         return "..." if token[0] == "." else token
-    if kind == "face":  # its parenthesis is written as any other
+    if kind == "face":  # with a parenthesis like any other
         return "".join(_BRACKETS.get(sign, sign) for sign in token.lower())
     if kind in ("contracted", "not"):
         token = token.replace("’", "'").replace("‘", "`")
@@ -138,7 +138,7 @@ COLUMN = "CIDEr"
 _ORDERS = 4  # n-grams of 1 to 4 words
 _SIGMA = 6.0  # of the Gaussian over the difference of lengths
 _FACTOR = 10.0  # CIDEr lies between 0 and 10
-_RECENT = 1024  # references whose counts are kept
+_RECENT = 1024  # references whose counts stay in memory
 
 Counts = Counter[tuple[str, ...]]
 
@@ -151,7 +151,8 @@ class _Weighted:
         self.pairs = 0  # pycocoevalcap measures the length of a text by its pairs of words
         for gram, count in counts.items():
             self.vectors[len(gram) - 1][gram] = count * cider.idf(gram)
-            self.pairs += count if len(gram) == 2 else 0
+            if len(gram) == 2:
+                self.pairs += count
         self.norms = [
             math.sqrt(sum(weight**2 for weight in vector.values())) for vector in self.vectors
         ]
@@ -163,7 +164,7 @@ class Cider:
     def __init__(self, corpus: Corpus) -> None:
         self._frequencies: Counts = Counter()
         for references in corpus.documents:
-            self._frequencies.update({gram for text in references for gram in _counts(text)})
+            self._frequencies.update(set().union(*map(_counts, references)))
         self._log_documents = math.log(max(1, len(corpus.documents)))
         self._weighted = lru_cache(_RECENT)(self._weigh)
 
@@ -173,8 +174,8 @@ class Cider:
 
     def score(self, references: Sequence[str], generated: str) -> float:
         """Compute CIDEr of one text: the mean over its references, from 0 to 10."""
-        own = self._weigh(generated)
-        total = sum(_similarity(own, self._weighted(reference)) for reference in references)
+        weighted = self._weigh(generated)
+        total = sum(_similarity(weighted, self._weighted(reference)) for reference in references)
         return _FACTOR * total / len(references)
 
     def _weigh(self, text: str) -> _Weighted:
@@ -184,11 +185,10 @@ class Cider:
 def _counts(text: str) -> Counts:
     """Count a text's n-grams."""
     words = ptb_words(text)
-    return Counter(
-        tuple(words[start : start + order])
-        for order in range(1, _ORDERS + 1)
-        for start in range(len(words) - order + 1)
-    )
+    counts: Counts = Counter()
+    for order in range(1, _ORDERS + 1):
+        counts.update(zip(*(words[start:] for start in range(order)), strict=False))
+    return counts
 
 
 def _similarity(generated: _Weighted, reference: _Weighted) -> float:

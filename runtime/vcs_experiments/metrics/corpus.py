@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 
 _DIGITS = 4
 
@@ -33,13 +34,11 @@ class Corpus:
     @property
     def texts(self) -> list[str]:
         """All references."""
-        return [text for references in self.documents for text in references]
+        return list(chain.from_iterable(self.documents))
 
     @property
     def identity(self) -> str:
         """Number of documents and the first digits of a hash of them, for the signature."""
-        digests = sorted(
-            sha256("\0".join(references).encode("utf-8", "surrogatepass")).digest()
-            for references in self.documents
-        )
+        joined = ("\0".join(references) for references in self.documents)
+        digests = sorted(sha256(text.encode("utf-8", "surrogatepass")).digest() for text in joined)
         return f"{len(digests)}@{sha256(b''.join(digests)).hexdigest()[:_DIGITS]}"

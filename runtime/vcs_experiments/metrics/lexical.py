@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(r"([.!?])\s*")
 
 
 def identity(meteor: bool) -> str:
-    """Name the libraries behind the metrics and their versions, for the signature."""
+    """Name the libraries of the metrics and their versions, for the signature."""
     names = f"bleu:nltk@{version('nltk')}|rouge:rouge-score@{version('rouge-score')}"
     return f"{names}|meteor:nltk@{version('nltk')}" if meteor else names
 
@@ -45,14 +45,11 @@ def lexical_scores(references: Sequence[str], generated: str, *, meteor: bool) -
     tokens = _bleu_tokens(generated)
     against = [_bleu_tokens(reference) for reference in references]
     smooth = SmoothingFunction().method1
-    scores = {
-        name: (
-            float(sentence_bleu(against, tokens, weights=weights, smoothing_function=smooth))
-            if tokens
-            else 0.0
-        )
-        for name, weights in _WEIGHTS.items()
-    }
+    scores = dict.fromkeys(_WEIGHTS, 0.0)
+    if tokens:
+        for name, weights in _WEIGHTS.items():
+            bleu = sentence_bleu(against, tokens, weights=weights, smoothing_function=smooth)
+            scores[name] = float(bleu)
     if meteor:
         scores[METEOR] = _meteor(generated, references)
     rouge = [_rouge().score(_lines(reference), _lines(generated)) for reference in references]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -25,8 +25,8 @@ from vcs_runtime.util.extras import require
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-# The columns of each metric beside VCS; of each the largest counts, so substitution itself is not
-# among them.
+# The columns of each metric beside VCS. The best reference has the largest value, so substitution
+# itself, where less is better, is not among them.
 _BESIDE = {"hm-cf": ("hm_cf", "fine_f1"), "substitution": ("vcs_strict", "margin_strict")}
 
 Scored = dict[str, float] | TextError
@@ -89,18 +89,18 @@ class KnownMetrics:
         lexical: Callable[[], dict[str, float]],
     ) -> Scored:
         """Join CIDEr and BERTScore with the scores that other processes compute in the meantime."""
-        own: dict[str, float] = {}
+        weighted: dict[str, float] = {}
         matched: list[Scored] = []
         if self._corpus:
             if first not in self._ciders:
                 self._ciders[first] = cider.Cider(self._corpus.first(first))
-            own[cider.COLUMN] = self._ciders[first].score(references, generated)
+            weighted[cider.COLUMN] = self._ciders[first].score(references, generated)
         if self._matched:
             try:
                 matched += self._matched.scores(references, generated, first)
             except TextError as error:
                 return error
-        scores = lexical() | own
+        scores = lexical() | weighted
         return merge(matched, scores) if matched else scores
 
     def close(self) -> None:
@@ -124,8 +124,11 @@ def merge(single: Sequence[Scored], others: Scored) -> Scored:
         if isinstance(part, TextError):
             return part
         scores.append(part)
-    *own, rest = scores
-    return rest | {name: max(part[name] for part in own) for name in own[0]}
+    *by_reference, rest = scores
+    best: dict[str, float] = {}
+    for name in by_reference[0]:
+        best[name] = max(part[name] for part in by_reference)
+    return rest | best
 
 
 def tolerances(lcts: Sequence[float]) -> str:
@@ -133,11 +136,20 @@ def tolerances(lcts: Sequence[float]) -> str:
     return f"lcts:{','.join(format(lct, 'g') for lct in lcts)}"
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A job with its scores so far."""
+
+    job: Job
+    known: list[Callable[[], Scored]]  # wait for the known metrics, by number of references
+    by_reference: list[Scored] = field(default_factory=list)
+
+
 class Metrics:
     """VCS and its components at several tolerances, and known metrics: columns and a signature."""
 
     columns: tuple[str, ...]
-    # The last ones, which are not computed here.
+    # The last columns, which are not computed here.
     foreign: Mapping[str, Foreign] = MappingProxyType({})
 
     def __init__(
@@ -150,41 +162,46 @@ class Metrics:
     ) -> None:
         self._scorer, self._known, self._options = scorer, known, options
         self._params = {f"LCT{lct:g}": Params(lct=lct) for lct in lcts}
-        # Numbers of references that count, each with columns of its own; None: all.
+        # Numbers of references that count, each with its columns; None: all.
         self._firsts = firsts
         self.signature = f"{scorer.signature_for(options)}|{tolerances(lcts)}|{known.signature}"
 
     def add(self, foreign: Mapping[str, Foreign]) -> None:
         """Add columns that were computed elsewhere; raise InputError for a name that is taken."""
-        if taken := next((name for name in foreign if name in self.columns), None):
-            raise InputError(f"--column: {taken!r} is one of our columns: choose another name")
+        for name in foreign:
+            if name in self.columns:
+                raise InputError(f"--column: {name!r} is one of our columns: choose another name")
         self.foreign, self.columns = foreign, (*self.columns, *foreign)
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:
-        """Score jobs in order; of several references, each column's best counts."""
-        tasks: list[tuple[Job, list[Callable[[], Scored]], list[Scored]]] = [
-            (job, [self._known.start(job, first) for first in self._firsts], []) for job in jobs
-        ]
-        pairs = [
-            (single, (reference, job.generated))
-            for job, _, single in tasks
-            for reference in job.references
-        ]
+        """Score jobs in order. With several references, the best score of each column counts."""
+        tasks = []
+        pairs: list[tuple[_Task, tuple[str, str]]] = []
+        for job in jobs:
+            task = _Task(job, [self._known.start(job, first) for first in self._firsts])
+            tasks.append(task)
+            pairs += [(task, (reference, job.generated)) for reference in job.references]
         for block in self._scorer.stream(pairs, itemgetter(1), self._options):
-            for (single, _), result, evidence in block:
-                single.append(
-                    TextError(result.error) if evidence is None else self._scores(result, evidence)
-                )
-        for job, known, single in tasks:
-            scores: dict[str, float] = {}
-            error: TextError | None = None
-            for first, others in zip(self._firsts, known, strict=True):
-                part = merge(single[:first], others())
-                if isinstance(part, TextError):
-                    error = error or part
+            for (task, _), result, evidence in block:
+                if evidence is None:
+                    task.by_reference.append(TextError(result.error))
                 else:
-                    scores |= {column(name, first): value for name, value in part.items()}
-            yield job, error or scores
+                    task.by_reference.append(self._scores(result, evidence))
+        for task in tasks:
+            yield task.job, self._merged(task)
+
+    def _merged(self, task: _Task) -> Scored:
+        """Join all scores of a task, or return its first error."""
+        scores: dict[str, float] = {}
+        errors: list[TextError] = []
+        for first, known in zip(self._firsts, task.known, strict=True):
+            part = merge(task.by_reference[:first], known())
+            if isinstance(part, TextError):
+                errors.append(part)
+                continue
+            for name, value in part.items():
+                scores[column(name, first)] = value
+        return errors[0] if errors else scores
 
     def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
         raise NotImplementedError
@@ -215,13 +232,19 @@ class LongMetrics(Metrics):
         also: Sequence[str] = (),
     ) -> None:
         super().__init__(scorer, known, Options(chunk_size, Params(lct=lcts[0]), also=also), lcts)
-        own, margins, parts = (
-            [f"{name}_{lct}" for lct in self._params] for name in ("VCS", "margin", "NAS")
-        )
-        self._beside = [name for metric in self._options.also for name in _BESIDE[metric]]
-        further = [LABELS[name] for name in self._beside]
+        self._beside: list[str] = []
+        for metric in self._options.also:
+            self._beside += _BESIDE[metric]
         # VCS first: a terminal has room for a few columns.
-        self.columns = (*own, *margins, "Cosine", "LAS", *parts, *further, *known.columns)
+        self.columns = (
+            *(f"VCS_{lct}" for lct in self._params),
+            *(f"margin_{lct}" for lct in self._params),
+            "Cosine",
+            "LAS",
+            *(f"NAS_{lct}" for lct in self._params),
+            *(LABELS[name] for name in self._beside),
+            *known.columns,
+        )
 
     def _scores(self, result: Result, evidence: Evidence) -> dict[str, float]:
         records = self._records(evidence)

@@ -1,6 +1,6 @@
 """A job in which a model rewrites descriptions: one line for each description and kind, resumable.
 
-The reasons why an answer cannot be used are part of what a model reads when it is asked again.
+The reasons why an answer cannot be used are part of the prompt when a model is asked again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vcs_runtime.util.progress import progress_bar
 from vcs_runtime.util.reading import read_whole
 
 Sentences = Callable[[str], int | None]
-"""Counts the sentences of a text; None where that cannot be told."""
+"""Counts the sentences of a text; None if they cannot be counted."""
 
 # A line of an answer that begins so is about the description, or about the model.
 _REMARK = re.compile(
@@ -85,23 +85,25 @@ def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
 
 
 def _check_length(rewrite: str, text: str, kind: Kind) -> None:
-    count, own = len(rewrite.split()), len(text.split())
-    fewest, most = round(kind.fewest * own), round(kind.most * own)
+    count, original = len(rewrite.split()), len(text.split())
+    fewest, most = round(kind.fewest * original), round(kind.most * original)
     if not fewest <= count <= most:
         raise TextError(
-            f"it has {count} words, and the description has {own}: {fewest} to {most} words were"
-            " asked for"
+            f"it has {count} words, and the description has {original}: {fewest} to {most} words"
+            " were asked for"
         )
 
 
 def _check_sentences(rewrite: str, text: str, kind: Kind, sentences: Sentences) -> None:
     if not kind.keeps_sentences:
         return
-    own, count = sentences(text), sentences(rewrite)
-    if own is not None and count is not None and abs(count - own) > max(1, own // 10):
+    original, count = sentences(text), sentences(rewrite)
+    if original is None or count is None:
+        return
+    if abs(count - original) > max(1, original // 10):
         raise TextError(
-            f"it has {count} sentences, and the description has {own}: each sentence was to keep"
-            " its place"
+            f"it has {count} sentences, and the description has {original}: each sentence was to"
+            " keep its place"
         )
 
 
@@ -120,10 +122,10 @@ _FIELD = re.compile(r"\{([a-z]+)\}")
 
 def ask_for(kind: Kind, text: str) -> str:
     """Return the prompt that asks for a rewrite of a description."""
-    words = round((kind.aim or 0) * len(text.split()))
-    return _filled(
-        "rewrite", task=_filled(kind.task, words=str(words), parts=kind.parts), text=text
-    )
+    aim = kind.aim or 0
+    words = round(aim * len(text.split()))
+    task = _filled(kind.task, words=str(words), parts=kind.parts)
+    return _filled("rewrite", task=task, text=text)
 
 
 def ask_again(kind: Kind, text: str, answer: str, reason: str) -> str:
@@ -139,7 +141,7 @@ def identity() -> str:
 
 
 def _filled(name: str, **fields: str) -> str:
-    """Fill the fields of a prompt in one pass: a description may hold what looks like a field."""
+    """Fill the fields of a prompt in one pass: a description may look as if it had fields."""
     return _FIELD.sub(lambda field: fields[field[1]], _texts()[name])
 
 
@@ -164,10 +166,10 @@ class Kind:
     category: str
     valid: bool  # whether the rewrite tells the same story
     task: str  # the prompt that asks for it
-    fewest: float  # words, as a multiple of those of the description
+    fewest: float  # words, as a multiple of the description's number of words
     most: float  # likewise
     aim: float | None = None  # likewise, as the prompt asks; None if it names none
-    parts: str = ""  # what a distortion replaces
+    parts: str = ""  # of a description, which a distortion replaces
     keeps_sentences: bool = False  # a sentence for every sentence of the description
 
 
@@ -274,12 +276,12 @@ class Rewriter:
         """Ask for a rewrite until the answer can be used; raise TextError after `tries` answers."""
         prompt = ask_for(kind, text)
         room = max(_LEAST_TOKENS, round(_TOKENS_A_WORD * kind.most * len(text.split())))
-        for left in reversed(range(self.tries)):
+        for attempt in range(1, self.tries + 1):
             answer = self.writer.write([prompt], room)
             try:
                 return checked(answer, text, kind, self.sentences)
             except TextError as error:
-                if not left:
+                if attempt == self.tries:
                     raise TextError(
                         f"no answer of {self.tries} can be used: {error}; the last is"
                         f" {answer[:_SHOWN]!r}"
@@ -290,17 +292,14 @@ class Rewriter:
     def run(
         self,
         texts: Mapping[str, str],
-        source: Path,
-        folder: Path,
+        files: JobFiles,
         problems: Problems,
-        *,
-        resume: bool = False,
-        overwrite: bool = False,
         kinds: Sequence[Kind] = KINDS,
-        file: str = FILE,
     ) -> dict[str, list[Rewrite]]:
-        """Rewrite descriptions in every kind, and append each to the folder's file immediately."""
-        tasks = [_Task(scene, kind, text) for scene, text in texts.items() for kind in kinds]
+        """Rewrite descriptions in every kind, and append each rewrite to the output immediately."""
+        tasks = []
+        for scene, text in texts.items():
+            tasks += [_Task(scene, kind, text) for kind in kinds]
         rewrites: dict[str, list[Rewrite]] = {scene: [] for scene in texts}
 
         def collect(task: _Task, record: Record, resumed: bool) -> None:
@@ -316,7 +315,7 @@ class Rewriter:
             check_texts(place, record, hash_texts(task.text))
 
         run_resumable(
-            JobFiles(folder / file, resume, overwrite, inputs=[source]),
+            files,
             Items(tasks, len(tasks), attrgetter("id"), check),
             self._lines,
             collect,

@@ -32,14 +32,14 @@ _PLACES = {
     "gemini": "URL",
     "recorded": "FILE",
 }
-# The kinds that can score by --method generate alone, and those that can by every method.
+# The kinds that score by --method generate alone, and the kinds that score by every method.
 _GENERATE_ONLY, _BOTH = ("openai", "gemini"), ("genai", "recorded")
 _IMAGE = "<image>"
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A language model, as options name it."""
+    """The options that name a language model."""
 
     model: str | None
     model_name: str | None
@@ -79,26 +79,27 @@ class ModelOptions:
         """Return the files of these options and of a folder of prompts, and `more` without None."""
         kind, _, place = (self.model or "").partition(":")
         recorded = Path(place) if kind == "recorded" else None
-        named = [path for path in (self.template, recorded, *more) if path]
-        return [*named, *(prompts.glob("*") if prompts else ())]
+        paths = [path for path in (self.template, recorded, *more) if path]
+        if prompts:
+            paths += prompts.glob("*")
+        return paths
 
     def _named(self) -> tuple[str, str]:
         """Return kind and place of the model."""
         kind, _, place = (self.model or "").partition(":")
         kinds = [kind for kind in _PLACES if self.method or kind != "recorded"]
         if kind not in kinds or not place:
-            listed = ", ".join(f"{kind}:{_PLACES[kind]}" for kind in kinds)
-            given = (
-                f", not {self.model!r} (--model-name names a server's model)" if self.model else ""
-            )
-            raise click.UsageError(f"--model must be one of {listed}{given}")
-        if (
-            self.method
-            and kind not in _BOTH
-            and (self.method == GENERATE) != (kind in _GENERATE_ONLY)
-        ):
-            only = "needs" if kind in _GENERATE_ONLY else "cannot be asked with"
-            raise click.UsageError(f"--model {kind}:{_PLACES[kind]} {only} --method {GENERATE}")
+            message = "--model must be one of "
+            message += ", ".join(f"{kind}:{_PLACES[kind]}" for kind in kinds)
+            if self.model:
+                message += f", not {self.model!r} (--model-name names a server's model)"
+            raise click.UsageError(message)
+        if self.method and kind not in _BOTH:
+            model = f"--model {kind}:{_PLACES[kind]}"
+            if kind in _GENERATE_ONLY and self.method != GENERATE:
+                raise click.UsageError(f"{model} needs --method {GENERATE}")
+            if kind not in _GENERATE_ONLY and self.method == GENERATE:
+                raise click.UsageError(f"{model} cannot be asked with --method {GENERATE}")
         return kind, place
 
 

@@ -1,4 +1,4 @@
-"""`vcs-runtime visil report`, `select` and `correlate`: what scores and answers say."""
+"""`vcs-runtime visil report`, `select` and `correlate`: summaries by scores and answers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,9 @@ def _by_format(
     result: dict[str, Any] = {}
     try:
         result["formats"] = by_format(scores, answers)
-        result |= {"paired": tests} if (tests := paired(scores, answers)) else {}
+        tests = paired(scores, answers)
+        if tests:
+            result["paired"] = tests
         result["frontier"] = along_frontier(scores, answers, alphas)
     except OverflowError:
         raise InputError(f"{path}: its numbers are too large to be summed") from None
@@ -217,48 +219,60 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
 
 
 def _print(result: Mapping[str, Any]) -> None:
+    """Print the tables of a report that there are."""
     out = console()
-    if "formats" in result:
-        rows = [
-            [
-                row["format"],
-                *(_mean(row.get(name), digits) for name, digits in _COLUMNS),
-                _share(row.get("accuracy")),
-            ]
-            for row in result["formats"]
-        ]
-        _print_table(["format", *(name for name, _ in _COLUMNS), "accuracy"], rows)
-        out.print("\nDistribution of ViSIL in nats:")
-        names = ("min", "q1", "median", "q3", "max")
-        rows = [
-            [
-                row["format"],
-                str(row["visil"]["n"]),
-                *(f"{row['visil'][name]:.4f}" for name in names),
-            ]
-            for row in result["formats"]
-            if "visil" in row
-        ]
-        _print_table(["format", "n", *names], rows)
-    if "paired" not in result and sum("accuracy" in row for row in result.get("formats", ())) > 1:
-        out.print("\nNot compared in pairs: no two formats have answers to the same questions.")
+    formats = result.get("formats", ())
+    if formats:
+        _print_formats(formats)
     if "paired" in result:
         out.print("\nAccuracy of the second format less that of the first, on the same questions:")
-        rows = [
-            [
-                " and ".join(row["formats"]),
-                str(row["questions"]),
-                _percent(row["difference"]),
-                f"{_percent(row['low'])} to {_percent(row['high'])}",
-                f"{row['p']:.4f}",
-                f"{row['p_holm']:.4f}",
-            ]
-            for row in result["paired"]
-        ]
-        _print_table(["formats", "questions", "difference", "95 % interval", "p", "p (Holm)"], rows)
+        _print_paired(result["paired"])
+    elif sum("accuracy" in row for row in formats) > 1:
+        out.print("\nNot compared in pairs: no two formats have answers to the same questions.")
     if "frontier" in result:
         out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
-        rows = [
+        _print_frontier(result["frontier"])
+    if "correspondence" in result:
+        out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")
+        _print_correspondence(result["correspondence"])
+
+
+def _print_formats(formats: Sequence[Mapping[str, Any]]) -> None:
+    rows = []
+    for row in formats:
+        means = [_mean(row.get(name), digits) for name, digits in _COLUMNS]
+        rows.append([row["format"], *means, _share(row.get("accuracy"))])
+    _print_table(["format", *(name for name, _ in _COLUMNS), "accuracy"], rows)
+    console().print("\nDistribution of ViSIL in nats:")
+    names = ("min", "q1", "median", "q3", "max")
+    rows = []
+    for row in formats:
+        if "visil" in row:
+            quartiles = [f"{row['visil'][name]:.4f}" for name in names]
+            rows.append([row["format"], str(row["visil"]["n"]), *quartiles])
+    _print_table(["format", "n", *names], rows)
+
+
+def _print_paired(tests: Sequence[Mapping[str, Any]]) -> None:
+    rows = []
+    for test in tests:
+        rows.append(
+            [
+                " and ".join(test["formats"]),
+                str(test["questions"]),
+                _percent(test["difference"]),
+                f"{_percent(test['low'])} to {_percent(test['high'])}",
+                f"{test['p']:.4f}",
+                f"{test['p_holm']:.4f}",
+            ]
+        )
+    _print_table(["formats", "questions", "difference", "95 % interval", "p", "p (Holm)"], rows)
+
+
+def _print_frontier(frontier: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    rows = []
+    for point in [*frontier["chosen"], *frontier["baselines"]]:
+        rows.append(
             [
                 f"alpha {point['alpha']:.4g}" if "alpha" in point else point["name"],
                 str(point["videos"]),
@@ -266,19 +280,18 @@ def _print(result: Mapping[str, Any]) -> None:
                 f"{point['visil']:.4f}",
                 _percent(point["accuracy"]),
             ]
-            for point in [*result["frontier"]["chosen"], *result["frontier"]["baselines"]]
-        ]
-        _print_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows)
-    if "correspondence" in result:
-        out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")
-        rows = []
-        for row in result["correspondence"]:
-            rows.append([row["format"], "true", _share(row["true"]), ""])
-            for kind, found in row["confused"].items():
-                rows.append(
-                    [row["format"], f"confused {kind}", _share(found), _percent(found["drop"])]
-                )
-        _print_table(["format", "summaries", "accuracy", "drop"], rows)
+        )
+    _print_table(["summaries", "videos", "tokens", "ViSIL", "accuracy"], rows)
+
+
+def _print_correspondence(formats: Sequence[Mapping[str, Any]]) -> None:
+    rows = []
+    for row in formats:
+        rows.append([row["format"], "true", _share(row["true"]), ""])
+        for kind, accuracy in row["confused"].items():
+            drop = _percent(accuracy["drop"])
+            rows.append([row["format"], f"confused {kind}", _share(accuracy), drop])
+    _print_table(["format", "summaries", "accuracy", "drop"], rows)
 
 
 _COLUMNS = (("visil", 4), ("tokens", 2), ("seconds", 2), ("confidence", 2))
@@ -286,27 +299,27 @@ _COLUMNS = (("visil", 4), ("tokens", 2), ("seconds", 2), ("confidence", 2))
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table without the columns in which all cells are empty."""
-    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    print_table(
-        [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], more="with --json"
-    )
+    filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    cells = []
+    for row in rows:
+        cells.append([row[i] for i in filled])
+    print_table([columns[i] for i in filled], cells, more="with --json")
 
 
 def _mean(spread: Mapping[str, Any] | None, digits: int) -> str:
     if spread is None:
         return ""
-    return f"{spread['mean']:.{digits}f}" + (
-        f" ± {spread['sd']:.{digits}f}" if spread["sd"] is not None else ""
-    )
+    mean = f"{spread['mean']:.{digits}f}"
+    if spread["sd"] is None:
+        return mean
+    return f"{mean} ± {spread['sd']:.{digits}f}"
 
 
-def _share(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _share(accuracy: Mapping[str, Any] | None) -> str:
+    if accuracy is None:
         return ""
-    return (
-        f"{_percent(found['share'])} of {found['n']} ({_percent(found['low'])} to"
-        f" {_percent(found['high'])})"
-    )
+    low, high = _percent(accuracy["low"]), _percent(accuracy["high"])
+    return f"{_percent(accuracy['share'])} of {accuracy['n']} ({low} to {high})"
 
 
 def _percent(value: float | None) -> str:

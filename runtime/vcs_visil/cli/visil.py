@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,13 +17,14 @@ from vcs_runtime.cli.options import (
     NumberRange,
     SectionedCommand,
     check_resume,
+    combined,
     max_read_mb,
     overwrite,
     resume,
     usage_errors,
 )
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.output import OutputFile
+from vcs_runtime.jobs.output import JobFiles, OutputFile
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.printable import printable
 from vcs_visil.asking import VisilOptions
@@ -43,7 +46,7 @@ from vcs_visil.cli.report import correlate, report, select
 from vcs_visil.frames import VideoFile, format_timecode, parse_timecode, uniform
 from vcs_visil.jobs.benchmarks import Source
 from vcs_visil.jobs.items import read_videos
-from vcs_visil.jobs.scores import score_videos
+from vcs_visil.jobs.scores import Scope, score_videos
 from vcs_visil.jobs.steps import KINDS, SEED, STEPS, Writing, read_donors, run_step
 from vcs_visil.masking import COUNTS
 from vcs_visil.models.generated import FLOOR
@@ -62,6 +65,50 @@ _OPTIONS = {
     "seed": ("confuse",),
     "video": ("answer",),
 }
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Where lines are written."""
+
+    output: Path
+    resume: bool
+    overwrite: bool
+    record: Path | None = None  # of the model's answers
+
+    def job(self, inputs: Sequence[Path]) -> JobFiles:
+        """Return the files of a job that reads `inputs` and reports on standard error."""
+        return JobFiles(self.output, self.resume, self.overwrite, report=warn, inputs=inputs)
+
+
+@dataclass(frozen=True)
+class _StepOptions:
+    """Options that not all steps have."""
+
+    frames: int
+    builtin: bool
+    keyframes: tuple[int, ...]
+    kind: tuple[str, ...]
+    seed: int
+    video: bool
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """How ViSIL is computed."""
+
+    samples: int
+    floor: float
+    count: str
+    folder: Path | None  # of the prompts
+
+    def options(self, asked: ModelOptions) -> VisilOptions:
+        """Return the options for a model; raise UsageError for one that cannot be used."""
+        prompts = Prompts.read(self.folder) if self.folder else None
+        with usage_errors():
+            return VisilOptions(
+                self.samples, str(asked.method), self.count, prompts, asked.top, self.floor
+            )
 
 
 @click.command(cls=SectionedCommand)
@@ -110,22 +157,17 @@ _OPTIONS = {
 @click.option(
     "--video", is_flag=True, help="Of answer: also answer from the frames of the full video."
 )
+@combined("files", _Outputs)
+@combined("options", _StepOptions)
 @click.pass_context
 def write(
     context: click.Context,
     what: str,
     items: Path,
-    output: Path,
-    resume: bool,
-    overwrite: bool,
+    files: _Outputs,
     asked: ModelOptions,
     folder: Path | None,
-    frames: int,
-    builtin: bool,
-    keyframes: tuple[int, ...],
-    kind: tuple[str, ...],
-    seed: int,
-    video: bool,
+    options: _StepOptions,
 ) -> None:
     """Write what is missing for every video in ITEMS.
 
@@ -143,34 +185,42 @@ def write(
     summary with the field `corresponds` (true or false) gets `correct` (1 or 0); confused summaries
     are judged too, never together with the true form.
     """
-    for option, steps in _OPTIONS.items():
-        if (
-            what not in steps
-            and context.get_parameter_source(option) is not ParameterSource.DEFAULT
-        ):
-            raise click.UsageError(f"--{option} is an option of {', '.join(steps)}, not of {what}")
-    kinds = tuple(dict.fromkeys(kind))
-    alone = builtin or (what == "confuse" and "text" not in kinds)
-    if alone and asked.model:
-        raise click.UsageError(f"{'--builtin' if builtin else '--kind keyframes'} needs no --model")
-    if os.path.dirname(os.path.realpath(output)) != os.path.dirname(os.path.realpath(items)):
+    _check_step_options(context, what)
+    kinds = tuple(dict.fromkeys(options.kind))
+    without_model = options.builtin or (what == "confuse" and "text" not in kinds)
+    if without_model and asked.model:
+        option = "--builtin" if options.builtin else "--kind keyframes"
+        raise click.UsageError(f"{option} needs no --model")
+    if os.path.dirname(os.path.realpath(files.output)) != os.path.dirname(os.path.realpath(items)):
         raise click.UsageError(
             "the output must be in the folder of the input, because the paths in it are relative"
             " to it"
         )
-    check_resume(resume, overwrite)
+    check_resume(files.resume, files.overwrite)
     donors = read_donors(items) if what == "confuse" else []
     # Before a model is loaded.
-    prompts = Prompts.read(folder) if folder and not alone else builtin_prompts()
-    writer = None if alone else asked.open()
-    writing = Writing(writer, prompts, frames, keyframes, video, kinds, seed, donors)
-    inputs = asked.files(prompts=folder)
-    step = writing.step(what)
-    exit_with(
-        run_step(
-            step, items, output, inputs=inputs, resume=resume, overwrite=overwrite, report=warn
-        )
+    prompts = Prompts.read(folder) if folder and not without_model else builtin_prompts()
+    writing = Writing(
+        None if without_model else asked.open(),
+        prompts,
+        options.frames,
+        options.keyframes,
+        options.video,
+        kinds,
+        options.seed,
+        donors,
     )
+    step = writing.step(what)
+    exit_with(run_step(step, items, files.job(asked.files(prompts=folder))))
+
+
+def _check_step_options(context: click.Context, step: str) -> None:
+    """Raise UsageError for an option that the step does not have."""
+    for option, steps in _OPTIONS.items():
+        if step in steps:
+            continue
+        if context.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{option} is an option of {', '.join(steps)}, not of {step}")
 
 
 @click.group
@@ -229,31 +279,24 @@ def visil() -> None:
 @resume
 @overwrite
 @json_option
+@combined("files", _Outputs)
+@combined("scope", Scope)
+@combined("scoring", _Scoring)
 def score(
     items: Path,
-    output: Path,
     asked: ModelOptions,
-    frames: int,
-    samples: int,
-    floor: float,
-    count: str,
-    video: bool,
-    drop_missing: bool,
-    record: Path | None,
-    folder: Path | None,
+    files: _Outputs,
+    scope: Scope,
+    scoring: _Scoring,
     tolerance: float,
-    resume: bool,
-    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Score the summaries of the videos in ITEMS.
 
     ITEMS is a JSONL file with one video per line (docs/guide/visil.md). The model is probed first.
     """
-    check_resume(resume, overwrite)
-    prompts = Prompts.read(folder) if folder else None
-    with usage_errors():
-        options = VisilOptions(samples, str(asked.method), count, prompts, asked.top, floor)
+    check_resume(files.resume, files.overwrite)
+    options = scoring.options(asked)
     read_videos(items)  # errors of the file are reported before a model is loaded and probed
     model = asked.open()
     if isinstance(model, Recorded):
@@ -261,21 +304,10 @@ def score(
     else:
         for check in require_passed(model, asked.probed(model, tolerance)):
             warn(f"probe: {check.name}: {check.detail}")
-    with recording(model, record) as recorded:
-        done = score_videos(
-            recorded,
-            items,
-            output,
-            options,
-            frames=frames,
-            video=video,
-            drop_missing=drop_missing,
-            inputs=asked.files(record, prompts=folder),
-            resume=resume,
-            overwrite=overwrite,
-            report=warn,
-        )
-    signature = options.signature(model.fingerprint, frames)
+    job = files.job(asked.files(files.record, prompts=scoring.folder))
+    with recording(model, files.record) as recorded:
+        done = score_videos(recorded, items, job, options, scope)
+    signature = options.signature(model.fingerprint, scope.frames)
     if as_json:
         counts = {
             "scored": done.scored,
@@ -285,7 +317,7 @@ def score(
         }
         click.echo(json.dumps({**counts, "signature": signature}))
     else:
-        say_approximate(output, done.unknown)
+        say_approximate(files.output, done.unknown)
         before = f", {done.resumed} of them before" if done.resumed else ""
         click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{printable(signature)}")
     exit_with(done.failed)
@@ -339,6 +371,12 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
         click.echo(f"{path}  {format_timecode(number, file.fps)}")
 
 
+def _source(
+    questions: Path, videos: Path | None, subtitles: Path | None, task: str | None
+) -> Source:
+    return Source(questions, videos, subtitles, task)
+
+
 @visil.command("import")
 @click.argument("questions", type=PATH)
 @output_option
@@ -357,15 +395,9 @@ def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Largest number of videos.")
 @click.option("--drop-missing", is_flag=True, help="Leave out videos whose files are not there.")
 @overwrite
+@combined("source", _source)
 def import_questions(
-    questions: Path,
-    output: Path,
-    videos: Path | None,
-    subtitles: Path | None,
-    task: str | None,
-    limit: int | None,
-    drop_missing: bool,
-    overwrite: bool,
+    source: Source, output: Path, limit: int | None, drop_missing: bool, overwrite: bool
 ) -> None:
     """Write items from QUESTIONS of MVBench or LongVideoBench.
 
@@ -373,9 +405,7 @@ def import_questions(
     MVBench's json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its
     questions.
     """
-    items = Source(questions, videos, subtitles, task).items(
-        output.parent, None if drop_missing else limit
-    )
+    items = source.items(output.parent, None if drop_missing else limit)
     missing = [item for item in items if not is_there(output.parent / item["video"])]
     if missing and not drop_missing:
         place = output.parent / missing[0]["video"]
@@ -384,9 +414,9 @@ def import_questions(
             " folder (--videos), or leave them out (--drop-missing)"
         )
     if missing:
-        warn(f"{questions}: {len(missing)} videos are not there and are left out")
+        warn(f"{source.path}: {len(missing)} videos are not there and are left out")
         items = [item for item in items if item not in missing][:limit]
-    with OutputFile(output, [questions], resume=False, overwrite=overwrite) as lines:
+    with OutputFile(output, [source.path], resume=False, overwrite=overwrite) as lines:
         lines.append(items)
     count = sum(len(item["questions"]) for item in items)
     click.echo(f"{len(items)} videos, {count} questions")

@@ -53,7 +53,7 @@ class Source:
     """A question file and its folders."""
 
     path: Path
-    videos: Path | None = None  # None: the data set's own place for them
+    videos: Path | None = None  # None: where the data set has them
     subtitles: Path | None = None  # likewise
     task: str | None = None  # of LongVideoBench; None for all
 
@@ -77,7 +77,7 @@ class Source:
             raise InputError(
                 f"{self.path}: MVBench has a file for each task, so there is no task to choose"
             )
-        found: dict[str, dict[str, Any]] = {}
+        items: dict[str, dict[str, Any]] = {}
         for number, entry in enumerate(entries, 1):
             place = f"{self.path} entry {number}"
             if self.task is not None and entry.get("question_category") != self.task:
@@ -87,17 +87,17 @@ class Source:
                 if long
                 else self._mvbench(place, entry, folder)
             )
-            if item["id"] not in found:
-                if len(found) == limit:
+            if item["id"] not in items:
+                if len(items) == limit:
                     continue
-                found[item["id"]] = {**item, "questions": []}
-            found[item["id"]]["questions"].append(_question(place, entry, long))
-        if not found:
+                items[item["id"]] = {**item, "questions": []}
+            items[item["id"]]["questions"].append(_question(place, entry, long))
+        if not items:
             known = sorted({str(entry.get("question_category")) for entry in entries})
             raise InputError(
                 f"{self.path}: no question of task {self.task!r}; the tasks are {', '.join(known)}"
             )
-        return [*found.values()]
+        return list(items.values())
 
     def _mvbench(self, place: str, entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         task, name = self.path.stem, _field(place, entry, "video")
@@ -189,8 +189,11 @@ def _question(place: str, entry: Mapping[str, Any], long: bool) -> dict[str, Any
         "options": options,
         "answer": string.ascii_uppercase[right],
     }
-    kept = {"id": "id", "question_category": "category"} if long else {}
-    return question | {name: entry[field] for field, name in kept.items() if field in entry}
+    if long:
+        for field, name in (("id", "id"), ("question_category", "category")):
+            if field in entry:
+                question[name] = entry[field]
+    return question
 
 
 def _field(place: str, entry: Mapping[str, Any], name: str) -> str:

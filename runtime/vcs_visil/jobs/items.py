@@ -16,7 +16,7 @@ from vcs_visil.frames import FrameFolder, VideoFile, check_rate, parse_timecode,
 from vcs_visil.summaries import Image, Summary, Video
 
 MADE = "made"
-"""Field of a line that contains the signature of each field that a step has made."""
+"""Field of a line with the signatures of the fields that steps have added."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ class Item:
 
     @property
     def made(self) -> dict[str, str]:
-        """The signature of each field that a step has made."""
-        made = self.row.get(MADE, {})
-        if not isinstance(made, dict) or not all(isinstance(value, str) for value in made.values()):
+        """The signatures of the fields that steps have added."""
+        signatures = self.row.get(MADE, {})
+        if not isinstance(signatures, dict) or not all(
+            isinstance(value, str) for value in signatures.values()
+        ):
             raise InputError(f"{self.place}: {MADE!r} must be an object of texts")
-        return made
+        return signatures
 
     @cached_property
     def file(self) -> VideoFile | FrameFolder:
@@ -84,12 +86,10 @@ class Item:
     def video(self, frames: int) -> Video:
         """Return the images of the field "frames", or frames of the file in the field "video"."""
         if "frames" in self.row:
-            return Video(
-                [
-                    Image.read(self.folder / _text(path, self.place))
-                    for path in self.several("frames")
-                ]
-            )
+            images = []
+            for path in self.several("frames"):
+                images.append(Image.read(self.folder / _text(path, self.place)))
+            return Video(images)
         return Video(self.file.read(self.sampled(frames)))
 
     def _number(self, name: str) -> float:
@@ -128,20 +128,19 @@ class Item:
         If there are confused summaries, a summary and its confused forms are never in one round.
         Each round has true and confused ones, as in a Latin square.
         """
-        true = self.several("summaries")
-        listed = [*zip(self.summaries(), true, strict=True)]
+        true = list(zip(self.summaries(), self.several("summaries"), strict=True))
         if "confused" not in self.row:
-            return [listed]
-        false = [(self._summary(value), value) for value in self.several("confused")]
-        kinds = list(dict.fromkeys(value.get("confused") for _, value in false))
-        rounds: list[list[tuple[Summary, Mapping[str, Any]]]] = [[] for _ in range(len(kinds) + 1)]
-        for i, (summary, value) in enumerate(listed):
-            rounds[i % len(rounds)].append((summary, {"corresponds": True, **value}))
-            for one, fields in false:
-                if fields.get("of") == summary.name:
-                    rounds[(i + 1 + kinds.index(fields.get("confused"))) % len(rounds)].append(
-                        (one, fields)
-                    )
+            return [true]
+        confused = [(self._summary(fields), fields) for fields in self.several("confused")]
+        kinds = list(dict.fromkeys(fields.get("confused") for _, fields in confused))
+        count = len(kinds) + 1  # a round for the true form, and one for each confused form
+        rounds: list[list[tuple[Summary, Mapping[str, Any]]]] = [[] for _ in range(count)]
+        for i, (summary, fields) in enumerate(true):
+            rounds[i % count].append((summary, {"corresponds": True, **fields}))
+            for other, other_fields in confused:
+                if other_fields.get("of") == summary.name:
+                    shift = 1 + kinds.index(other_fields.get("confused"))
+                    rounds[(i + shift) % count].append((other, other_fields))
         return [shown for shown in rounds if shown]
 
     def truth(self, fields: Mapping[str, Any]) -> bool | None:
@@ -156,16 +155,16 @@ class Item:
         listed = self.several("keyframes")[:count] if count else []
         if len(listed) < count:
             raise InputError(f"{self.place}: {len(listed)} keyframes, but {count} are needed")
-        return [_text(k.get("timestamp") if isinstance(k, dict) else k, self.place) for k in listed]
+        names = [value.get("timestamp") if isinstance(value, dict) else value for value in listed]
+        return [_text(name, self.place) for name in names]
 
     def questions(self) -> list[tuple[str, list[str], str]]:
         """Return the questions: text, options, and the letter of the right option."""
         questions = []
         for value in self.several("questions"):
             fields = value if isinstance(value, dict) else {}
-            question, options, right = (
-                fields.get(name) for name in ("question", "options", "answer")
-            )
+            question, options = fields.get("question"), fields.get("options")
+            right = fields.get("answer")
             if (
                 not isinstance(question, str)
                 or not isinstance(options, list)

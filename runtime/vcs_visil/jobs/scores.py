@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +25,7 @@ from vcs_visil.correlation import LARGEST_SCORE
 from vcs_visil.jobs.items import Item, read_videos
 from vcs_visil.masking import mask_caption
 from vcs_visil.score import score
-from vcs_visil.summaries import VIDEO
+from vcs_visil.summaries import VIDEO, Summary, Video
 
 QUANTITIES = ("seconds", "confidence")
 """Further numbers that answers of people may have."""
@@ -42,103 +41,100 @@ class Counts:
     unknown: dict[str, int] = field(default_factory=dict)  # of `unknown_words`
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What is scored of each video."""
+
+    frames: int  # of a video file
+    video: bool = False  # whether the video itself is scored, too
+    drop_missing: bool = False  # whether keywords that are not in the caption are left out
+
+
 def score_videos(
-    model: Model,
-    source: Path,
-    output: Path,
-    options: VisilOptions,
-    *,
-    frames: int,
-    video: bool = False,
-    drop_missing: bool = False,
-    inputs: Sequence[Path] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda message: None,
-    progress: bool = True,
+    model: Model, source: Path, files: JobFiles, options: VisilOptions, scope: Scope
 ) -> Counts:
     """Score the summaries of every video of a file, and append one line per video to an output.
 
     A video whose texts or images cannot be used gets a line with an `error`; the others go on. The
-    whole input is checked before the first video is scored. The output may be none of `inputs`,
-    files in use.
+    whole input is checked before the first video is scored.
     """
     videos = read_videos(source)
-    own = [
-        item.place
-        for item in videos
-        if any(f"|model:{model.fingerprint}|" in signature for signature in item.made.values())
-    ]
-    if own:
-        report(
-            f"{own[0]}: made by the model that scores, which favours it: take another"
-            " (docs/guide/visil.md)"
-        )
+    _report_same_model(videos, model, files.report)
     counts = Counts()
 
+    def work(items: Iterator[Item]) -> Iterator[list[tuple[Item, Record]]]:
+        for item in items:
+            record = _record(item, model, options, scope)
+            yield [(item, {**record, "texts": hash_texts(item.row)})]
+
     def add(item: Item, record: Record, resumed: bool) -> None:
-        counts.resumed += resumed
+        if resumed:
+            counts.resumed += 1
         for word in record.get("dropped", ()):
-            report(f"{item.place}: keyword {word!r} is not in the caption: left out")
+            files.report(f"{item.place}: keyword {word!r} is not in the caption: left out")
         if "error" in record:
             counts.failed += 1
-            report(f"{item.place}: {record['error']}")
+            files.report(f"{item.place}: {record['error']}")
         else:
             counts.scored += 1
             for name, count in unknown_words([record["summaries"]]).items():
                 counts.unknown[name] = counts.unknown.get(name, 0) + count
 
     def check(place: str, item: Item, record: Record) -> None:
-        expected = options.signature(model.fingerprint, _frames_again(item, record, frames))
-        check_signature(place, record.get("signature"), expected)
+        frames = _frames_again(item, record, scope.frames)
+        check_signature(
+            place, record.get("signature"), options.signature(model.fingerprint, frames)
+        )
         check_texts(place, record, hash_texts(item.row))
 
     run_resumable(
-        JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
+        replace(files, inputs=[source, *files.inputs]),
         Items(videos, len(videos), attrgetter("id"), check),
-        lambda items: (
-            [
-                (
-                    item,
-                    {
-                        **_record(item, model, options, frames, video, drop_missing),
-                        "texts": hash_texts(item.row),
-                    },
-                )
-            ]
-            for item in items
-        ),
+        work,
         add,
         bar=partial(progress_bar, unit="videos"),
     )
     return counts
 
 
-def _record(
-    item: Item, model: Model, options: VisilOptions, frames: int, whole: bool, drop_missing: bool
-) -> dict[str, Any]:
+def _report_same_model(videos: Sequence[Item], model: Model, report: Callable[[str], None]) -> None:
+    """Report the first video whose texts were written by the model that scores."""
+    for item in videos:
+        for signature in item.made.values():
+            if f"|model:{model.fingerprint}|" in signature:
+                report(
+                    f"{item.place}: made by the model that scores, which favours it: take another"
+                    " (docs/guide/visil.md)"
+                )
+                return
+
+
+def _record(item: Item, model: Model, options: VisilOptions, scope: Scope) -> dict[str, Any]:
+    """Return the line of a video."""
     try:
         caption, keywords = item.text("caption"), item.several("keywords")
-        masked = mask_caption(caption, keywords, count=options.count, drop_missing=drop_missing)
-        video = item.video(frames)
-        results = score(
-            video, masked, [*item.summaries(), *([video] if whole else [])], model, options
+        masked = mask_caption(
+            caption, keywords, count=options.count, drop_missing=scope.drop_missing
         )
+        video = item.video(scope.frames)
+        shown: list[Summary | Video] = [*item.summaries()]
+        if scope.video:
+            shown.append(video)
+        results = score(video, masked, shown, model, options)
     except (TextError, InputError) as error:
         message = str(error).removeprefix(f"{item.place}: ")
-        return {
-            "id": item.id,
-            "error": message,
-            "signature": options.signature(model.fingerprint, 0),
-        }
-    return {
+        signature = options.signature(model.fingerprint, 0)
+        return {"id": item.id, "error": message, "signature": signature}
+    record: dict[str, Any] = {
         "id": item.id,
         "frames": len(video.frames),
         "samples": options.samples,
-        **({"dropped": list(masked.dropped)} if masked.dropped else {}),
-        "summaries": [result.to_dict() for result in results],
-        "signature": results[0].signature,
     }
+    if masked.dropped:
+        record["dropped"] = list(masked.dropped)
+    record["summaries"] = [result.to_dict() for result in results]
+    record["signature"] = results[0].signature
+    return record
 
 
 def _frames_again(item: Item, record: Record, frames: int) -> int:
@@ -180,18 +176,14 @@ def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, in
 
     `scores` are the summaries of each video. Without generated answers there is nothing to count.
     """
-    videos = [[part for part in parts if part.get("approximate")] for parts in scores]
-    sides = {
-        "video": [
-            keyword
-            for parts in videos
-            for part in parts[:1]
-            for keyword in part.get("keywords", ())
-        ],
-        "summary": [
-            keyword for parts in videos for part in parts for keyword in part.get("keywords", ())
-        ],
-    }
+    sides: dict[str, list[Mapping[str, Any]]] = {"video": [], "summary": []}
+    for parts in scores:
+        approximate = [part for part in parts if part.get("approximate")]
+        for number, part in enumerate(approximate):
+            keywords = part.get("keywords", ())
+            sides["summary"] += keywords
+            if number == 0:  # every summary repeats the numbers of the video
+                sides["video"] += keywords
     counts: dict[str, int] = {}
     for side, keywords in sides.items():
         if keywords:
@@ -201,28 +193,36 @@ def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, in
 
 
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
-    """Return the summaries of a line.
+    """Return the summaries of a line; raise InputError if a name or a number is unusable."""
+    unusable = InputError(
+        f"{place}: it holds no scores of summaries (`vcs-runtime visil score -o`)"
+    )
+    if not isinstance(parts, list) or not parts:
+        raise unusable
+    names: set[str] = set()
+    for part in parts:
+        if not isinstance(part, dict) or not {"name", "visil", "tokens"} <= part.keys():
+            raise unusable
+        if not isinstance(part["name"], str):
+            raise unusable
+        if part["name"] in names:
+            raise InputError(f"{place}: the summary {part['name']!r} is there twice")
+        if not _is_scored(part):
+            raise unusable
+        names.add(part["name"])
+    return parts
 
-    Raises InputError unless each has a name of its own, and numbers.
-    """
-    names = set()
-    with contextlib.suppress(KeyError, TypeError):
-        for part in parts:
-            name, score, tokens = part["name"], part["visil"], part["tokens"]
-            if name in names:
-                raise InputError(f"{place}: the summary {name!r} is there twice")
-            if not (
-                isinstance(name, str)
-                and _is_number(score)
-                and (tokens is None or (_is_number(tokens) and tokens >= 0))
-                and all(isinstance(keyword, dict) for keyword in part.get("keywords", ()))
-            ):
-                break
-            names.add(name)
-        else:
-            if names:
-                return list(parts)
-    raise InputError(f"{place}: it holds no scores of summaries (`vcs-runtime visil score -o`)")
+
+def _is_scored(part: Mapping[str, Any]) -> bool:
+    """Return whether numbers and keywords of a summary have the right types."""
+    tokens, keywords = part["tokens"], part.get("keywords", ())
+    if not _is_number(part["visil"]):
+        return False
+    if tokens is not None and not (_is_number(tokens) and tokens >= 0):
+        return False
+    if not isinstance(keywords, Iterable):
+        return False
+    return all(isinstance(keyword, dict) for keyword in keywords)
 
 
 def _is_number(value: Any) -> bool:
@@ -244,9 +244,10 @@ class Answers:
 def read_answers(path: Path, scores: Path) -> Answers:
     """Read answers to questions with the score of their summary, except from the full video."""
     scored = read_scores(scores)
-    by_name = {
-        (video, part["name"]): part["visil"] for video, parts in scored.items() for part in parts
-    }
+    by_name: dict[tuple[str, str], float] = {}
+    for video, parts in scored.items():
+        for part in parts:
+            by_name[video, part["name"]] = part["visil"]
     lines, failed = read_lines(path)
     answers = Answers(skipped=failed, unknown=unknown_words(scored.values()))
     for place, row in lines:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -33,6 +34,7 @@ from vcs_visil.frames import FRAMES, format_timecode
 from vcs_visil.jobs.items import MADE, Item, read_items, read_videos
 from vcs_visil.masking import MASK, builtin_keywords
 from vcs_visil.prompts import Prompts, builtin
+from vcs_visil.summaries import Summary, Video
 from vcs_visil.writing import Writer, ask_writer, placeholders
 
 SEED = 20250101
@@ -49,7 +51,8 @@ CHANGES = (
     "a number of people or things",
 )
 """What a text may be changed in."""
-_KEPT = 0.5  # of the words: less is another summary, not a confused one
+# Share of the words that a change leaves: with fewer it is another summary, not a confused one.
+_LEAST_SAME = 0.5
 _WORD = re.compile(r"\w+")
 
 
@@ -88,7 +91,7 @@ def confuse(
 
     Raises TextError if nothing can be confused.
     """
-    made = []
+    confused = []
     item.summaries()  # all are checked before a model is asked
     for summary in item.several("summaries"):
         if summary.get("corresponds") is False:
@@ -106,7 +109,7 @@ def confuse(
                 keyframes = [_from(donor, keyframe) for keyframe in donor.keyframes[len(keyframes)]]
             else:
                 continue
-            made.append(
+            confused.append(
                 {
                     "name": f"{summary['name']}, other {kind}",
                     "of": summary["name"],
@@ -117,9 +120,9 @@ def confuse(
                     **change,
                 }
             )
-    if not made:
+    if not confused:
         raise TextError("summaries: there is nothing that can be confused")
-    return made
+    return confused
 
 
 def change_text(writer: Writer, prompts: Prompts, text: str, change: str) -> str:
@@ -137,14 +140,10 @@ def change_text(writer: Writer, prompts: Prompts, text: str, change: str) -> str
             )
         if _words(changed) == words:
             raise TextError("changed summary: no word of it has changed")
-        left, kept = _words(changed), 0
-        for word in words:
-            if word in left:
-                left.remove(word)
-                kept += 1
-        if kept < _KEPT * len(words):
+        same = (Counter(words) & Counter(_words(changed))).total()
+        if same < _LEAST_SAME * len(words):
             raise TextError(
-                f"changed summary: only {kept} of {len(words)} words are left: change less"
+                f"changed summary: only {same} of {len(words)} words are left: change less"
             )
         return changed
 
@@ -157,12 +156,12 @@ def _words(text: str) -> list[str]:
 
 def _donor(item: Item, donors: Sequence[Donor], count: int, draw: random.Random) -> Donor:
     """Draw another video with a summary of as many keyframes."""
-    own = item.row.get("video")
-    others = [
-        donor
-        for donor in donors
-        if donor.id != item.id and count in donor.keyframes and (own is None or donor.video != own)
-    ]
+    video = item.row.get("video")
+    others = []
+    for donor in donors:
+        same_video = donor.id == item.id or (video is not None and donor.video == video)
+        if count in donor.keyframes and not same_video:
+            others.append(donor)
     if not others:
         raise TextError(
             f"summaries: no other video of the file has a summary with {count} keyframes"
@@ -183,7 +182,7 @@ def _from(donor: Donor, keyframe: Any) -> Any:
 
 Lines = list[dict[str, Any]]
 
-#: The steps, and the field that each adds to lines without it; None: it writes lines of its own.
+#: The steps, and the field that each adds to lines without it; None: it writes new lines.
 STEPS: Mapping[str, str | None] = {
     "answer": None,
     "caption": "caption",
@@ -205,7 +204,7 @@ class Writing:
     frames: int = FRAMES
     keyframes: Sequence[int] = (0, 1, 3)  # of the summaries
     video: bool = False  # also answer from the video itself
-    kinds: Sequence[str] = KINDS  # what is confused
+    kinds: Sequence[str] = KINDS  # the sides of a summary that are confused
     seed: int = SEED
     donors: Sequence[Donor] = ()
 
@@ -230,10 +229,8 @@ class Writing:
     def choose_keyframes(self, item: Item) -> list[dict[str, str]]:
         """Choose three keyframes of a video file."""
         file, numbers = item.file, item.sampled(self.frames)
-        timed = [
-            (format_timecode(number, file.fps), image)
-            for number, image in zip(numbers, file.read(numbers), strict=True)
-        ]
+        timecodes = [format_timecode(number, file.fps) for number in numbers]
+        timed = list(zip(timecodes, file.read(numbers), strict=True))
         return writing.choose_keyframes(self.writer, self.prompts, timed, file.fps, file.frames)
 
     def summarize(self, item: Item) -> Lines:
@@ -259,31 +256,29 @@ class Writing:
             summaries = [summary for summary, _ in shown]
             judged = writing.judge_summaries(self.writer, self.prompts, images, summaries)
             for (summary, fields), judgement in zip(shown, judged, strict=True):
+                line: dict[str, Any] = {"name": summary.name, "format": summary.format}
+                for name in ("of", "confused"):
+                    if name in fields:
+                        line[name] = fields[name]
+                line["corresponds"] = judgement.corresponds
+                line["confidence"] = judgement.confidence
                 truth = item.truth(fields)
-                lines.append(
-                    {
-                        "name": summary.name,
-                        "format": summary.format,
-                        **{name: fields[name] for name in ("of", "confused") if name in fields},
-                        "corresponds": judgement.corresponds,
-                        "confidence": judgement.confidence,
-                        **(
-                            {}
-                            if truth is None
-                            else {"correct": int(judgement.corresponds == truth)}
-                        ),
-                    }
-                )
+                if truth is not None:
+                    line["correct"] = int(judgement.corresponds == truth)
+                lines.append(line)
         return lines
 
     def answer(self, item: Item) -> Lines:
         """Answer the questions from each summary alone, a line each."""
-        lines, shown = (
-            [],
-            [*(item.summaries() if "summaries" in item.row or not self.video else ())],
-        )
-        for question, choices, right in item.questions():
-            for one in [*shown, *([item.video(self.frames)] if self.video else ())]:
+        shown: list[Summary | Video] = []
+        if "summaries" in item.row or not self.video:
+            shown += item.summaries()
+        questions = item.questions()
+        if self.video:
+            shown.append(item.video(self.frames))
+        lines = []
+        for question, choices, right in questions:
+            for one in shown:
                 letter = writing.answer_question(self.writer, self.prompts, one, question, choices)
                 lines.append(
                     {
@@ -298,14 +293,12 @@ class Writing:
 
     def step(self, name: str) -> Step:
         """Return a step of `STEPS` with these options."""
-        looks = name not in ("keywords", "confuse") and (name != "answer" or self.video)
-        by = (
-            f"{self.by}|kinds:{'+'.join(self.kinds)}|seed:{self.seed}"
-            if name == "confuse"
-            else self.by
-        )
+        by = self.by
+        if name == "confuse":
+            by += f"|kinds:{'+'.join(self.kinds)}|seed:{self.seed}"
         take = self.choose_keyframes if name == "keyframes" else getattr(self, name)
-        return Step(name, by, take, STEPS[name], self.frames if looks else None)
+        looks_at_video = self.video if name == "answer" else name not in ("keywords", "confuse")
+        return Step(name, by, take, STEPS[name], self.frames if looks_at_video else None)
 
 
 @dataclass(frozen=True)
@@ -315,14 +308,14 @@ class Step:
     name: str
     by: str  # fields of the signature
     take: Callable[[Item], Any]  # returns the value of the field, or the lines
-    field: str | None = None  # None: the step writes lines of its own
+    field: str | None = None  # None: the step writes new lines
     frames: int | None = None  # of a video file that the step looks at; None: it looks at none
 
     def signature(self, row: Mapping[str, Any]) -> str:
-        """Return what the result depends on besides the line, as `key:value` between "|"."""
-        frames = (
-            "" if self.frames is None else f"|frames:{'files' if 'frames' in row else self.frames}"
-        )
+        """Return all that the result depends on besides the line, as `key:value` between "|"."""
+        frames = ""
+        if self.frames is not None:
+            frames = f"|frames:{'files' if 'frames' in row else self.frames}"
         return f"visil|step:{self.name}|{self.by}{frames}|v:{__version__}"
 
     def lines(self, item: Item) -> list[dict[str, Any]]:
@@ -336,8 +329,8 @@ class Step:
             ]
         if self.field in item.row:
             return [dict(item.row)]
-        made = {**item.made, self.field: signature}
-        return [{**item.row, self.field: self.take(item), MADE: made}]
+        signatures = {**item.made, self.field: signature}
+        return [{**item.row, self.field: self.take(item), MADE: signatures}]
 
     def failed(self, item: Item, message: str) -> list[dict[str, Any]]:
         """Return the lines for an unusable video: the unchanged line, or one with an `error`."""
@@ -360,38 +353,32 @@ class Step:
             check_signature(place, record.get("signature"), expected)
             check_texts(place, record, hash_texts(item.row))
             return
-        made = record.get(MADE, {})
-        signature = made.get(self.field) if isinstance(made, dict) else made
+        signatures = record.get(MADE, {})
+        signature = signatures
+        if isinstance(signatures, dict):
+            signature = signatures.get(self.field)
         added = {MADE}
         if self.field not in item.row:
             added.add(self.field)
             if signature is not None:
                 check_signature(place, signature, expected)
-        written, given = (
-            hash_texts({name: value for name, value in row.items() if name not in added})
-            for row in (record, item.row)
-        )
-        check_texts(place, {**record, "texts": written}, given)
+        written = _hash_without(record, added)
+        check_texts(place, {**record, "texts": written}, _hash_without(item.row, added))
 
 
-def run_step(
-    step: Step,
-    source: Path,
-    output: Path,
-    *,
-    inputs: Sequence[Path] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda message: None,
-    progress: bool = True,
-) -> int:
+def _hash_without(row: Mapping[str, Any], added: set[str]) -> str:
+    """Return the hash of a line without the fields that steps have added."""
+    return hash_texts({name: value for name, value in row.items() if name not in added})
+
+
+def run_step(step: Step, source: Path, files: JobFiles) -> int:
     """Do a step for every video of a file, and append the results to an output.
 
     The whole input is checked before the first video. If a video cannot be used, the others are
-    still done. Returns the number of failed videos, those of earlier runs included.
+    still done. Returns the number of failed videos, earlier runs included.
     """
     videos = read_videos(source)
-    begins = f"{{{json.dumps(next(iter(videos[0].row)) if step.field else 'id')}: "
+    first_key = next(iter(videos[0].row)) if step.field else "id"
     failed = set()
 
     def work(items: Iterator[Item]) -> Iterator[list[tuple[Item, Record]]]:
@@ -400,7 +387,7 @@ def run_step(
                 records = step.lines(item)
             except (TextError, InputError) as error:
                 message = str(error).removeprefix(f"{item.place}: ")
-                report(f"{item.place}: {message}")
+                files.report(f"{item.place}: {message}")
                 records = step.failed(item, message)
             yield [(item, record) for record in records]
 
@@ -409,11 +396,11 @@ def run_step(
             failed.add(item.id)
 
     run_resumable(
-        JobFiles(output, resume, overwrite, progress=progress, inputs=[source, *inputs]),
+        replace(files, inputs=[source, *files.inputs]),
         Items(videos, len(videos), attrgetter("id"), step.check, several_lines=True),
         work,
         count,
-        begins=begins,
+        begins=f"{{{json.dumps(first_key)}: ",
         bar=partial(progress_bar, what=step.name, unit="videos"),
     )
     return len(failed)

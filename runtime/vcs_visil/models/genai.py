@@ -2,8 +2,8 @@
 
 An answer is forced token by token: the logits at the end of the prompt give the probability of the
 first token, then the true token is appended, and so on. `get_logits` returns the last position
-only. After a rewind, version 0.18 returns stale logits without an error, so every answer has its
-own generator.
+only. After a rewind, version 0.18 returns stale logits without an error, so every answer has a
+generator.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers that a model generates, with log-probabilities of tokens and of likely others.
 
-APIs that cannot score a given answer tell these numbers. The probability of the true words is then
+APIs that cannot score an answer return these numbers. The probability of the true words is then
 read off where the generated answer, or one of the likeliest tokens beside it, agrees with them.
 This is approximate: each word is conditioned on what the model wrote before it, and a word that is
 not among the likeliest tokens has a floor for its number.
@@ -138,12 +138,12 @@ def known_words(
             spaces.append(generated.logprobs[i])
         offset += len(token)
     starts = [match.start() for match in re.finditer(r"\S+", "".join(generated.tokens))]
-    found = []
+    numbers = []
     for i, word in enumerate(words):
         place = places.get(starts[i]) if i < len(starts) else None
         value, known = _word(generated, *place, word) if place else (-math.inf, "none")
-        found.append((min(0.0, max(floor, value)), known))
-    return found
+        numbers.append((min(0.0, max(floor, value)), known))
+    return numbers
 
 
 def _word(generated: Generated, place: int, total: float, word: str) -> tuple[float, str]:

@@ -74,7 +74,7 @@ def probe_generated(
 ) -> list[ProbeCheck]:
     """Check a model that generates, up to the first check that fails.
 
-    Arguments, result and errors are those of `probe`; `top` likeliest tokens will be requested.
+    Arguments, result and errors are the same as for `probe`; `top` likeliest tokens are requested.
     """
     return _Generating(model, tolerance, top).outcomes(images)
 
@@ -122,7 +122,7 @@ class _Probe(Generic[A]):
 
     def drift(self, parts: Sequence[Part]) -> float:
         """Return the difference between two runs of one question, so that no cache answers."""
-        return self.difference(*(self.ask(parts, run) for run in (0, 1)))
+        return self.difference(self.ask(parts, 0), self.ask(parts, 1))
 
     def same(self) -> str:
         drift = self.drift([_PROMPTS[0]])
@@ -135,7 +135,7 @@ class _Probe(Generic[A]):
 
     def text(self) -> str:
         same = self.drift([_PROMPTS[0]])
-        change = self.difference(*(self.ask([prompt]) for prompt in _PROMPTS[:2]))
+        change = self.difference(self.ask([_PROMPTS[0]]), self.ask([_PROMPTS[1]]))
         if change <= 2 * same:
             raise _Failed(
                 f"another prompt changes nothing{', or no more than asking again' if same else ''}"
@@ -148,9 +148,8 @@ class _Probe(Generic[A]):
         least = float("inf")
         for place in range(3):
             swapped = [*images[:place], other, *images[place + 1 :]]
-            change = self.difference(
-                *(self.ask([*some, _PROMPTS[0]]) for some in (images, swapped))
-            )
+            before, after = self.ask([*images, _PROMPTS[0]]), self.ask([*swapped, _PROMPTS[0]])
+            change = self.difference(before, after)
             if change <= 2 * same:
                 raise _Failed(
                     f"another image {place + 1} of 3 changes nothing: images are dropped or"
@@ -159,7 +158,8 @@ class _Probe(Generic[A]):
             least = min(least, change)
         # A server of a text model may read the base64 of a file as text, which also changes the
         # answer. A vision model has the same number of tokens for all images of one size.
-        plain, busy = (self.ask([some, _PROMPTS[0]]).prompt_tokens for some in (other, _busy()))
+        plain = self.ask([other, _PROMPTS[0]]).prompt_tokens
+        busy = self.ask([_busy(), _PROMPTS[0]]).prompt_tokens
         if plain != busy:
             raise _Failed(
                 f"images of one size have {plain} and {busy} tokens: their files are read as text"
@@ -231,7 +231,8 @@ class _Forcing(_Probe[Forced]):
         return f"forced and likeliest token differ by {worst:.2g}"
 
     def chain(self) -> str:
-        whole, start = (self.force([_PROMPTS[0]], answer) for answer in (_ANSWER, _START))
+        whole = self.force([_PROMPTS[0]], _ANSWER)
+        start = self.force([_PROMPTS[0]], _START)
         if whole.tokens[: len(start.tokens)] != start.tokens:
             raise _Failed(
                 f"the beginning of an answer alone has other tokens: {whole.tokens}, {start.tokens}"
@@ -260,7 +261,7 @@ class _Generating(_Probe[Generated]):
 
     def difference(self, first: Generated, second: Generated) -> float:
         """Return the largest difference at the first place; a token that one lacks counts as 1."""
-        one, other = (dict(generated.top[0]) for generated in (first, second))
+        one, other = dict(first.top[0]), dict(second.top[0])
         common = [abs(one[token] - other[token]) for token in one.keys() & other.keys()]
         return max([*common, float(one.keys() != other.keys())])
 
@@ -276,10 +277,9 @@ class _Generating(_Probe[Generated]):
                 answer.tokens, answer.logprobs, answer.top, strict=True
             ):
                 if listed:
-                    worst, compared = (
-                        max(worst, max(number for _, number in listed) - value),
-                        compared + 1,
-                    )
+                    highest = max(number for _, number in listed)
+                    worst = max(worst, highest - value)
+                    compared += 1
                 if worst > self.tolerance:
                     raise _Failed(
                         f"the written token {token!r} has {value:.4f}, but another one is likelier"

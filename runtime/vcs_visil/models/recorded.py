@@ -163,7 +163,7 @@ class Recorder(Recorded):
             stack.pop_all()  # it stays open
 
     def close(self) -> None:
-        """Close the table. Raises InputError if it is no longer what was recorded."""
+        """Close the table. Raises InputError if another program has changed it."""
         self._lines.close()
 
     def _missing(self, key: str, answer: str, kind: str, ask: _Ask) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Vision-language models on servers, and behind the APIs of OpenAI and Gemini.
+"""Vision-language models on servers, and in the APIs of OpenAI and Gemini.
 
 vLLM and SGLang score prompts. Any other OpenAI-style server is asked step by step for the likeliest
-tokens, or, as the APIs, for log-probabilities of what it generates. The tokens of an answer are
-searched from the end of the prompt, because only the server knows the number of tokens of an image.
+tokens, or, like the APIs, for log-probabilities of its answers. The tokens of an answer are
+searched from the end of the prompt, because only the server knows how many tokens an image has.
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ def chat_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     """Return texts and images as the content of a message of OpenAI's chat API."""
     if not any(isinstance(part, Image) for part in parts):
         return "".join(part for part in parts if isinstance(part, str))
-    return [
-        (
-            {"type": "text", "text": part}
-            if isinstance(part, str)
-            else {
-                "type": "image_url",
-                "image_url": {"url": f"data:{part.media_type};base64,{as_base64(part)}"},
-            }
-        )
-        for part in parts
-    ]
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, str):
+            content.append({"type": "text", "text": part})
+        else:
+            url = f"data:{part.media_type};base64,{as_base64(part)}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
 
 
 class Chat:
@@ -105,13 +102,13 @@ class VLLM(Chat):
             raise ModelError(
                 f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities"
             )
-        # The first token has no entry. Other entries also list likelier tokens: the prompt's own is
-        # taken.
-        pairs = zip(ids, entries, strict=True)
-        own = [get_at(entry, dict, str(token)) if entry else {} for token, entry in pairs]
-        texts = [entry.get("decoded_token") or "" for entry in own]
+        # The first token has no entry. Other entries list the prompt's token, and likelier ones.
+        prompt = []
+        for token, entry in zip(ids, entries, strict=True):
+            prompt.append(get_at(entry, dict, str(token)) if entry else {})
+        texts = [entry.get("decoded_token") or "" for entry in prompt]
         count = answer_length(texts, answer)
-        values = tuple(number(entry.get("logprob")) for entry in own[-count:])
+        values = tuple(number(entry.get("logprob")) for entry in prompt[-count:])
         return Forced(tuple(texts[-count:]), values, len(ids) - count)
 
     def next(self, parts: Sequence[Part], prefix: str = "") -> tuple[str, float]:
@@ -145,7 +142,8 @@ class Stepping(Chat):
         prefix, first = "", None
         while prefix != answer:
             choice, length = self._step(parts, prefix)
-            first = length if not tokens else first
+            if not tokens:
+                first = length
             self._check_length(first, length, len(tokens), prefix)
             candidates = self._likeliest(choice, prefix)
             fitting = _fitting(candidates, answer[len(prefix) :])
@@ -279,18 +277,17 @@ class OpenAI(Chat):
         listed = list[tuple[tuple[str, float], ...]]()
         part = b""  # of a character, whose first bytes are a token
         for entry in get_at(choice, list, "logprobs", "content"):
-            token, value = get_at(entry, str, "token"), _value(entry.get("logprob"))
-            top_entries = entry.get("top_logprobs") or []
-            likeliest = tuple(
-                (get_at(e, str, "token"), _value(e.get("logprob"))) for e in top_entries
-            )
-            whole = part + bytes(entry["bytes"]) if entry.get("bytes") else part + token.encode()
+            token, value = _logprob(entry, "logprob")
+            likeliest = [_logprob(one, "logprob") for one in entry.get("top_logprobs") or ()]
+            data = bytes(entry["bytes"]) if entry.get("bytes") else token.encode()
+            whole = part + data
             if part:
-                tokens[-1], values[-1] = _decoded(whole), values[-1] + value
+                tokens[-1] = _decoded(whole)
+                values[-1] += value
             else:
                 tokens.append(_decoded(whole) if entry.get("bytes") else token)
                 values.append(value)
-                listed.append(likeliest)
+                listed.append(tuple(likeliest))
             part = b"" if _is_text(whole) else whole
         length = (answer.get("usage") or {}).get("prompt_tokens")
         return Generated(text, tuple(tokens), tuple(values), tuple(listed), length)
@@ -329,20 +326,17 @@ class Gemini:
             raise ModelError(
                 f"{self.fingerprint}: the API returns no log-probabilities (logprobsResult)"
             )
-        chosen = [
-            (get_at(entry, str, "token"), _value(entry.get("logProbability")))
-            for entry in get_at(candidate, list, "logprobsResult", "chosenCandidates")
-        ]
-        listed = tuple(
-            tuple(
-                (get_at(entry, str, "token"), _value(entry.get("logProbability")))
-                for entry in get_at(place, list, "candidates")
-            )
-            for place in candidate["logprobsResult"].get("topCandidates")
-            or [{"candidates": []}] * len(chosen)
-        )
-        tokens, values = zip(*chosen, strict=True) if chosen else ((), ())
-        return Generated(text, tokens, values, listed, length)
+        tokens, values = list[str](), list[float]()
+        for entry in get_at(candidate, list, "logprobsResult", "chosenCandidates"):
+            token, value = _logprob(entry, "logProbability")
+            tokens.append(token)
+            values.append(value)
+        listed = []
+        without: list[dict[str, Any]] = [{"candidates": []}] * len(tokens)
+        for place in candidate["logprobsResult"].get("topCandidates") or without:
+            entries = get_at(place, list, "candidates")
+            listed.append(tuple(_logprob(entry, "logProbability") for entry in entries))
+        return Generated(text, tuple(tokens), tuple(values), tuple(listed), length)
 
     def write(self, parts: Sequence[Part], max_tokens: int) -> str:
         """Write a free answer of at most `max_tokens` tokens, greedily."""
@@ -352,14 +346,13 @@ class Gemini:
         self, parts: Sequence[Part], max_tokens: int, **options: Any
     ) -> tuple[dict[str, Any], str, int | None]:
         """Return the first candidate, its text without thoughts, and the prompt's token count."""
-        content = [
-            (
-                {"text": part}
-                if isinstance(part, str)
-                else {"inlineData": {"mimeType": part.media_type, "data": as_base64(part)}}
-            )
-            for part in parts
-        ]
+        content: list[dict[str, Any]] = []
+        for part in parts:
+            if isinstance(part, str):
+                content.append({"text": part})
+            else:
+                data = {"mimeType": part.media_type, "data": as_base64(part)}
+                content.append({"inlineData": data})
         settings = {"temperature": 0, "candidateCount": 1, "maxOutputTokens": max_tokens, **options}
         answer = self._client.post(
             self._path,
@@ -378,12 +371,13 @@ class Gemini:
         return candidate, text, (answer.get("usageMetadata") or {}).get("promptTokenCount")
 
 
-def _value(value: Any) -> float:
-    """Return a log-probability, or `LEAST` for a lower one.
+def _logprob(entry: Any, field: str) -> tuple[str, float]:
+    """Return a token and its log-probability, or `LEAST` for a lower one.
 
     APIs differ in the number for impossible.
     """
-    return max(number(value), LEAST)  # in this order NaN stays NaN, which is refused later
+    token, value = get_at(entry, str, "token"), number(entry.get(field))
+    return token, max(value, LEAST)  # in this order NaN stays NaN, which is refused later
 
 
 def _decoded(data: bytes) -> str:

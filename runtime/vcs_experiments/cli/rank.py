@@ -1,0 +1,124 @@
+"""`vcs-runtime experiment rank`: the models of a folder, ranked by their scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from vcs_experiments import rank as rank_study
+from vcs_experiments.cli.results import finish
+from vcs_experiments.cli.shared import (
+    Run,
+    Settings,
+    columns_option,
+    lcts_option,
+    paths_of,
+    scored,
+    seed_option,
+)
+from vcs_experiments.datasets.published import Foreign
+from vcs_experiments.datasets.texts import Problems, read_descriptions
+from vcs_experiments.metrics.scoring import LongMetrics
+from vcs_experiments.rank import RankOptions
+from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further
+
+
+@click.command(cls=SectionedCommand)
+@click.option(
+    "--references",
+    "source",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="File of reference texts by id, such as JSON {id: text}.",
+)
+@click.option(
+    "--predictions",
+    type=PATH,
+    required=True,
+    metavar="DIR",
+    help="Folder with a file for each model, such as MODEL.json.",
+)
+@click.option(
+    "--ranking",
+    type=PATH,
+    metavar="FILE",
+    help="Ranking to compare with: one model per line, best first.",
+)
+@columns_option
+@click.option(
+    "--by",
+    metavar="METRIC",
+    help="Column to rank by. [default: the first VCS; its margin if VCS is 0 for most texts]",
+)
+@click.option(
+    "--baseline", metavar="MODEL", help="Model that all others are tested against. [default: none]"
+)
+@click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")
+@correction
+@lcts_option(0.0)
+@click.option(
+    "--chunk-size",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="Number of sentences joined to one chunk.",
+)
+@further
+@enough_resamples
+@seed_option
+@scored
+@combined("settings", Settings)
+@combined("options", RankOptions)
+def rank(
+    source: Path,
+    predictions: Path,
+    ranking: Path | None,
+    columns: dict[str, Foreign],
+    options: RankOptions,
+    settings: Settings,
+    run: Run,
+) -> None:
+    """Rank the models of a folder by their scores.
+
+    The ranking comes with bootstrap intervals and paired tests between neighbours; and, on request,
+    of all models against a baseline or against each other, as `vcs-runtime compare` makes them.
+
+    \b
+    Example:
+      vcs-runtime experiment rank --references refs.json --predictions models -o results
+    """
+    problems = Problems(warn)
+    references = read_descriptions(source, problems)
+    models = rank_study.read_models(predictions, references, problems)
+    if ranking:
+        other_ranking = rank_study.read_ranking(ranking, models, problems)
+        options = replace(options, other_ranking=other_ranking)
+    if options.baseline and options.baseline not in models:
+        raise click.UsageError(
+            f"--baseline must be one of {', '.join(models)}, not {options.baseline!r}"
+        )
+    documents = ([text] if isinstance(text, str) else text for text in references.values())
+    sources = source, ranking, predictions / "results.json", *paths_of(columns)
+    with run.opened(documents, *sources) as (scorer, known):
+        metrics = LongMetrics(
+            scorer,
+            known,
+            lcts=settings.lcts,
+            chunk_size=settings.chunk_size,
+            also=settings.also,
+        )
+        metrics.add(columns)
+        if options.by and options.by not in metrics.columns:
+            raise click.UsageError(
+                f"--by must be one of {', '.join(metrics.columns)}, not {options.by!r}"
+            )
+        results = rank_study.run(
+            references, models, metrics, run.output, problems, options, scorer.segmenter
+        )
+    finish(results, run.output.folder)
