@@ -162,7 +162,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         InputLayout,
         Meta(
             description=(
-                "Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."
+                "Inputs of the graph, all int64; docs/guide/bundles.md has their shapes."
             )
         ),
     ] = "padded"

@@ -106,7 +106,7 @@ ScoreFile = Callable[[PairSource, JobFiles, Options], Summary]
         type=click.Choice(["process", "ray"]),
         default="process",
         show_default=True,
-        help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md).",
+        help="What scores PAIRS: this process, or Ray actors (docs/guide/clusters.md).",
     ),
     click.option(
         "--actors",
