@@ -1,4 +1,4 @@
-"""How well substitution sees replaced words (docs/benchmarks/substitution.md).
+"""How well substitution sees replaced words (docs/benchmarks/explanations.md).
 
     python benchmarks/substitution.py DATA [PART...] [--cache FOLDER] [--keep]
 

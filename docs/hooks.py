@@ -137,7 +137,7 @@ def schema_fields() -> Iterator[str]:
     places = {"Manifest": "bundle.json"}  # where an object stands; the first place of several
     for name, schema in objects.items():
         place = places[name]
-        yield f"\n### {place}\n{schema['description']}\n"
+        yield f"\n#### {place}\n{schema['description']}\n"
         for field, rules in schema["properties"].items():
             kinds = rules.get("anyOf", [rules])
             inner = re.findall(r"#/\$defs/(\w+)", json.dumps(kinds))

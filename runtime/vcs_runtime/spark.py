@@ -1,4 +1,4 @@
-"""Spark: pairs in two columns of a data frame, through `predict_batch_udf` (docs/guide/spark.md).
+"""Spark: pairs in two columns of a data frame, by `predict_batch_udf` (docs/guide/clusters.md).
 
 This module does not import Spark: `predict_batch_udf` takes a function that returns a function of
 arrays.

@@ -10,13 +10,13 @@ from pathlib import Path
 MANUAL = Path(__file__).parents[2] / "docs"
 # The only tables of figures that are written by hand: page and first heads, with the reason.
 BY_HAND = {
-    "benchmarks/export.md | family | graph for CUDA": "counts that tests/gpu asserts",
+    "benchmarks/parity.md | family | graph for CUDA": "counts that tests/gpu asserts",
     "benchmarks/parity.md | part | original": (
         "differences that the tests of its last column assert"
     ),
     "guide/export.md | figure | limit": "limits, which are chosen",
     "guide/gpu.md | model | shapes": "calculated, as the lines below it say",
-    "guide/judges.md | judge | memory for weights": "calculated, as its first bullet says",
+    "guide/models.md | judge | memory for weights": "calculated, as its first bullet says",
     "guide/models.md | model | licence": "facts of the models' cards",
     "guide/reading-scores.md | SAS and NAS": "arithmetic of the definition",
     "guide/reading-scores.md | VCS | NAS .4": "arithmetic of the definition",

@@ -1,4 +1,4 @@
-"""The family of docs/development/adding-a-decoder.md: what its module exports computes the
+"""The family of export/README.md: what its module exports computes the
 published formula."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vcs_export.checkpoint.decoders import opening
 from vcs_runtime import Embedder
 from vcs_runtime.cli import cli
 
-PAGE = "docs/development/adding-a-decoder.md"
+PAGE = "export/README.md"
 NAME = "mistral"
 TEXT = "a young woman opens the door and looks at the river while two cats run"
 

@@ -102,7 +102,7 @@ def test_every_environment_variable_is_in_the_reference() -> None:
     ]
     names = {name for path in sources for name in variables(path)}
     assert {"VCS_RUNTIME_HOME", "RAY_worker_niceness", "VCS_RUNTIME_API_KEY", "CC"} <= names
-    assert {name for name in names if f"`{name}`" not in page("environment.md")} == set()
+    assert {name for name in names if f"`{name}`" not in page("cli.md")} == set()
 
 
 def test_every_field_of_signatures_is_in_the_reference(scorer: Scorer) -> None:

@@ -1,4 +1,4 @@
-"""The examples of docs/guide/ray.md, each with a cluster of its own, as its reader would have
+"""The examples of docs/guide/clusters.md, each with a cluster of its own, as its reader would have
 it."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 from support.blocks import Page, titled
 from support.ray_processes import NOT_STARTED, PATIENT, started
 
-PAGE = "docs/guide/ray.md"
+PAGE = "docs/guide/clusters.md"
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def new_page(
 
 @pytest.mark.ray
 def test_a_file_of_pairs(new_page: Callable[[], Page]) -> None:
-    block = titled("docs/guide/ray.md", "A file of pairs on this machine")
+    block = titled("docs/guide/clusters.md", "A file of pairs on this machine")
     started(lambda: new_page().run(block), NOT_STARTED)
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/guide/spark.md: the session `spark` of `make nox`, which needs Java."""
+"""The examples of docs/guide/clusters.md: the session `spark` of `make nox`, which needs Java."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from support.blocks import Page, blocks, titled
 
-PAGE = "docs/guide/spark.md"
+PAGE = "docs/guide/clusters.md"
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_columns_print_what_the_page_shows(tmp_path: Path) -> None:
-    program = titled("docs/guide/spark.md", "Several columns")
+    program = titled("docs/guide/clusters.md", "Several columns")
     [shown] = [block.body for block in blocks(program.page) if block.language == "text"]
     page = Page(tmp_path)
     page.run_program(program._replace(body=f"{program.body}spark.stop()\n"), shown)

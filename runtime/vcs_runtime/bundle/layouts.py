@@ -12,7 +12,7 @@ EMBEDDER_INPUTS = {
 }
 """Names of an embedder's inputs, by input layout. All are int64.
 
-Their shapes are in docs/reference/bundle-schema.md.
+Their shapes are in docs/guide/bundles.md.
 """
 
 SEGMENTER_INPUTS = {

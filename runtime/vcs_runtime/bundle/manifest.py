@@ -159,11 +159,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     layout: Annotated[
         InputLayout,
-        Meta(
-            description=(
-                "Inputs of the graph, all int64; docs/reference/bundle-schema.md has their shapes."
-            )
-        ),
+        Meta(description="Inputs of the graph, all int64; docs/guide/bundles.md has their shapes."),
     ] = "padded"
     cuda: _Cuda = None
     instruction: Annotated[

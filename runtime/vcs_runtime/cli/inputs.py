@@ -83,7 +83,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     if counts.not_latin and scorer.compares_words:
         warn(
             f"{others}: substitution compares English words, and is 0 for them"
-            " (docs/guide/substitution.md)"
+            " (docs/guide/explain.md)"
         )
     if counts.not_latin and scorer.embedder.name in _ENGLISH:
         warn(

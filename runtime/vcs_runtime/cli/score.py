@@ -141,7 +141,7 @@ _cluster = combined(
             type=click.Choice(["process", "ray"]),
             default="process",
             show_default=True,
-            help="What scores PAIRS: this process, or Ray actors (docs/guide/ray.md).",
+            help="What scores PAIRS: this process, or Ray actors (docs/guide/clusters.md).",
         ),
         click.option(
             "--actors",

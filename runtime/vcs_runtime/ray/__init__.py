@@ -1,4 +1,4 @@
-"""Scoring on many machines through Ray (extra `ray`; docs/guide/ray.md).
+"""Scoring on many machines through Ray (extra `ray`; docs/guide/clusters.md).
 
 `ScoreBatch` is the actor. `score_dataset` maps a data set of Ray Data through a pool of actors, and
 `score_shards` also writes the scores. `score_file` does the work of `vcs-runtime score --runner
