@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import textwrap
@@ -14,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.ray_processes import PATIENT, run_patiently
+from support.waiting import PROGRESS
 from vcs_runtime.cli import cli
 
 ALONE = """
@@ -53,7 +53,7 @@ def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # Said every 30 s, so by a slow machine only.
-    done.stderr = re.sub(".* min left\n", "", done.stderr)
+    done.stderr = PROGRESS.sub("", done.stderr)
     return done
 
 

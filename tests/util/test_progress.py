@@ -36,5 +36,8 @@ def test_without_a_terminal_a_line_tells_the_count(
 ) -> None:
     monkeypatch.setattr("vcs_runtime.util.progress.EVERY", -1.0)
     with progress_bar(10) as advance:
+        advance(0)
         advance(4)
-    assert capsys.readouterr().err == "vcs-runtime: scoring: 4 of 10, about 0 min left\n"
+    assert capsys.readouterr().err == (
+        "vcs-runtime: scoring: 0 of 10\nvcs-runtime: scoring: 4 of 10, about 0 min left\n"
+    )

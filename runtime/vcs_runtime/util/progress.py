@@ -45,15 +45,12 @@ class _Bar:
 
     def _print(self, task: Task) -> None:
         total = task.total or 0
-        passed = self._printed_at - self._began
-        seconds_per_unit = passed / max(self._shown - self._first, 1e-9)
-        seconds = seconds_per_unit * (total - self._shown)
-        print(
-            f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}, "
-            f"about {seconds / 60:.0f} min left",
-            file=sys.stderr,
-            flush=True,
-        )
+        done = self._shown - self._first
+        line = f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}"
+        if done > 0:  # before that the rate is unknown
+            seconds = (self._printed_at - self._began) / done * (total - self._shown)
+            line += f", about {seconds / 60:.0f} min left"
+        print(line, file=sys.stderr, flush=True)
 
     def advance(self, count: int) -> None:
         self.finished += count

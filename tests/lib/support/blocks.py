@@ -30,7 +30,7 @@ from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.waiting import HANGS_AFTER_S
+from support.waiting import HANGS_AFTER_S, PROGRESS
 
 ROOT = Path(__file__).parents[3]
 SHELL, PYTHON = {"sh", "bash", "shell", "console"}, {"python", "py", "pycon"}
@@ -182,7 +182,7 @@ class Page:
         assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
         if shown is not None:
             # On a slow machine a job says every half minute how far it is.
-            printed = re.sub(r"^vcs-runtime: .* min left\n", "", done.stdout, flags=re.MULTILINE)
+            printed = PROGRESS.sub("", done.stdout)
             assert same(shown, printed), f"{block}: {command}\nshown:\n{shown}\nprinted:\n{printed}"
 
     def _python(self, block: Block) -> None:

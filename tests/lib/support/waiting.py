@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 #: Seconds after which something that a test waits for will never come. No honest wait is nearly as
 #: long.
 HANGS_AFTER_S = 600
+
+#: A line that a job prints each half minute, as a slow machine sees it.
+PROGRESS = re.compile(r"^vcs-runtime: [\w ]+: \d+ of \d+(, about \d+ min left)?\n", re.MULTILINE)
 
 
 def eventually(condition: Callable[[], bool]) -> None:
