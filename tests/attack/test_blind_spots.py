@@ -340,12 +340,7 @@ def test_a_text_at_which_the_tokenizer_panics_is_an_error_of_its_pair(
         rows[1]["generated"] = f"A dog runs. {'a' * 60}!"
         write_pairs(folder / "pairs.jsonl", rows)
         job = (
-            "score",
-            folder / "pairs.jsonl",
-            "-o",
-            folder / "s.jsonl",
-            "--bundle",
-            folder / "bundle",
+            *f"score {folder}/pairs.jsonl -o {folder}/s.jsonl --bundle {folder}/bundle".split(),
             "--device",
             "cpu",
         )

@@ -26,10 +26,7 @@ def tables(manual: Path, figures: Path, *options: str) -> subprocess.CompletedPr
     command = [
         sys.executable,
         SCRIPTS / "tables.py",
-        "--manual",
-        manual,
-        "--figures",
-        figures,
+        *f"--manual {manual} --figures {figures}".split(),
         *options,
     ]
     return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)

@@ -182,10 +182,7 @@ def test_what_has_no_match_is_named_once_and_counted(
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     write_json(tmp_path / "p.json", {"v0": ROWS[0]["pred"], "other": "A text.", "v3": ""})
     done = score(
-        "--references",
-        tmp_path / "refs.json",
-        "--predictions",
-        tmp_path / "p.json",
+        *f"--references {tmp_path}/refs.json --predictions {tmp_path}/p.json".split(),
         "-o",
         tmp_path / "o.jsonl",
     )
@@ -234,13 +231,7 @@ def test_several_columns_are_several_references(
     ]
     write_table(tmp_path / "a.csv", rows, ",")
     done = score(
-        tmp_path / "a.csv",
-        "--reference-key",
-        "r1",
-        "--reference-key",
-        "r2",
-        "-o",
-        tmp_path / "o.jsonl",
+        *f"{tmp_path}/a.csv --reference-key r1 --reference-key r2 -o {tmp_path}/o.jsonl".split()
     )
     assert done.code == 0, done.stderr
     first, second = read_lines(tmp_path / "o.jsonl")
@@ -253,26 +244,15 @@ def test_kept_columns_stand_in_the_output(score: Callable[..., Finished], tmp_pa
     done = score(
         tmp_path / "a.csv",
         *KEYS,
-        "--keep-column",
-        "genre",
-        "--keep-column",
-        "gt",
-        "-o",
-        tmp_path / "o.jsonl",
+        *f"--keep-column genre --keep-column gt -o {tmp_path}/o.jsonl".split(),
     )
     assert done.code == 0, done.stderr
     assert [line["genre"] for line in read_lines(tmp_path / "o.jsonl")] == ["film\tx"] * 4
     write_json(tmp_path / "p.json", texts_by_id("pred"))
     done = score(
-        "--references",
-        tmp_path / "a.csv",
-        "--predictions",
-        tmp_path / "p.json",
+        *f"--references {tmp_path}/a.csv --predictions {tmp_path}/p.json".split(),
         *KEYS,
-        "--keep-column",
-        "genre",
-        "-o",
-        tmp_path / "p.jsonl",
+        *f"--keep-column genre -o {tmp_path}/p.jsonl".split(),
     )
     assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
     done = score(tmp_path / "a.csv", *KEYS, "--keep-column", "vcs")
@@ -555,19 +535,9 @@ def test_several_systems_are_one_table_of_80_columns_the_best_first(
         texts if other == "the same" else {k: story(int(k), 4) for k in texts},
     )
     done = vcs(
-        "score",
-        "--references",
-        tmp_path / "refs.json",
-        "--predictions",
+        *f"score --references {tmp_path}/refs.json --predictions".split(),
         *(tmp_path / f"{n}.json" for n in names),
-        "-o",
-        f"{tmp_path}/s/",
-        "--worst",
-        1,
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"-o {tmp_path}/s/ --worst 1 --bundle {tiny_bundle} --device cpu".split(),
     )
     assert (done.code, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
@@ -609,10 +579,7 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
     done = vcs(
         "report",
         *texts,
-        tmp_path / "s.jsonl",
-        tmp_path / "s.jsonl",
-        "-o",
-        tmp_path / "r.html",
+        *f"{tmp_path}/s.jsonl {tmp_path}/s.jsonl -o {tmp_path}/r.html".split(),
         *common,
     )
     assert (done.code, "no texts are called 's', as that score" in done.stderr) == (2, True)
@@ -707,12 +674,7 @@ def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) ->
         "score",
         tmp_path / "t.csv",
         *KEYS,
-        "-o",
-        f"{tmp_path}/s/",
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"-o {tmp_path}/s/ --bundle {tiny_bundle} --device cpu".split(),
     )
     assert done.code == 0
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["t.jsonl"]

@@ -78,17 +78,9 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
     write_json(folder / "home/bundles/unused.json", {})
     (folder / "home/bundles/default").symlink_to(tiny_bundle)
     done = vcs(
-        "score",
-        "--references",
-        folder / "references.json",
-        "--predictions",
+        *f"score --references {folder}/references.json --predictions".split(),
         *sorted((folder / "systems").iterdir()),
-        "-o",
-        folder / "scores",
-        "--also",
-        "hm-cf",
-        "--bundle",
-        tiny_bundle,
+        *f"-o {folder}/scores --also hm-cf --bundle {tiny_bundle}".split(),
         *ENGINE,
     )
     assert done.code == 0, done.stderr
@@ -103,13 +95,7 @@ def experiment(command: str, *arguments: str) -> tuple[str, ...]:
 MODELS = ("--references", "DATA/references.json", "--predictions", "DATA/systems")
 COMMANDS = {
     "score of systems": (
-        "score",
-        "--references",
-        "DATA/references.json",
-        "--predictions",
-        "SYSTEMS",
-        "--bundle",
-        "TINY",
+        *"score --references DATA/references.json --predictions SYSTEMS --bundle TINY".split(),
         *ENGINE,
     ),
     "score of one": (
@@ -132,14 +118,7 @@ COMMANDS = {
     "compare": ("compare", "SCORES", "--all-pairs", "--score", "vcs", "--score", "margin"),
     "compare two": ("compare", f"DATA/scores/{NAMES[0]}.jsonl", f"DATA/scores/{NAMES[1]}.jsonl"),
     "explain": (
-        "explain",
-        "DATA/pairs.jsonl",
-        "--also",
-        "substitution",
-        "--words",
-        "TINY",
-        "--bundle",
-        "TINY",
+        *"explain DATA/pairs.jsonl --also substitution --words TINY --bundle TINY".split(),
         *ENGINE,
     ),
     "demo": ("demo", *ENGINE),
@@ -152,11 +131,7 @@ COMMANDS = {
     "authors": experiment("authors", "--data", "DATA/authors.json"),
     "vatex": experiment("vatex", "--data", "DATA/vatex.jsonl", "--resamples", "100"),
     "visil report": (
-        "visil",
-        "report",
-        "DATA/visil.jsonl",
-        "--answers",
-        "DATA/answers.jsonl",
+        *"visil report DATA/visil.jsonl --answers DATA/answers.jsonl".split(),
         "--judged",
         "DATA/judged.jsonl",
     ),

@@ -412,11 +412,7 @@ def test_a_family_of_all_scores_has_the_stars_that_the_report_has(
             [
                 "report",
                 *map(str, five),
-                "--family",
-                family,
-                "-o",
-                str(tmp_path / "r.html"),
-                "--overwrite",
+                *f"--family {family} -o {tmp_path}/r.html --overwrite".split(),
             ],
         )
         assert done.exit_code == 0, done.output

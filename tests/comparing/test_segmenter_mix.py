@@ -134,16 +134,8 @@ def test_rank_names_the_segmenters_of_each_model(whole_bundle: Path, tmp_path: P
     for path, texts in (("refs", references), ("models/written", written), ("models/bare", bare)):
         (tmp_path / f"{path}.json").write_text(json.dumps(texts))
     job = (
-        "experiment",
-        "rank",
-        "--references",
-        tmp_path / "refs.json",
-        "--predictions",
-        tmp_path / "models",
-        "--workers",
-        1,
-        "--bundle",
-        whole_bundle,
+        *f"experiment rank --references {tmp_path}/refs.json".split(),
+        *f"--predictions {tmp_path}/models --workers 1 --bundle {whole_bundle}".split(),
         "--device",
         "cpu",
     )

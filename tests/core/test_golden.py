@@ -122,16 +122,8 @@ def test_batch_equals_single_calls_bit_for_bit(golden: dict[str, npt.NDArray[np.
 @pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")
 def test_plain_python_gives_the_same_results() -> None:
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-        __file__,
-    ]
+    options = "-m pytest -q -p no:cacheprovider --no-header".split()
+    command = [sys.executable, *options, __file__]
     finished = subprocess.run(
         command,
         env=environment,

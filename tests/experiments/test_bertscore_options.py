@@ -167,16 +167,8 @@ def test_the_command_takes_another_encoder_with_all_settings(
     data = comparison(tmp_path / "data")
     (tmp_path / "base.tsv").write_text("LAYER,P,R,F\n1,0.1,0.2,0.3\n2,0.4,0.5,0.6\n")
     done = experiment(
-        "corruption",
-        "--data",
-        data,
-        "--bertscore",
-        other,
-        "--bertscore-layer",
-        2,
-        "--bertscore-idf",
-        "--bertscore-baseline",
-        tmp_path / "base.tsv",
+        *f"corruption --data {data} --bertscore {other} --bertscore-layer 2".split(),
+        *f"--bertscore-idf --bertscore-baseline {tmp_path}/base.tsv".split(),
     )
     assert done.exit_code == 0, done.output
     lines = {line["id"]: line for line in read_lines(tmp_path / "out/pairs.jsonl")}

@@ -83,10 +83,7 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
         done = vcs(
             "export",
             *judge.command,
-            "--from",
-            checkout / "embedding_models" / judge.model,
-            "--precision",
-            "fp32",
+            *f"--from {checkout}/embedding_models/{judge.model} --precision fp32".split(),
             "-o",
             work / name,
         )
@@ -94,18 +91,9 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
     write_json(work / "mine.json", {clip: story(i) for i, clip in enumerate(CLIPS)})
     judges = [argument for name in JUDGES for argument in ("--judge", work / name)]
     done = vcs(
-        "experiment",
-        "clip-cc-bench",
-        checkout,
+        *f"experiment clip-cc-bench {checkout}".split(),
         *judges,
-        "--add",
-        work / "mine.json",
-        "-o",
-        work / "board",
-        "--segmenter",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"--add {work}/mine.json -o {work}/board --segmenter {tiny_bundle} --device cpu".split(),
         "--resamples",
         200,
     )

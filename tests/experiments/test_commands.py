@@ -217,15 +217,7 @@ def test_rank_orders_models_over_what_all_have(
     generated = json.loads((folder / "Half.json").read_text())
     pairs = [{"id": i, "reference": references[i], "generated": generated[i]} for i in common]
     write_pairs(tmp_path / "half.jsonl", pairs)
-    command = [
-        "score",
-        str(tmp_path / "half.jsonl"),
-        "--bundle",
-        str(tiny_bundle),
-        "--device",
-        "cpu",
-        "--json",
-    ]
+    command = f"score {tmp_path}/half.jsonl --bundle {tiny_bundle} --device cpu --json".split()
     printed = json.loads(CliRunner().invoke(cli, command).stdout)["scores"]["vcs"]
     assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [
         printed["mean"],
@@ -287,29 +279,13 @@ def test_rank_compares_with_a_baseline_as_compare_does(
             tmp_path / "pairs.jsonl",
             [{"id": i, "reference": references[i], "generated": texts[i]} for i in texts],
         )
-        files.append(tmp_path / f"{model}.jsonl")
-        vcs(
-            "score",
-            tmp_path / "pairs.jsonl",
-            "-o",
-            files[-1],
-            "--bundle",
-            tiny_bundle,
-            "--device",
-            "cpu",
-        )
+        scores = tmp_path / f"{model}.jsonl"
+        files.append(scores)
+        command = f"score {tmp_path}/pairs.jsonl -o {scores} --bundle {tiny_bundle} --device cpu"
+        vcs(*command.split())
     names = ("--name", "half", "--name", "copy", "--name", "[red]_y")
     printed = vcs(
-        "compare",
-        *files,
-        *names,
-        "--format",
-        "json",
-        "--score",
-        "vcs",
-        "--all-pairs",
-        "--resamples",
-        300,
+        "compare", *files, *names, *"--format json --score vcs --all-pairs --resamples 300".split()
     )
     expected = json.loads(printed.stdout)
     rows = {row["system"]: row for row in table(out, "comparison")}
@@ -347,11 +323,7 @@ def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_pat
             tmp_path / f"models/{name}.json", {i: story(seed + int(i), 2) for i in references}
         )
     done = experiment(
-        "rank",
-        "--references",
-        tmp_path / "references.json",
-        "--predictions",
-        tmp_path / "models",
+        *f"rank --references {tmp_path}/references.json --predictions {tmp_path}/models".split(),
         "--resamples",
         100,
     )

@@ -56,11 +56,7 @@ def test_rank_shows_other_scores_and_ranks_by_them(experiment: Any, tmp_path: Pa
     rows = "".join(f"{model}/{id_},{10 * value}\n" for (model, id_), value in numbers.items())
     (tmp_path / "pac.csv").write_text(f"id,score\n{rows}other/v1,3\n")
     arguments = (
-        "rank",
-        "--references",
-        tmp_path / "references.json",
-        "--predictions",
-        tmp_path / "models",
+        *f"rank --references {tmp_path}/references.json --predictions {tmp_path}/models".split(),
         "--resamples",
         100,
     )
@@ -185,12 +181,7 @@ def test_correlations_are_a_table_of_one_and_of_nine_references(
             [{"vid": f"v{i}", "id": k, "score": sign * k} for i in range(3) for k in range(3)],
         )
     done = experiment(
-        "vatex",
-        "--data",
-        tmp_path / "v.jsonl",
-        "--resamples",
-        100,
-        "--column",
+        *f"vatex --data {tmp_path}/v.jsonl --resamples 100 --column".split(),
         f"EMScore 9ref={tmp_path / 'up.jsonl'}",
         "--column",
         f"free={tmp_path / 'down.jsonl'}",

@@ -290,20 +290,8 @@ def test_kill_9_loses_no_finished_rewrite(
     with fake.serve(HoldsAfterTwenty) as (url, log):
         command = [
             sys.executable,
-            "-m",
-            "vcs_runtime",
-            "experiment",
-            "make-corruptions",
-            "--references",
-            texts,
-            "--model",
-            f"vllm:{url}",
-            "--bundle",
-            tiny_bundle,
-            "--device",
-            "cpu",
-            "-o",
-            part,
+            *f"-m vcs_runtime experiment make-corruptions --references {texts}".split(),
+            *f"--model vllm:{url} --bundle {tiny_bundle} --device cpu -o {part}".split(),
         ]
         finished = kill_when_it_writes(list(map(str, command)), part / FILE, 2 * len(KINDS))
         assert 0 < finished < 2 * len(KINDS)
@@ -349,13 +337,7 @@ def test_a_random_model_leaves_error_lines_and_the_mechanical_set(
 ) -> None:
     texts, out = descriptions(tmp_path), tmp_path / "set"
     done = experiment(
-        "make-corruptions",
-        "--references",
-        texts,
-        "--model",
-        f"genai:{tiny_writer}",
-        "--tries",
-        1,
+        *f"make-corruptions --references {texts} --model genai:{tiny_writer} --tries 1".split(),
         out=out,
     )
     assert done.exit_code == 1, done.output

@@ -105,12 +105,7 @@ def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, preci
     folder = write_tiny_decoder(tmp_path / family, family, dtype="BF16")
     for name in ("a", "b"):
         run = export(
-            folder,
-            tmp_path / name,
-            "--precision",
-            precision,
-            "--least-cosine",
-            "0.9",
+            *f"{folder} {tmp_path}/{name} --precision {precision} --least-cosine 0.9".split(),
             "--device",
             "cpu",
         )

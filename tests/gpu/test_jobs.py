@@ -22,16 +22,7 @@ def test_a_job_of_several_blocks_scores_every_pair(
         ],
     )
     done = dry_gpu.command(
-        [
-            "score",
-            str(pairs),
-            "-o",
-            str(scores),
-            "--bundle",
-            str(tiny_bundle),
-            "--device",
-            "cuda:0",
-        ],
+        f"score {pairs} -o {scores} --bundle {tiny_bundle} --device cuda:0".split(),
         vectors=32,
     )
     lines = read_lines(scores)

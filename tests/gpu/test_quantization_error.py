@@ -17,16 +17,8 @@ def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
     text = tmp_path / "text"
     text.write_text("a dog runs into the garden\n")
     export = [
-        "export",
-        "nv-embed-v2",
-        "--from",
-        str(bundles.folder / "narrow"),
-        "--precision",
-        "int8",
-        "--text",
-        str(text),
-        "--least-cosine",
-        "-1",
+        *f"export nv-embed-v2 --from {bundles.folder}/narrow --precision int8".split(),
+        *f"--text {text} --least-cosine -1".split(),
     ]
     on_gpu = dry_gpu.command([*export, "-o", str(tmp_path / "gpu")])
     assert "int8 is measured on ort-cuda" in on_gpu.stderr

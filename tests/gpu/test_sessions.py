@@ -150,13 +150,7 @@ def test_tensorrt_is_found_where_pip_installs_it(
             else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
         )
         command = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            f"-Wl,-soname,{library.name}",
-            "-o",
-            str(library),
-            str(source),
+            *f"cc -shared -fPIC -Wl,-soname,{library.name} -o {library} {source}".split(),
             *needs,
         ]
         subprocess.run(command, check=True)

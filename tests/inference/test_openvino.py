@@ -516,12 +516,7 @@ def test_the_command_scores_without_onnx_runtime_and_prints_nothing_of_its_own(
         [{"reference": stripped(i, 4), "generated": stripped(9 + i, 4)} for i in range(2)],
     )
     command = [
-        "score",
-        str(tmp_path / "pairs.jsonl"),
-        "--bundle",
-        str(tiny_bundle),
-        "--segmenter",
-        str(sat_bundle),
+        *f"score {tmp_path}/pairs.jsonl --bundle {tiny_bundle} --segmenter {sat_bundle}".split(),
         "--device",
         "openvino",
     ]

@@ -143,16 +143,9 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(json.dumps({"id": "a", "reference": PAIR[0], "generated": PAIR[1]}) + "\n")
     with server(tiny) as (url, asked):
-        command = [
-            "score",
-            pairs,
-            "--bundle",
-            tiny_bundle,
-            "--embedder-model",
-            "m",
-            "--embedder",
-            url,
-        ]
+        command = (
+            f"score {pairs} --bundle {tiny_bundle} --embedder-model m --embedder {url}".split()
+        )
         store = str(tmp_path / "store")
         for number in range(2):
             output = tmp_path / f"{number}.jsonl"

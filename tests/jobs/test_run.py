@@ -230,15 +230,9 @@ def test_an_output_that_is_the_input_is_refused(
     if link:
         link(output, pairs_file)
     done = vcs(
-        "score",
-        pairs_file,
-        "-o",
-        output,
+        *f"score {pairs_file} -o {output}".split(),
         *filter(None, [option]),
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"--bundle {tiny_bundle} --device cpu".split(),
     )
     assert done.code == 2
     assert (

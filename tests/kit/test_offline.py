@@ -26,14 +26,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("index")
     probe = [
         sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        folder,
-        "platformdirs",
+        *f"-m pip download --quiet --no-deps --dest {folder} platformdirs".split(),
     ]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")

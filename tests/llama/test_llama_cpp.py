@@ -29,18 +29,9 @@ def serve(model: Path) -> Iterator[str]:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     command = [
         sys.executable,
-        "-m",
-        "llama_cpp.server",
-        "--model",
-        str(model),
-        "--port",
+        *f"-m llama_cpp.server --model {model} --port".split(),
         url.rpartition(":")[2],
-        "--logits_all",
-        "true",
-        "--n_ctx",
-        "4096",
-        "--n_threads",
-        "1",
+        *"--logits_all true --n_ctx 4096 --n_threads 1".split(),
     ]
     with (
         (model.parent / "log").open("wb") as log,

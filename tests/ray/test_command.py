@@ -117,17 +117,8 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     says: str,
 ) -> None:
     done = vcs(
-        source,
-        "-o",
-        tmp_path / "o.jsonl",
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
-        "--runner",
-        "ray",
-        "--address",
-        cluster,
+        *f"{source} -o {tmp_path}/o.jsonl --bundle {tiny_bundle} --device cpu".split(),
+        *f"--runner ray --address {cluster}".split(),
         *options,
     )
     assert done.returncode == 2

@@ -91,17 +91,9 @@ def test_the_head_names_the_systems_the_videos_and_the_day(
     vcs(
         "report",
         *files,
-        "-o",
-        html,
-        "--overwrite",
-        "--title",
-        "Mine",
-        "--date",
+        *f"-o {html} --overwrite --title Mine --date".split(),
         "a day",
-        "--name",
-        "first",
-        "--name",
-        "other",
+        *"--name first --name other".split(),
     )
     page = visit(html)
     assert page.inner_text("h1") == "Mine"

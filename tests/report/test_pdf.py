@@ -244,13 +244,7 @@ def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None
     done = vcs(
         "report",
         *texts,
-        tmp_path / "gen.txt",
-        "-o",
-        tmp_path / "r.pdf",
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"{tmp_path}/gen.txt -o {tmp_path}/r.pdf --bundle {tiny_bundle} --device cpu".split(),
     )
     assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()

@@ -141,12 +141,7 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
     ]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = vcs(
-        "score",
-        pairs,
-        "--bundle",
-        tiny_bundle,
-        "--segmenter",
-        "time-stamps",
+        *f"score {pairs} --bundle {tiny_bundle} --segmenter time-stamps".split(),
         "-o",
         tmp_path / "s.jsonl",
     )

@@ -96,24 +96,13 @@ def test_texts_and_keyframes_are_confused_by_the_seed(source: Path, tmp_path: Pa
     with fake.serve(Confusing) as (url, _):
         for name, seed in (("1", 1), ("again", 1), ("2", 2)):
             done = write(
-                "confuse",
-                source,
-                tmp_path / f"{name}.jsonl",
-                "--model",
-                f"vllm:{url}",
+                *f"confuse {source} {tmp_path}/{name}.jsonl --model vllm:{url}".split(),
                 "--seed",
                 seed,
             )
             assert done.exit_code == 0, (done.output, done.exception)
         resumed = write(
-            "confuse",
-            source,
-            tmp_path / "1.jsonl",
-            "--model",
-            f"vllm:{url}",
-            "--seed",
-            "2",
-            "--resume",
+            *f"confuse {source} {tmp_path}/1.jsonl --model vllm:{url} --seed 2 --resume".split()
         )
     assert "its signature has seed:" in str(resumed.exception)
     assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
@@ -207,11 +196,7 @@ def test_true_and_confused_summaries_are_judged_in_different_rounds(
         )
         del log[:]
         done = write(
-            "correspond",
-            tmp_path / "c.jsonl",
-            tmp_path / "j.jsonl",
-            "--model",
-            f"vllm:{url}",
+            *f"correspond {tmp_path}/c.jsonl {tmp_path}/j.jsonl --model vllm:{url}".split(),
             "--frames",
             "2",
         )

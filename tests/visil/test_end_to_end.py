@@ -136,20 +136,14 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert tokens[0] + 256 < tokens[1] < tokens[1] + 512 < tokens[2]
 
     again = score(
-        source,
-        folder / "replayed.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
+        *f"{source} {folder}/replayed.jsonl --model recorded:{folder}/answers.jsonl".split(),
         "--frames",
         "4",
     )
     assert again.exit_code == 0, again.output
     assert (folder / "replayed.jsonl").read_bytes() == (folder / "scores.jsonl").read_bytes()
     other = score(
-        source,
-        folder / "other.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
+        *f"{source} {folder}/other.jsonl --model recorded:{folder}/answers.jsonl".split(),
         "--frames",
         "5",
     )
@@ -198,13 +192,7 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
         refused.exception
     )
     refused = score(
-        source,
-        folder / "part.jsonl",
-        "--model",
-        f"genai:{vision_model}",
-        "--frames",
-        "3",
-        "--resume",
+        *f"{source} {folder}/part.jsonl --model genai:{vision_model} --frames 3 --resume".split()
     )
     assert "its signature has frames:2, and this run's has frames:3" in str(refused.exception)
     rows = read_lines(source)
@@ -352,14 +340,7 @@ def test_another_models_record_is_refused(
 
 def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
     done = visil(
-        "frames",
-        folder / "a.mp4",
-        "-o",
-        tmp_path / "f",
-        "--at",
-        "00:00:01:03",
-        "--at",
-        "00:00:00:07",
+        *f"frames {folder}/a.mp4 -o {tmp_path}/f --at 00:00:01:03 --at 00:00:00:07".split()
     )
     assert done.exit_code == 0, done.output
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
@@ -382,18 +363,8 @@ main()
 """
     done = subprocess.run(
         [
-            sys.executable,
-            "-c",
-            script,
-            "visil",
-            "score",
-            items(folder, "i.jsonl"),
-            "-o",
-            tmp_path / "o.jsonl",
-            "--model",
-            f"genai:{vision_model}",
-            "--frames",
-            "2",
+            *(sys.executable, "-c", script, "visil", "score", items(folder, "i.jsonl")),
+            *f"-o {tmp_path}/o.jsonl --model genai:{vision_model} --frames 2".split(),
         ],
         capture_output=True,
         text=True,

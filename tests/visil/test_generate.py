@@ -486,27 +486,14 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
         assert done.exit_code == 0, (done.output, done.exception)
         asked = len(log)
         again = command.visil(
-            "score",
-            source,
-            "-o",
-            tmp_path / "again.jsonl",
-            "--model",
-            f"recorded:{record}",
-            *options,
+            *f"score {source} -o {tmp_path}/again.jsonl --model recorded:{record}".split(), *options
         )
         assert again.exit_code == 0, (again.output, again.exception)
         assert len(log) == asked
         other = command.visil(
-            "score",
-            source,
-            "-o",
-            out,
-            "--model",
-            f"{kind}:{url}",
+            *f"score {source} -o {out} --model {kind}:{url}".split(),
             *options,
-            "--floor",
-            "-8",
-            "--resume",
+            *"--floor -8 --resume".split(),
         )
     assert out.read_bytes() == (tmp_path / "again.jsonl").read_bytes()
     assert {seen[header] for seen in handler.headers_seen} == {

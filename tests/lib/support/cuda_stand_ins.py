@@ -240,19 +240,9 @@ class DryGpu:
             versions.write_text(f"{library} {{ global: *; }};")
             own = "LIBRARY_" + library.partition(".")[0].removeprefix("lib").upper()
             command = [
-                "cc",
-                "-std=gnu11",
-                "-O1",
-                "-shared",
-                "-fPIC",
-                "-Wall",
-                "-Wno-unused",
-                "-Wno-builtin-declaration-mismatch",
-                f"-D{own}",
-                f"-Wl,-soname,{library}",
-                f"-Wl,--version-script={versions}",
-                "-o",
-                folder / library,
+                *"cc -std=gnu11 -O1 -shared -fPIC -Wall -Wno-unused".split(),
+                *f"-Wno-builtin-declaration-mismatch -D{own} -Wl,-soname,{library}".split(),
+                *f"-Wl,--version-script={versions} -o {folder}/{library}".split(),
                 SOURCE,
                 rest,
                 "-lm",

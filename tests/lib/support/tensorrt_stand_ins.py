@@ -40,16 +40,7 @@ def with_tensorrt(gpu: DryGpu) -> DryGpu:
         (folder / library).symlink_to(gpu.folder / library)
     for number, library in enumerate(LIBRARIES):
         source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
-        command = [
-            "cc",
-            "-std=gnu11",
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-Wall",
-            "-Wno-unused",
-            f"-Wl,-soname,{library}",
-        ]
+        command = f"cc -std=gnu11 -O1 -shared -fPIC -Wall -Wno-unused -Wl,-soname,{library}".split()
         subprocess.run([*command, "-o", str(folder / library), *source], check=True)
     return DryGpu(folder)
 
