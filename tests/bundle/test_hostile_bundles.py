@@ -206,8 +206,7 @@ def linked_data(bundle: Path) -> None:
 
 
 def half_tensor(start: bytes) -> bytes:
-    """A node whose attribute has two tensors, which readers merge: the location of one, the offset
-    of the other."""
+    """A node whose attribute has two tensors that readers merge: a location and an offset."""
     halves = [external(location="model.onnx.data"), external(offset="99999999", length="16")]
     attribute = b"".join(field(5, half.SerializeToString()) for half in halves)
     return start + field(7, field(1, field(4, b"Identity") + field(5, attribute)))
@@ -464,8 +463,7 @@ def external_data(message: Any) -> Iterator[dict[str, str]]:
 
 
 def test_no_other_reader_finds_what_the_check_has_not_seen(bundle: Path) -> None:
-    """Graphs with random errors: whatever passes names nothing but the listed file, by protobuf's
-    reading too."""
+    """Graphs with random errors: whatever passes names nothing but the listed file."""
     node(sub_graph(GOOD, depth=2), attributed(t=GOOD, sparse_tensor=sparse(GOOD, GOOD)))(bundle)
     function(attributed(tensors=[GOOD]))(bundle)
     original = (bundle / MODEL).read_bytes()

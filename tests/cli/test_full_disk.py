@@ -14,6 +14,7 @@ import pytest
 from support import full_disk
 from support.command_line import vcs
 from support.needed import needs
+from support.processes import captured
 from vcs_runtime.capi.build import HEADER, SONAME, find_tools
 from vcs_runtime.errors import BuildError
 
@@ -79,12 +80,9 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         find_tools()
     except BuildError:
         del given["capi"]
-    done = subprocess.run(
+    done = captured(
         ["unshare", "-rm", sys.executable, full_disk.__file__, disk],
         input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,4 @@
-"""Every table that commands print: at 80 columns nothing is cut or broken, and what is left out is
-named."""
+"""Every table that commands print: at 80 columns nothing is cut, and omitted columns are named."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ ENGINE = ("--device", "cpu")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
-    """Texts of three systems with names of 24 characters, their scores, and data of the
-    experiments."""
+    """Texts of three systems with long names, their scores, and data of the experiments."""
     folder = tmp_path_factory.mktemp("tables")
     references = {f"video-{i}": story(i) for i in range(7)}
     write_json(folder / "references.json", references)
@@ -33,10 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
         write_json(folder / f"systems/{name}.json", texts)
     (folder / "ranking.txt").write_text("\n".join(NAMES))
     comparison(folder / "rewrites")
-    write_json(
-        folder / "authors.json",
-        {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)},
-    )
+    content = {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)}
+    write_json(folder / "authors.json", content)
     videos = [
         {
             "vid": f"v{i}",
@@ -67,9 +63,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
         for k in (0, 1)
     ]
     write_pairs(folder / "answers.jsonl", answers)
-    write_pairs(
-        folder / "judged.jsonl", [*answers, *(own | {"confused": "keyframes"} for own in answers)]
-    )
+    rows = [*answers, *(own | {"confused": "keyframes"} for own in answers)]
+    write_pairs(folder / "judged.jsonl", rows)
     words = {
         "reference": "A man opens the red door. The dog runs.",
         "generated": "A man opens the blue door. The dog never runs.",
@@ -140,8 +135,7 @@ COMMANDS = {
 
 
 def assert_whole(printed: str, tables: list[list[list[str]]]) -> None:
-    """Assert that every cell of the tables is printed whole, unless the column is named as left
-    out."""
+    """Assert that every cell is printed whole, unless its column is named as omitted."""
     text = " ".join(printed.split())
     left_out = ", ".join(re.findall(r"Left out here: (.*?)\. See ", text))
     assert "\u2026" not in printed
@@ -198,10 +192,8 @@ def test_tables_are_whole_at_80_columns(
 def test_columns_are_left_out_by_priority_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    headings, rows = (
-        ("name", "one two", "three", "said"),
-        [(NAMES[0], "1.0000", "22.0", "these are words")],
-    )
+    headings = ("name", "one two", "three", "said")
+    rows = [(NAMES[0], "1.0000", "22.0", "these are words")]
 
     def shown(columns: int, **more: Any) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))

@@ -1,5 +1,4 @@
-"""The family of docs/development/adding-a-decoder.md: what its module exports computes the
-published formula."""
+"""The family of docs/development/adding-a-decoder.md computes the published formula."""
 
 from __future__ import annotations
 

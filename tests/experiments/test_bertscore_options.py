@@ -1,5 +1,4 @@
-"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; and what is
-refused."""
+"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; refusals."""
 
 from __future__ import annotations
 
@@ -82,10 +81,8 @@ def test_words_of_roberta_begin_with_their_space(tmp_path: Path) -> None:
     folder = write_tiny_family(tmp_path, "xlm-roberta")
     tokenizer = roberta_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
-    tensors, config = (
-        load_file(folder / "model.safetensors"),
-        json.loads((folder / "config.json").read_text()),
-    )
+    tensors = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
     words = tensors["embeddings.word_embeddings.weight"]
     rows = tokenizer.get_vocab_size()
     tensors["embeddings.word_embeddings.weight"] = np.resize(words, (rows, words.shape[1]))

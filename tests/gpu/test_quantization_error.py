@@ -11,8 +11,7 @@ from support.gpu_bundles import NARROW, GpuBundles
 def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
     dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path
 ) -> None:
-    """A stand-in's vectors are zeros, which have no direction: that is how one sees who
-    computed."""
+    """A stand-in's vectors are zeros without a direction, which shows who computed."""
     bundles.nv_embed("fp16")
     text = tmp_path / "text"
     text.write_text("a dog runs into the garden\n")

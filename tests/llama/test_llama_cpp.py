@@ -1,5 +1,4 @@
-"""llama-cpp-python's real server on a tiny random model: the session `llama` of `make nox` (it
-builds llama.cpp, a quarter of an hour)."""
+"""llama-cpp-python's real server on a tiny random model, in the session `llama` of `make nox`."""
 
 from __future__ import annotations
 

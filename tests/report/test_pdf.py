@@ -195,8 +195,7 @@ def test_the_file_has_one_size_of_page_and_letters_that_can_be_searched(tmp_path
     boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file)
     assert len(boxes) >= 4
     assert {(round(float(w)), round(float(h))) for w, h in boxes} == {(595, 842)}
-    # The fonts are closed with the setting with which the letters were written: otherwise they are
-    # boxes.
+    # Fonts are closed with the setting with which letters were written, or they are boxes.
     assert b"/CIDFontType2" in file
     assert b"/Type3" not in file
 

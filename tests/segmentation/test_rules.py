@@ -58,8 +58,7 @@ def test_pieces_that_do_not_join_to_the_text_are_refused(
 
 
 def test_white_space_that_is_left_out_between_long_parts_is_kept() -> None:
-    """sentencex reads 10,000 characters at a time, and loses the empty line between two of these
-    parts."""
+    """sentencex reads 10,000 characters at a time, and loses an empty line between two parts."""
     for before in range(9_950, 10_050):
         text = (
             f"{'A dog barks. ' * (before // 13)}{'x' * (before % 13)}.\n\nA man sits down. It"
@@ -106,8 +105,7 @@ def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:
 
 @pytest.mark.parametrize("marks", ["'", "“", "「。", "a'"])
 def test_texts_that_would_hold_the_rules_for_minutes_are_refused(marks: str) -> None:
-    """The time of sentencex grows with the square of their number: a million apostrophes take 71
-    s."""
+    """sentencex takes quadratic time: a million apostrophes take 71 s."""
     text = f"A man sits. {marks * MAX_MARKS}"
     with pytest.raises(TextError, match=r"quotation marks and ends of sentences, more than 50,000"):
         RULES.split(text + marks)

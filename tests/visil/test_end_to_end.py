@@ -1,10 +1,8 @@
-"""A synthetic video from its file to selection and correlation, on the CPU and without a
-network."""
+"""A synthetic video from its file to selection and correlation, without a network."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 
 from support import fake_server as fake
+from support.processes import captured
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import score, visil
@@ -156,13 +155,11 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert json.loads(line)["chosen"] == {"0": best["name"], "1000": "text"}
 
     values = sorted((s["visil"], r["id"], s["name"]) for r in scores for s in r["summaries"])
-    write_pairs(
-        folder / "made.jsonl",
-        [
-            {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))}
-            for i, (_, id_, name) in enumerate(values)
-        ],
-    )
+    rows = [
+        {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))}
+        for i, (_, id_, name) in enumerate(values)
+    ]
+    write_pairs(folder / "made.jsonl", rows)
     found = visil(
         "correlate", folder / "scores.jsonl", "--answers", folder / "made.jsonl", "--json"
     )
@@ -175,10 +172,8 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
 
 
 def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_model: Path) -> None:
-    source, model = (
-        items(folder, "again.jsonl"),
-        ("--model", f"genai:{vision_model}", "--frames", "2"),
-    )
+    source = items(folder, "again.jsonl")
+    model = ("--model", f"genai:{vision_model}", "--frames", "2")
     assert score(source, folder / "whole.jsonl", *model).exit_code == 0
     whole = (folder / "whole.jsonl").read_bytes()
     first = whole.index(b"\n") + 1
@@ -361,14 +356,11 @@ sys.addaudithook(audit)
 from vcs_runtime.cli import main
 main()
 """
-    done = subprocess.run(
+    done = captured(
         [
             *(sys.executable, "-c", script, "visil", "score", items(folder, "i.jsonl")),
             *f"-o {tmp_path}/o.jsonl --model genai:{vision_model} --frames 2".split(),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     assert done.returncode == 0, done.stderr
 
@@ -439,12 +431,10 @@ def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) 
     ]
     write_pairs(answers, good)
     read = read_answers(answers, scores)
-    assert (read.scores, read.correct, read.videos, read.skipped) == (
-        [-2.0, 1.0],
-        [1, 0],
-        ["7", "7"],
-        1,
-    )
+    assert read.scores == [-2.0, 1.0]
+    assert read.correct == [1, 0]
+    assert read.videos == ["7", "7"]
+    assert read.skipped == 1
     for row, says in (
         ({"id": 7, "name": "x"}, "line 4: an object with"),
         (3, "line 4: an object with"),

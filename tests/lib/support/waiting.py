@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: Seconds after which something that a test waits for will never come. No honest wait is nearly as
-#: long.
+#: Seconds after which something will never come: no honest wait is nearly as long.
 HANGS_AFTER_S = 600
 
 
