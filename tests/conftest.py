@@ -35,8 +35,7 @@ os.environ["VCS_RUNTIME_CACHE"] = "none"
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
-# Where oneDNN stands for an older processor, OpenVINO does too. By itself it would choose kernels
-# that oneDNN refuses.
+# Where oneDNN must act as on an older processor, so must OpenVINO.
 if "ONEDNN_MAX_CPU_ISA" in os.environ:
     os.environ.setdefault("OV_CPU_MAX_ISA", os.environ["ONEDNN_MAX_CPU_ISA"])
 
@@ -52,8 +51,7 @@ LIBRARIES = (
 
 
 class MissedLibraries(MetaPathFinder):
-    """Notes which libraries were asked for in vain: Python asks the last finder for what no other
-    one has."""
+    """Notes missing libraries: Python asks the last finder for what no other one has."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -107,8 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with suppress(ImportError):
         from hypothesis import HealthCheck, settings
 
-        # Tests never measure time: on a busy machine any example may take long. `make attack` loads
-        # the other one.
+        # Tests never measure time: on a busy machine any example may take long.
         patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
         settings.register_profile("untimed", patient)
         settings.register_profile("attack", patient, max_examples=3000, print_blob=True)
@@ -146,8 +143,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_lines_of_progress() -> Iterator[None]:
-    """Long work says where it is every 30 seconds, which only a slow machine would see among its
-    messages."""
+    """Switch off the progress lines of long work, which only a slow machine would print."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vcs_runtime.util.progress.EVERY", math.inf)
         yield
@@ -237,10 +233,8 @@ def pairs_file(tmp_path: Path) -> Path:
     from support.stories import story, write_pairs
 
     path = tmp_path / "pairs.jsonl"
-    write_pairs(
-        path,
-        [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)],
-    )
+    rows = [{"id": i, "reference": story(i // 3), "generated": story(100 + i)} for i in range(12)]
+    write_pairs(path, rows)
     return path
 
 

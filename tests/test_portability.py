@@ -1,16 +1,11 @@
-"""Windows and macOS: a process from which what only POSIX has is taken scores and resumes all the
-same.
-
-The workflow `test.yml` runs the tests on these systems themselves.
-"""
+"""Windows and macOS: a process without what only POSIX has scores and resumes all the same."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+from support.processes import run_python
 from support.stories import read_lines, story, write_pairs
 from support.waiting import HANGS_AFTER_S
 
@@ -98,21 +93,14 @@ def test_a_machine_without_posix_scores_and_resumes(tiny_bundle: Path, tmp_path:
     from support.engines import run
 
     pairs, output, usual = (tmp_path / name for name in ("pairs.jsonl", "out.jsonl", "usual.jsonl"))
-    write_pairs(
-        pairs, [{"id": i, "reference": story(i), "generated": story(i + 9)} for i in range(5)]
-    )
+    rows = [{"id": i, "reference": story(i), "generated": story(i + 9)} for i in range(5)]
+    write_pairs(pairs, rows)
 
     def score(to: Path) -> list[str]:
         return ["score", str(pairs), "-o", str(to), "--bundle", str(tiny_bundle), "--device", "cpu"]
 
     arguments = json.dumps([MODULES, NAMES, score(output), str(output)])
-    done = subprocess.run(
-        [sys.executable, "-c", BARE_MACHINE, arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-        check=False,
-    )
+    done = run_python("-c", BARE_MACHINE, arguments, timeout=HANGS_AFTER_S)
     assert done.returncode == 0, done.stderr
     assert f"{output}: another process is writing it" in done.stdout
     assert run(*score(usual)).exit_code == 0

@@ -1,5 +1,4 @@
-"""What the project says about itself agrees: versions, dates, addresses, Pythons, and what an
-archive may hold."""
+"""Versions, dates, addresses and Pythons of the project agree; what an archive may hold."""
 
 from __future__ import annotations
 
@@ -293,18 +292,10 @@ def test_a_failed_run_with_other_versions_can_name_them(tmp_path: Path) -> None:
     ]
 
 
-OURS = [
-    "vcs_numba.matching",
-    "vcs_runtime",
-    "vcs_experiments.cli",
-    "vcs_visil.cli",
-    "vcs_export.graph",
-    "tests.core.test_golden",
-    "support.locks",
-    "attack.drawn",
-    "benchmarks.core",
-    "__main__",
-]
+OURS = (
+    "vcs_numba.matching vcs_runtime vcs_experiments.cli vcs_visil.cli vcs_export.graph"
+    " tests.core.test_golden support.locks attack.drawn benchmarks.core __main__"
+).split()
 
 
 @pytest.mark.parametrize("category", [DeprecationWarning, PendingDeprecationWarning, FutureWarning])

@@ -1,5 +1,4 @@
-"""What documents, docstrings, comments and messages refer to exists: names, files, sections,
-commands and options."""
+"""What documents, docstrings, comments and messages refer to exists."""
 
 from __future__ import annotations
 
@@ -24,24 +23,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("vcs_numba", "vcs_runtime", "vcs_experiments", "vcs_visil", "vcs_export")
 FOLDERS = ("vcs_numba", "runtime", "export", "models", "tests", "benchmarks", "docs")
 SUFFIXES = {".md", ".py", ".toml", ".c", ".h", ".js"}
-DATA = {
-    ".css",
-    ".csv",
-    ".data",
-    ".html",
-    ".json",
-    ".jsonl",
-    ".npz",
-    ".onnx",
-    ".pc",
-    ".png",
-    ".safetensors",
-    ".sh",
-    ".txt",
-}
+DATA = set(".css .csv .data .html .json .jsonl .npz .onnx .pc .png .safetensors .sh .txt".split())
 DEFINITION = "docs/reference/vcs.md"
-# Files of bundles, model repositories, checkpoints and users: named in the documents, not of the
-# repository.
+# Files of bundles, repositories of models, checkpoints and users, named in documents.
 OTHER_FILES = {
     "Python.h",
     "tools/build_leaderboard.py",
@@ -110,8 +94,7 @@ def report(problems: Iterator[tuple[Text, int, str]]) -> list[str]:
 
 @cache
 def modules() -> dict[str, list[Any]]:
-    """All modules by each end of their dotted names, and public classes by the words for their
-    instances."""
+    """All modules by each end of their dotted names, and public classes by their words."""
     named = defaultdict(list)
     for package in map(importlib.import_module, PACKAGES):
         names = [

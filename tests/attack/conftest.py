@@ -26,8 +26,7 @@ def engine(tiny_bundle: Path) -> tuple[str, ...]:
 def files(
     tiny_bundle: Path, engine: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Pairs, one of which cannot be scored; scores of two systems; all that commands read, and what
-    they must not touch."""
+    """Pairs, one of which cannot be scored; scores of two systems; all inputs, and a secret."""
     folder = tmp_path_factory.mktemp("files")
     rows: list[dict[str, Any]] = [
         {"id": f"v{i}", "reference": story(i, 3), "generated": story(50 + i, 3), "note": i}
@@ -75,17 +74,15 @@ def files(
     shutil.copytree(tiny_bundle.parent / "checkpoint", folder / "checkpoint")
     for name in ("scores.jsonl", "scores.csv", "scores.tsv", "scores.parquet"):
         assert vcs("score", folder / "pairs.jsonl", "-o", folder / name, *engine).code == 1
-    assert (
-        vcs("score", folder / "other-pairs.jsonl", "-o", folder / "other.jsonl", *engine).code == 0
-    )
+    done = vcs("score", folder / "other-pairs.jsonl", "-o", folder / "other.jsonl", *engine)
+    assert done.code == 0
     assert vcs("bundle", "pack", tiny_bundle, "-o", folder / "packed.tar").code == 0
     return folder
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Any], Any]], None]:
-    """Put what a function makes of another in its place: a check that cannot fail would find
-    nothing either."""
+    """Replace a function by a wrapper, so that a check that cannot fail is noticed."""
 
     def put(target: str, make: Callable[[Any], Any]) -> None:
         owner, _, name = target.rpartition(".")
@@ -97,8 +94,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Any], Any
 
 @pytest.fixture(autouse=True, scope="module")
 def bounded_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In `make attack`, let an attack on memory end in an error of this process, not in that of
-    another."""
+    """In `make attack`, let an attack on memory end in an error of this process alone."""
     # Chromium reserves far more than it uses.
     if (
         request.config.getoption("--hypothesis-profile", None) != "attack"

@@ -1,5 +1,4 @@
-"""The Python API with values of any kind: documented errors with a message, scores within their
-range, later calls as before."""
+"""The Python API with any values: documented errors, scores in range, later calls as before."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ CONFIG = st.sets(
 
 
 def check(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a function; what it raises is documented and says something, what it returns is a
-    score."""
+    """Call a function: it returns a score, or raises a documented error with a message."""
     try:
         named = {
             name: value() if name == "params" and callable(value) and value is not float else value

@@ -1,5 +1,4 @@
-"""Argument sets of every command, drawn from click's own tree: right, wrong, twisted, and of wrong
-kinds."""
+"""Argument sets of every command, drawn from click's tree: right, wrong, twisted."""
 
 from __future__ import annotations
 
@@ -41,18 +40,7 @@ _WRITTEN = {"output", "cache", "plot", "record", "card", "folder"}
 _COSTLY = {"resamples", "shuffles", "workers", "actors", "samples", "threads", "frames"}
 _COSTLY_NUMBERS = ("0", "-1", "nan", "inf", "", "x", "1e300", "2147483648.5", "-9" * 9)
 # Commands that start pip, a compiler, or a network; they are drawn seldom.
-_SLOW = {
-    "fetch",
-    "kit",
-    "capi",
-    "doctor",
-    "warm-up",
-    "demo",
-    "triton",
-    "engine",
-    "experiment",
-    "export",
-}
+_SLOW = set("fetch kit capi doctor warm-up demo triton engine experiment export".split())
 # Good values of options that are plain texts, by their names.
 _GOOD: dict[str, tuple[str, ...]] = {
     "bundle": ("in/bundle",),
@@ -102,23 +90,10 @@ _FITTING: dict[str, tuple[str, ...]] = {
     "params": ("in/params.toml",),
 }
 _INPUTS = (
-    "in/pairs.jsonl",
-    "in/pairs.jsonl",
-    "in/pairs.csv",
-    "in/scores.jsonl",
-    "in/scores.jsonl",
-    "in/other.jsonl",
-    "in/references.json",
-    "in/systems",
-    "in/systems/a.json",
-    "in/ref.txt",
-    "in/gen.txt",
-    "in/bundle",
-    "in/packed.tar",
-    "in/checkpoint",
-    "in/items.jsonl",
-    "in/scores.csv",
-)
+    "in/pairs.jsonl in/pairs.jsonl in/pairs.csv in/scores.jsonl in/scores.jsonl"
+    " in/other.jsonl in/references.json in/systems in/systems/a.json in/ref.txt"
+    " in/gen.txt in/bundle in/packed.tar in/checkpoint in/items.jsonl in/scores.csv"
+).split()
 _BAD_INPUTS = (
     "in/notes.txt",
     "in/empty",
@@ -137,15 +112,9 @@ _BAD_INPUTS = (
     "in/" + "x" * 300,
 )
 _OUTPUTS = (
-    "out/scores.jsonl",
-    "out/scores.csv",
-    "out/scores.parquet",
-    "out/report.html",
-    "out/report.pdf",
-    "out/new",
-    "out/new/deep/er",
-    "out/packed.tar",
-)
+    "out/scores.jsonl out/scores.csv out/scores.parquet out/report.html out/report.pdf"
+    " out/new out/new/deep/er out/packed.tar"
+).split()
 _BAD_OUTPUTS = (
     *_INPUTS,
     "in/notes.txt",
@@ -235,7 +204,7 @@ def _value(draw: st.DrawFn, parameter: click.Parameter, twist: int, drawn: Argum
         drawn.written.append(value)
     elif isinstance(kind, click.Path) or (twisted and name in _GOOD and draw(st.booleans())):
         value = draw(
-            st.sampled_from(_BAD_INPUTS if twisted else _FITTING.get(name, ()) * 4 + _INPUTS)
+            st.sampled_from(_BAD_INPUTS if twisted else (*_FITTING.get(name, ()) * 4, *_INPUTS))
         )
         drawn.read.append(value)
     elif twisted:

@@ -1,5 +1,4 @@
-"""Bundles and packed bundles of an attacker, or damaged on the way: nothing outside is read or
-written."""
+"""Hostile and damaged bundles, packed or not: nothing outside is read or written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The C API with arguments of any kind: a documented status with a message, and the same scores
-afterwards."""
+"""The C API with any arguments: a documented status with a message, and unchanged scores."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ DEVICES = st.sampled_from((b"cpu", b"cuda:0", b"cuda:99", b"tpu", b"", b"\xff", 
 CONTENT = mostly(
     TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=60)
 )
-#: A text with its length, which is at times beyond what any text may have, never beyond its memory
-#: else.
+#: A text with its length, at times beyond any limit, but never beyond its memory.
 COUNTED = mostly(
     CONTENT.map(lambda text: (text, len(text))),
     CONTENT.flatmap(lambda text: st.tuples(st.just(text), st.integers(0, len(text)))),

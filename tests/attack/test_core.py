@@ -1,5 +1,4 @@
-"""The alignment core with arrays of any shape, type, order and content: finite scores, or an error
-that says why."""
+"""The alignment core with arrays of any shape, type and content: finite scores or clear errors."""
 
 from __future__ import annotations
 

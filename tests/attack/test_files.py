@@ -1,5 +1,4 @@
-"""Files of pairs, whole and damaged, in every format: what is accepted has the scores of the Python
-API."""
+"""Files of pairs, whole and damaged, in every format: accepted ones score as in the Python API."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ JOBS = st.builds(
 
 
 def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> None:
-    """Score a file; what another reading takes has the scores of the Python API, the rest is
-    refused."""
+    """Score a file: what another reader accepts scores as in the Python API, or is refused."""
     given, options = job.options
     with case_folder() as folder:
         (folder / "in").mkdir()
@@ -91,8 +89,7 @@ def check(file: PairFile, job: Job, scorer: Scorer, engine: Iterable[str]) -> No
             return
         rows, unread = read_again(file.content, file.suffix)
         if rows is None:
-            # What pyarrow and csv take beyond the product's reading is compared below; the rest it
-            # refuses, too.
+            # What pyarrow and csv accept beyond the product is compared below.
             assert done.code == 2, f"accepted, though another reading fails: {unread!r}"
             return
         if done.code == 2:

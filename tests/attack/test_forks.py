@@ -1,5 +1,4 @@
-"""Forks of a process whose other threads score, embed and write vectors: the children score the
-same, and end."""
+"""Forks of a process with busy threads: the children score the same, and end."""
 
 from __future__ import annotations
 
@@ -146,8 +145,7 @@ def right(tiny_bundle: Path) -> dict[str, Any]:
 
 
 def fork(bundle: Path, right: dict[str, Any], kinds: list[str], rng: random.Random) -> None:
-    """Fork a busy process a few times; children and parent have the right answers, and the children
-    end."""
+    """Fork a busy process a few times; every process has the right answers, and children end."""
     with case_folder() as folder:
         config = ScorerConfig(bundle, "cpu", threads=1, cache=folder / "cache")
         busy = Busy(kinds, config, rng.randrange(1 << 20))

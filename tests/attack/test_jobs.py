@@ -1,7 +1,4 @@
-"""Jobs that are killed, disturbed, and meet each other or a full disk.
-
-Not a line is lost or doubled.
-"""
+"""Jobs that are killed, disturbed, or meet each other or a full disk lose and double no line."""
 
 from __future__ import annotations
 
@@ -117,8 +114,7 @@ def lines_of(output: Path) -> Path:
 
 
 def python_was_starting(stderr: str) -> bool:
-    """Return whether Ctrl-C came before the first line of the command's own `main`, and Python told
-    of it."""
+    """Return whether Ctrl-C came before the first line of the command's `main`."""
     return stderr.endswith("KeyboardInterrupt\n") and ", in main\n" not in stderr
 
 
@@ -210,8 +206,7 @@ def disturb(job: Job, rng: random.Random, kind: str) -> None:
         done = command.wait()
         check_end(done)
         if kind.endswith("input"):
-            # What is read already cannot change; a job that ends has a line for each pair that it
-            # counted.
+            # Pairs that were read cannot change; a finished job has a line for each.
             if done.code != 2:
                 job.check(output, done)
         elif finished < PAIRS:
@@ -223,8 +218,7 @@ def disturb(job: Job, rng: random.Random, kind: str) -> None:
 
 
 def write_together(job: Job, rng: random.Random) -> None:
-    """Let several processes write one output, or one folder: one wins, the others are refused, or
-    all agree."""
+    """Let several processes write one output or folder: one wins, or all agree."""
     with case_folder() as folder:
         output = folder / rng.choice(FORMATS)
         more: Iterable[object] = rng.choice(((), ("--resume",), ("--cache", folder / "cache")))
@@ -267,8 +261,7 @@ def use_special(job: Job, kind: str, *codes: int) -> None:
 
 
 PROGRAM = "import sys; from vcs_runtime.__main__ import main; sys.exit(main())"
-# $0 is the size of the disk, and the rest is the command; its first output is kept beside that of
-# the second run.
+# $0 is the size of the disk, the rest is the command; both outputs are kept.
 ON_A_SMALL_DISK = """
 mount -t tmpfs -o size="$0" none disk || exit 70
 "$@"; code=$?

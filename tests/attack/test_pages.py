@@ -1,5 +1,4 @@
-"""Reports with hostile ids, texts, names and titles, opened in a browser: nothing runs, nothing
-leaves."""
+"""Reports with hostile ids, texts, names and titles in a browser: nothing runs or leaves."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What commands have written, damaged, and read again by `report`, `compare`, `explain`, `rank`,
-`visil` and --resume."""
+"""Outputs of commands, damaged and read again by `report`, `compare`, `explain` and others."""
 
 from __future__ import annotations
 
@@ -16,16 +15,8 @@ from hypothesis import strategies as st
 from attack.checks import case_folder, changed, does_nothing, run, snapshot
 from attack.drawn import cases, chance, damaged, exchanged
 
-SCORES = (
-    "scores.jsonl",
-    "scores.jsonl",
-    "scores.jsonl",
-    "scores.csv",
-    "scores.tsv",
-    "scores.parquet",
-)
-#: What is damaged, and a command that reads it. What is no longer recognised as scores is taken for
-#: pairs.
+SCORES = "scores.jsonl scores.jsonl scores.jsonl scores.csv scores.tsv scores.parquet".split()
+#: A damaged file, and a command that reads it; unrecognised scores are taken for pairs.
 READINGS = (
     ("SCORES", "report HERE/SCORES -o HERE/out/r.html ENGINE"),
     ("SCORES", "report HERE/SCORES HERE/other.jsonl -o HERE/out/PAGE ENGINE"),
@@ -66,8 +57,7 @@ CHOICES = st.fixed_dictionaries(
 
 @st.composite
 def twisted(draw: st.DrawFn, content: bytes) -> bytes:
-    """JSON lines with values that are exchanged, doubled or removed; what is no JSON lines is
-    damaged."""
+    """JSON lines with values exchanged, doubled or removed; other formats with damaged bytes."""
     try:
         lines: Any = [json.loads(line) for line in content.splitlines()]
     except ValueError:
@@ -117,8 +107,7 @@ def test_a_damaged_result_is_read_or_refused(
 def check_resuming(
     files: Path, engine: Sequence[str], content: bytes, pairs: bytes | None = None
 ) -> None:
-    """A damaged output is refused and left alone, or completed: with what it had, and no more or
-    less."""
+    """A damaged output is refused and not touched, or completed to exactly what it was."""
     right = (files / "scores.jsonl").read_bytes()
     with case_folder(files) as folder:
         output, source = folder / "scores.jsonl", folder / "pairs.jsonl"

@@ -1,5 +1,4 @@
-"""The HTTP server, by requests and by bytes on a connection: a documented answer, and the next
-client gets its score."""
+"""The HTTP server, by requests and by bytes: a documented answer, and the next client is served."""
 
 from __future__ import annotations
 
@@ -174,8 +173,7 @@ def test_after_any_client_has_gone_a_small_request_is_answered_at_once(
             assert (again.status, again.json) == (200, right)
     finally:
         server.stop()
-    # What was given up takes a turn, of a few pairs. A request that is scored to its end has all of
-    # them.
+    # A request that was given up takes a turn of a few pairs, a whole one has all of them.
     assert all(pairs < PAIRS for pairs in scored)
 
 

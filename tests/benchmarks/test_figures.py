@@ -1,5 +1,4 @@
-"""The manual's tables of figures are those in benchmarks/results/figures, of the model that is the
-default."""
+"""The manual's tables of figures are those in benchmarks/results/figures, of the default model."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.processes import captured, run_python
 from vcs_runtime import Scorer
 
 ROOT = Path(__file__).parents[2]
@@ -26,13 +26,10 @@ def tables(manual: Path, figures: Path, *options: str) -> subprocess.CompletedPr
     command = [
         sys.executable,
         SCRIPTS / "tables.py",
-        "--manual",
-        manual,
-        "--figures",
-        figures,
+        *f"--manual {manual} --figures {figures}".split(),
         *options,
     ]
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    return captured(command)
 
 
 @pytest.fixture
@@ -83,9 +80,7 @@ def test_a_new_run_of_a_workload_takes_the_place_of_the_old_one(tmp_path: Path) 
             f"import records, pathlib; print(records.keep('x', [{row}],"
             f" pathlib.Path({str(tmp_path)!r})))"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
-        )
+        done = run_python("-c", code, cwd=SCRIPTS, check=True)
         record: dict[str, Any] = json.loads(Path(done.stdout.strip()).read_text("utf-8"))
         return record
 
@@ -106,8 +101,7 @@ def test_a_new_run_of_a_workload_takes_the_place_of_the_old_one(tmp_path: Path) 
     assert record["processor"]["cores"] >= 1
 
 
-# The models in a signature: the learned segmenter and the embedder, each with the digits of all
-# that computes.
+# The models in a signature: learned segmenter and embedder, each with its digits.
 DIGITS = re.compile(r"[+:](boundary-en@\w+).*\|emb:([^|]+)|\|emb:([^|]+)")
 
 
@@ -189,9 +183,7 @@ def test_figures_of_another_origin_say_so_until_all_of_them_are_measured_again(
             f" source={source!r})"
         )
         code = f"import records, pathlib; print({call})"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
-        )
+        done = run_python("-c", code, cwd=SCRIPTS, check=True)
         return json.loads(Path(done.stdout.strip()).read_text("utf-8"))
 
     record = keep("one", "two", source="From elsewhere.")
@@ -207,11 +199,7 @@ def test_a_source_archive_has_its_version_for_a_revision(tmp_path: Path) -> None
     """It knows no revisions, and what is measured there is of this version."""
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(SCRIPTS / "records.py", tmp_path / "benchmarks")
-    done = subprocess.run(
-        [sys.executable, "-c", "import records; print(records.revision())"],
-        cwd=tmp_path / "benchmarks",
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_python(
+        "-c", "import records; print(records.revision())", cwd=tmp_path / "benchmarks", check=True
     )
     assert done.stdout.strip() == version("vcs-runtime")

@@ -24,13 +24,7 @@ def test_parts_joined_in_the_order_of_their_names_are_the_wheels(tmp_path: Path)
     command = [
         sys.executable,
         KIT,
-        kit,
-        "--wheels",
-        wheels,
-        "--part-mb",
-        "0.02",
-        "--without",
-        "some-numbers",
+        *f"{kit} --wheels {wheels} --part-mb 0.02 --without some-numbers".split(),
     ]
     subprocess.run(
         [*map(str, command)], check=True, env=os.environ | {"VCS_RUNTIME_HOME": str(home)}

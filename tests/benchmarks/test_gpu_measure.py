@@ -1,5 +1,4 @@
-"""`benchmarks/gpu/measure.py --tiny`: every section runs on a CPU, a run that was stopped goes on,
-and nothing is lost."""
+"""`benchmarks/gpu/measure.py --tiny` runs every section on a CPU, and goes on after a stop."""
 
 from __future__ import annotations
 
@@ -13,22 +12,13 @@ from typing import Any
 
 import pytest
 
+from support.processes import run_python
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
-SECTIONS = {
-    "machine",
-    "default",
-    "correctness",
-    "packed",
-    "varlen",
-    "residual",
-    "score",
-    "jobs",
-    "precisions",
-    "peers",
-    "training",
-    "memory",
-    "batches",
-}
+SECTIONS = (
+    "machine default correctness packed varlen residual score jobs precisions peers"
+    " training memory batches"
+).split()
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
@@ -64,7 +54,7 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed_by_section(tmp_path: Path) -
     assert [row for row in whole["rows"] if row["section"] == "machine"] == [
         row for row in stopped["rows"] if row["section"] == "machine"
     ]
-    assert {row["section"] for row in whole["rows"]} == SECTIONS
+    assert {row["section"] for row in whole["rows"]} == set(SECTIONS)
     assert [row for row in whole["rows"] if "failed" in row or "was stopped" in row["what"]] == []
     measured = {
         (row["section"], row["what"]) for row in whole["rows"] if row.get("tokens/s", 0) > 0
@@ -141,13 +131,7 @@ def test_the_time_of_kernels_is_summed_by_kind_and_gaps_are_not_busy(tmp_path: P
         "import json, pathlib, sys, speed;"
         " print(json.dumps(speed.summary(speed.read_trace(pathlib.Path(sys.argv[1])))))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(trace)],
-        cwd=BENCHMARKS,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", code, trace, cwd=BENCHMARKS, check=True)
     summary = json.loads(done.stdout)
     assert summary["busy"] == pytest.approx(0.9)
     assert summary["kernels"] == 4

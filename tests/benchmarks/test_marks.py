@@ -1,5 +1,4 @@
-"""Every table of figures in the manual comes from kept figures, which have a date, a revision and a
-signature."""
+"""Every table of figures in the manual comes from figures with a date, revision and signature."""
 
 from __future__ import annotations
 
@@ -61,6 +60,5 @@ def test_every_table_of_figures_is_made_from_kept_figures() -> None:
 
 
 def test_the_tables_by_hand_that_are_named_exist() -> None:
-    assert [
-        name for name in BY_HAND if not any(table.startswith(name) for table in by_hand())
-    ] == []
+    names = [name for name in BY_HAND if not any(table.startswith(name) for table in by_hand())]
+    assert names == []

@@ -1,11 +1,9 @@
-"""The evaluation of replaced words: its figures of our own pairs hold, and its AUC is the one of
-the scores."""
+"""The evaluation of replaced words: published figures hold, and its AUC is that of the scores."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.processes import captured
 from vcs_runtime import Scorer
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +25,7 @@ Cells = dict[str, str]
 def printed(data: Path, part: str) -> dict[str, dict[str, Cells]]:
     """The tables that a part prints: cells by the table, then by the name of the row."""
     command = [sys.executable, SCRIPTS / "substitution.py", data, part]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    done = captured(command)
     assert done.returncode == 0, done.stderr
     tables: dict[str, dict[str, Cells]] = {}
     for line in done.stdout.splitlines():

@@ -76,6 +76,10 @@ def raw(change: Callable[[bytes], bytes]) -> Attack:
     return attack
 
 
+def append(content: bytes) -> Attack:
+    return raw(lambda model: model + content)
+
+
 def external(name: str = "w", **entries: str) -> TensorProto:
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4])
     tensor.data_location = TensorProto.EXTERNAL
@@ -96,6 +100,14 @@ def silent(tensor: TensorProto) -> TensorProto:
 
 def initializer(**entries: str) -> Attack:
     return edit(lambda model: model.graph.initializer.append(external(**entries)))
+
+
+def weights(**entries: str) -> Attack:
+    return initializer(location="model.onnx.data", **entries)
+
+
+def operator(name: str, domain: str, **attributes: str) -> onnx.NodeProto:
+    return helper.make_node(name, [], ["y"], domain=domain, **attributes)
 
 
 def sub_graph(tensor: TensorProto, depth: int = 1) -> onnx.NodeProto:
@@ -161,39 +173,106 @@ def fifo(bundle: Path) -> None:
     os.mkfifo(bundle / TOKENIZER)
 
 
+def unlisted(path: str) -> Attack:
+    return lambda bundle: (bundle / path).write_bytes(b"x")
+
+
+def manifest(change: Callable[[Any], object]) -> Attack:
+    return lambda bundle: edit_manifest(bundle, change)
+
+
+def embedder(**changed: object) -> Attack:
+    return manifest(lambda data: data["embedder"].update(changed))
+
+
 def listed_outside(path: str) -> Attack:
-    return lambda bundle: edit_manifest(bundle, lambda data: data["files"][0].update(path=path))
+    return manifest(lambda data: data["files"][0].update(path=path))
+
+
+def key_twice(bundle: Path) -> None:
+    text = (bundle / MANIFEST).read_text()
+    (bundle / MANIFEST).write_text(text.replace("{", '{"name": "x",', 1))
+
+
+def other_format(bundle: Path) -> None:
+    (bundle / MODEL).rename(bundle / "embedder/model.ort")
+    relist(bundle)
+    embedder(model="embedder/model.ort")(bundle)
+
+
+def linked_data(bundle: Path) -> None:
+    initializer(location="link")(bundle)
+    (bundle / "embedder/link").symlink_to("/etc/passwd")
 
 
 def half_tensor(start: bytes) -> bytes:
-    """A node whose attribute has two tensors, which readers merge: the location of one, the offset
-    of the other."""
+    """A node whose attribute has two tensors that readers merge: a location and an offset."""
     halves = [external(location="model.onnx.data"), external(offset="99999999", length="16")]
     attribute = b"".join(field(5, half.SerializeToString()) for half in halves)
     return start + field(7, field(1, field(4, b"Identity") + field(5, attribute)))
 
 
-def without_unknown(path: Path) -> None:
-    data = json.loads(path.read_text())
+def without_unknown(bundle: Path) -> None:
+    data = json.loads((bundle / TOKENIZER).read_text())
     del data["model"]["vocab"]["[UNK]"]
-    path.write_text(json.dumps(data))
+    rewrite(TOKENIZER, json.dumps(data).encode())(bundle)
 
 
-def panicking(path: Path) -> None:
-    data = json.loads(path.read_text())
+def panicking(bundle: Path) -> None:
+    data = json.loads((bundle / TOKENIZER).read_text())
     single = [{"SpecialToken": {"id": "X", "type_id": 0}}]
-    data["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [],
-        "special_tokens": {},
-    }
-    path.write_text(json.dumps(data))
+    unused = {"pair": [], "special_tokens": {}}
+    data["post_processor"] = {"type": "TemplateProcessing", "single": single, **unused}
+    rewrite(TOKENIZER, json.dumps(data).encode())(bundle)
 
 
 FAR = external(location="/etc/passwd")
 UP = external(location="../../secret")
 GOOD = external(location="model.onnx.data", offset="0", length="16")
+
+#: Attacks on tensors that lie in a file: what they name is "not the plain name of a file".
+OTHER_FILES: dict[str, Attack] = {
+    "external data upwards": initializer(location="../../secret"),
+    "external data by an absolute path": initializer(location="/etc/passwd"),
+    "external data by a path of another system": initializer(location="C:\\x"),
+    "external data in a folder": initializer(location="x/../model.onnx.data"),
+    "external data in this folder": initializer(location="./model.onnx.data"),
+    "external data at an address of memory": initializer(
+        location="*/_ORT_MEM_ADDR_/*", offset="140000000000000", length="16"
+    ),
+    "external data with a NUL": initializer(location="model.onnx.data\0"),
+    "external data that say they are none": edit(
+        lambda m: m.graph.initializer.append(silent(external(location="/etc/passwd")))
+    ),
+    # Where graphs may hide tensors.
+    "in a sub-graph": node(sub_graph(FAR)),
+    "in a sub-graph of a sub-graph": node(sub_graph(UP, depth=4)),
+    "in one of several sub-graphs": node(
+        attributed(graphs=[helper.make_graph([], "g", [], [], initializer=[FAR])])
+    ),
+    "in a Constant": node(attributed(t=FAR)),
+    "in a list of tensors": node(attributed(tensors=[GOOD, FAR])),
+    "in the values of a sparse attribute": node(attributed(sparse_tensor=sparse(FAR, GOOD))),
+    "in the indices of a sparse attribute": node(attributed(sparse_tensor=sparse(GOOD, FAR))),
+    "in a list of sparse tensors": node(attributed(sparse_tensors=[sparse(GOOD, UP)])),
+    "in a sparse initializer": edit(lambda m: m.graph.sparse_initializer.append(sparse(FAR, GOOD))),
+    "in a function": function(attributed(t=FAR)),
+    "in a sub-graph of a function": function(sub_graph(FAR)),
+    "in the default of a function's attribute": edit(
+        lambda m: m.functions.add(name="F", domain="own").attribute_proto.append(
+            AttributeProto(name="a", t=FAR)
+        )
+    ),
+}
+
+#: Listed paths of which "Expected a plain relative path" is said.
+LISTED_PATHS = {
+    "a listed path upwards": "../secret",
+    "a listed path inside and upwards": "embedder/../../secret",
+    "a listed absolute path": "/etc/passwd",
+    "a listed path of another system": "embedder\\x",
+    "a listed path with a line break": "a\nb",
+}
 
 ATTACKS: dict[str, tuple[Attack, str]] = {
     # The bundle in transit, or its folder.
@@ -201,105 +280,40 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a file too long": (lambda b: os.truncate(b / DATA, 1 << 20), "bytes, bundle.json says"),
     "a file cut short": (lambda b: os.truncate(b / DATA, 100), "has 100 bytes"),
     "a missing file": (lambda b: (b / TOKENIZER).unlink(), "is missing"),
-    "an unlisted file": (
-        lambda b: (b / "embedder/evil.so").write_bytes(b"x"),
-        "evil.so is not listed",
-    ),
-    "an unlisted hidden file": (
-        lambda b: (b / ".hidden").write_bytes(b"x"),
-        ".hidden is not listed",
-    ),
+    "an unlisted file": (unlisted("embedder/evil.so"), "evil.so is not listed"),
+    "an unlisted hidden file": (unlisted(".hidden"), ".hidden is not listed"),
     "a link to a file": (link(TOKENIZER), "not a regular file"),
     "a link to a folder": (link("embedder"), "embedder is not listed"),
     "a link to the manifest": (link(MANIFEST), "no bundle.json"),
     "a pipe that blocks its reader": (fifo, "not a regular file"),
     # The manifest.
-    "a manifest of 100 MB": (
-        lambda b: os.truncate(b / MANIFEST, 100_000_000),
-        "this is no manifest",
-    ),
+    "a manifest of 100 MB": (lambda b: os.truncate(b / MANIFEST, 10**8), "this is no manifest"),
     "a manifest nested without end": (
         lambda b: (b / MANIFEST).write_text('{"a":' * 100_000),
         "cannot be read",
     ),
-    "a newer schema": (
-        lambda b: edit_manifest(b, lambda d: d.update(schema=4)),
-        "this version reads schema",
-    ),
-    "a key that stands twice": (
-        lambda b: (b / MANIFEST).write_text(
-            (b / MANIFEST).read_text().replace("{", '{"name": "x",', 1)
-        ),
-        "twice",
-    ),
-    "an unknown key": (
-        lambda b: edit_manifest(b, lambda d: d.update(run="rm")),
-        "unknown field `run`",
-    ),
-    "a number that is none": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=float("nan"))),
-        "NaN is no number",
-    ),
-    "a listed path upwards": (listed_outside("../secret"), "Expected a plain relative path"),
-    "a listed path inside and upwards": (
-        listed_outside("embedder/../../secret"),
-        "Expected a plain relative path",
-    ),
-    "a listed absolute path": (listed_outside("/etc/passwd"), "Expected a plain relative path"),
-    "a listed path of another system": (
-        listed_outside("embedder\\x"),
-        "Expected a plain relative path",
-    ),
-    "a listed path with a line break": (listed_outside("a\nb"), "Expected a plain relative path"),
+    "a newer schema": (manifest(lambda d: d.update(schema=4)), "this version reads schema"),
+    "a key that stands twice": (key_twice, "twice"),
+    "an unknown key": (manifest(lambda d: d.update(run="rm")), "unknown field `run`"),
+    "a number that is none": (embedder(dimension=float("nan")), "NaN is no number"),
     "a path twice but for its case": (
-        lambda b: edit_manifest(
-            b, lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})
-        ),
+        manifest(lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
         "listed twice",
     ),
     "vectors that fill the memory": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(dimension=1 << 40)),
+        embedder(dimension=1 << 40),
         "embedder.dimension: Expected `int` <= 1048576",
     ),
     "a model that is no file of the bundle": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="elsewhere/model.onnx")),
+        embedder(model="elsewhere/model.onnx"),
         "elsewhere/model.onnx is not in files",
     ),
     "a model by an absolute path": (
-        lambda b: edit_manifest(b, lambda d: d["embedder"].update(model="/elsewhere/model.onnx")),
+        embedder(model="/elsewhere/model.onnx"),
         "embedder.model: Expected a plain relative path",
     ),
-    "a model in a format of ONNX Runtime's own": (
-        lambda b: (
-            (b / MODEL).rename(b / "embedder/model.ort"),
-            relist(b),
-            edit_manifest(b, lambda d: d["embedder"].update(model="embedder/model.ort")),
-        ),
-        "does not end in .onnx",
-    ),
+    "a model in a format of ONNX Runtime's own": (other_format, "does not end in .onnx"),
     # External data.
-    "external data upwards": (initializer(location="../../secret"), "not the plain name of a file"),
-    "external data by an absolute path": (
-        initializer(location="/etc/passwd"),
-        "not the plain name",
-    ),
-    "external data by a path of another system": (
-        initializer(location="C:\\x"),
-        "not the plain name",
-    ),
-    "external data in a folder": (
-        initializer(location="x/../model.onnx.data"),
-        "not the plain name",
-    ),
-    "external data in this folder": (
-        initializer(location="./model.onnx.data"),
-        "not the plain name",
-    ),
-    "external data at an address of memory": (
-        initializer(location="*/_ORT_MEM_ADDR_/*", offset="140000000000000", length="16"),
-        "not the plain name",
-    ),
-    "external data with a NUL": (initializer(location="model.onnx.data\0"), "not the plain name"),
     "external data in an unlisted file": (
         initializer(location="evil.bin"),
         "does not list beside it",
@@ -313,81 +327,22 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         initializer(location="bundle.json"),
         "does not list beside it",
     ),
-    "external data in a link": (
-        lambda b: (
-            initializer(location="link")(b),
-            (b / "embedder/link").symlink_to("/etc/passwd"),
-        ),
-        "link is not listed",
-    ),
-    "external data behind the end": (
-        initializer(location="model.onnx.data", offset="99999999", length="16"),
-        "beyond the end",
-    ),
-    "external data that are too long": (
-        initializer(location="model.onnx.data", length="99999999"),
-        "beyond the end",
-    ),
+    "external data in a link": (linked_data, "link is not listed"),
+    "external data behind the end": (weights(offset="99999999", length="16"), "beyond the end"),
+    "external data that are too long": (weights(length="99999999"), "beyond the end"),
     "external data before the beginning": (
-        initializer(location="model.onnx.data", offset="-8"),
+        weights(offset="-8"),
         "offset or length is not a number",
     ),
-    "an offset that overflows": (
-        initializer(location="model.onnx.data", offset="18446744073709551616"),
-        "is not a number",
-    ),
+    "an offset that overflows": (weights(offset="18446744073709551616"), "is not a number"),
     "external data without a place": (initializer(offset="0"), "have the keys"),
     "external data without anything": (initializer(), "does not say where"),
     "external data with two places": (
         edit(lambda m: m.graph.initializer.append(twice(external(location="/etc/passwd")))),
         "have the keys",
     ),
-    "external data with unknown keys": (
-        initializer(location="model.onnx.data", prepacked_0="1;2;3"),
-        "have the keys",
-    ),
-    "external data that say they are none": (
-        edit(lambda m: m.graph.initializer.append(silent(external(location="/etc/passwd")))),
-        "not the plain name",
-    ),
-    # Where graphs may hide tensors.
-    "in a sub-graph": (node(sub_graph(FAR)), "not the plain name"),
-    "in a sub-graph of a sub-graph": (node(sub_graph(UP, depth=4)), "not the plain name"),
-    "in one of several sub-graphs": (
-        node(attributed(graphs=[helper.make_graph([], "g", [], [], initializer=[FAR])])),
-        "not the plain name",
-    ),
+    "external data with unknown keys": (weights(prepacked_0="1;2;3"), "have the keys"),
     "in sub-graphs nested without end": (node(sub_graph(GOOD, depth=20)), "nested more than"),
-    "in a Constant": (node(attributed(t=FAR)), "not the plain name"),
-    "in a list of tensors": (node(attributed(tensors=[GOOD, FAR])), "not the plain name"),
-    "in the values of a sparse attribute": (
-        node(attributed(sparse_tensor=sparse(FAR, GOOD))),
-        "not the plain name",
-    ),
-    "in the indices of a sparse attribute": (
-        node(attributed(sparse_tensor=sparse(GOOD, FAR))),
-        "not the plain name",
-    ),
-    "in a list of sparse tensors": (
-        node(attributed(sparse_tensors=[sparse(GOOD, UP)])),
-        "not the plain name",
-    ),
-    "in a sparse initializer": (
-        edit(lambda m: m.graph.sparse_initializer.append(sparse(FAR, GOOD))),
-        "not the plain name",
-    ),
-    "in a function": (function(attributed(t=FAR)), "not the plain name"),
-    "in a sub-graph of a function": (function(sub_graph(FAR)), "not the plain name"),
-    "in the default of a function's attribute": (
-        edit(
-            lambda m: m.functions.append(
-                onnx.FunctionProto(
-                    name="F", domain="own", attribute_proto=[AttributeProto(name="a", t=FAR)]
-                )
-            )
-        ),
-        "not the plain name",
-    ),
     "in the initialisation of a training": (
         edit(lambda m: m.training_info.add().initialization.initializer.append(FAR)),
         "training information",
@@ -399,42 +354,31 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     # Graphs that run what is no graph, or are none.
     "operators of a foreign library": (
-        node(helper.make_node("Run", [], ["y"], domain="evil.custom")),
+        node(operator("Run", "evil.custom")),
         "the domain 'evil.custom'",
     ),
     "foreign operators in a sub-graph of a function": (
-        function(helper.make_node("Run", [], ["y"], domain="ai.onnx.contrib")),
+        function(operator("Run", "ai.onnx.contrib")),
         "'ai.onnx.contrib'",
     ),
     "an engine of a vendor": (
-        node(
-            helper.make_node("EPContext", [], ["y"], domain="com.microsoft", ep_cache_context="/x")
-        ),
+        node(operator("EPContext", "com.microsoft", ep_cache_context="/x")),
         "'EPContext' is not allowed",
     ),
     "a Python function": (
-        node(helper.make_node("PythonOp", [], ["y"], domain="com.microsoft")),
+        node(operator("PythonOp", "com.microsoft")),
         "'PythonOp' is not allowed",
     ),
     "a graph that is text": (rewrite(MODEL, b"no protobuf"), "this is no ONNX graph"),
     "a graph that is empty": (rewrite(MODEL, b""), "between 1 byte"),
     "a model without a graph": (rewrite(MODEL, field(2, b"producer")), "there is no graph"),
     "a graph that is cut short": (raw(lambda b: b[:-3]), "this is no ONNX graph"),
-    "a length beyond the end": (
-        raw(lambda b: b + b"\x3a" + varint(1 << 62)),
-        "this is no ONNX graph",
-    ),
-    "a number that does not end": (raw(lambda b: b + b"\xff" * 100), "this is no ONNX graph"),
-    "a field whose number overflows": (
-        raw(lambda b: b + varint(1 << 32 | 58) + b"\0"),
-        "impossible number",
-    ),
-    "a group, which readers skip": (raw(lambda b: b + b"\x3b\x3c"), "impossible type"),
-    "a graph of another type": (raw(lambda b: b + b"\x38\x01"), "stands twice|wrong type"),
-    "a graph of more fields than any": (
-        raw(lambda b: b + b"\x28\x01" * 1_000_001),
-        "more than 1,000,000",
-    ),
+    "a length beyond the end": (append(b"\x3a" + varint(1 << 62)), "this is no ONNX graph"),
+    "a number that does not end": (append(b"\xff" * 100), "this is no ONNX graph"),
+    "a field whose number overflows": (append(varint(1 << 32 | 58) + b"\0"), "impossible number"),
+    "a group, which readers skip": (append(b"\x3b\x3c"), "impossible type"),
+    "a graph of another type": (append(b"\x38\x01"), "stands twice|wrong type"),
+    "a graph of more fields than any": (append(b"\x28\x01" * 1_000_001), "more than 1,000,000"),
     # The tokenizer.
     "a tokenizer that is none": (rewrite(TOKENIZER, b"{}"), "tokenizers cannot load it"),
     "a tokenizer that is no JSON": (
@@ -442,12 +386,9 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         "cannot load it",
     ),
     "a tokenizer nested without end": (rewrite(TOKENIZER, b'{"a":' * 100_000), "cannot load it"),
-    "a tokenizer at which the library panics": (
-        lambda b: (panicking(b / TOKENIZER), relist(b)),
-        "tokenizers cannot load it",
-    ),
+    "a tokenizer at which the library panics": (panicking, "tokenizers cannot load it"),
     "a tokenizer without its token for what it does not know": (
-        lambda b: (without_unknown(b / TOKENIZER), relist(b)),
+        without_unknown,
         "cannot load it: .*UNK",
     ),
     "a tokenizer of an unknown kind": (
@@ -455,6 +396,10 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         "cannot load it",
     ),
 }
+for name, attack in OTHER_FILES.items():
+    ATTACKS[name] = (attack, "not the plain name of a file")
+for name, path in LISTED_PATHS.items():
+    ATTACKS[name] = (listed_outside(path), "Expected a plain relative path")
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -518,8 +463,7 @@ def external_data(message: Any) -> Iterator[dict[str, str]]:
 
 
 def test_no_other_reader_finds_what_the_check_has_not_seen(bundle: Path) -> None:
-    """Graphs with random errors: whatever passes names nothing but the listed file, by protobuf's
-    reading too."""
+    """Graphs with random errors: whatever passes names nothing but the listed file."""
     node(sub_graph(GOOD, depth=2), attributed(t=GOOD, sparse_tensor=sparse(GOOD, GOOD)))(bundle)
     function(attributed(tensors=[GOOD]))(bundle)
     original = (bundle / MODEL).read_bytes()

@@ -43,10 +43,8 @@ def test_a_bundle_is_read_and_never_written(copy: Path) -> None:
             opened.score("A man walks.", "A dog runs.")
         for path in [copy, *copy.rglob("*")]:
             found = path.stat()
-            assert (found.st_mtime_ns, found.st_ctime_ns) == (
-                before[path].st_mtime_ns,
-                before[path].st_ctime_ns,
-            )
+            assert found.st_mtime_ns == before[path].st_mtime_ns
+            assert found.st_ctime_ns == before[path].st_ctime_ns
     finally:
         for path in paths:
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -62,12 +60,10 @@ def test_a_manifest_of_schema_2_is_read_with_todays_defaults(copy: Path) -> None
     edit(copy, lambda data: data.update(schema=2))
     spec = open_bundle(copy).manifest.embedder
     assert spec
-    assert (spec.layout, spec.instruction, spec.mask_instruction, spec.special_tokens) == (
-        "padded",
-        "",
-        False,
-        None,
-    )
+    assert spec.layout == "padded"
+    assert spec.instruction == ""
+    assert spec.mask_instruction is False
+    assert spec.special_tokens is None
 
 
 @pytest.mark.parametrize("precision", ["fp8", "int4"])

@@ -142,8 +142,7 @@ def agree(folder: Path, document: Any, what: object) -> None:
 
 
 def in_order(item: Any) -> Any:
-    """A schema with its alternatives in one order: releases of msgspec list them in orders of their
-    own."""
+    """A schema with sorted alternatives: releases of msgspec list them in different orders."""
     if isinstance(item, dict):
         return {
             key: sorted(map(in_order, value), key=json.dumps) if key == "anyOf" else in_order(value)

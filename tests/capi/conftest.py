@@ -39,8 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> building.Built:
 
 @pytest.fixture(scope="session")
 def compile_program(built: building.Built, tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """Compile a C file of tests/capi or of the examples against the library, strictly; returns the
-    program."""
+    """Compile a C file of tests/capi or the examples strictly, and return the program."""
 
     def compile_one(name: str, standard: str = "c11", *, link: bool = True) -> Path:
         source = HERE / name if (HERE / name).is_file() else building.source("examples") / name

@@ -153,8 +153,7 @@ def test_of_larger_structs_the_known_part_is_used(opened: Host) -> None:
 
 @pytest.mark.parametrize("size", [136, 140, 144, 152, 160])
 def test_nothing_is_written_beyond_a_struct_of_any_version(opened: Host, size: int) -> None:
-    """136 is the first version, without margin and flags; 140 has half a margin, and 160 an unknown
-    member."""
+    """136 is the first version; 140 has half a margin, and 160 an unknown member."""
     texts, lengths = c_texts([TEXT, b"", TEXT])
     whole = new_results(3)
     opened.api.vcs_score_batch(opened.scorer, texts, lengths, texts, lengths, 3, whole)
@@ -230,17 +229,13 @@ def test_versions_and_defaults(opened: Host) -> None:
     assert opened.api.vcs_version() == vcs_runtime.__version__.encode()
     params = opened.params()
     expected = Params()
-    assert (params.struct_size, params.chunk_size, params.short_form, params.reserved) == (
-        40,
-        1,
-        0,
-        0,
-    )
+    assert params.struct_size == 40
+    assert params.chunk_size == 1
+    assert params.short_form == 0
+    assert params.reserved == 0
     assert params.lct == expected.lct
-    assert (params.context_cutoff, params.context_window) == (
-        expected.context_cutoff,
-        expected.context_window,
-    )
+    assert params.context_cutoff == expected.context_cutoff
+    assert params.context_window == expected.context_window
     opened.api.vcs_params_default(None)
     assert "params is NULL" in opened.message()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from support.blocks import ROOT, Page, same, titled
+from support.processes import captured
 from vcs_runtime.capi import build as building
 from vcs_runtime.errors import BuildError
 
@@ -46,12 +46,5 @@ def test_the_programs_in_rust_and_go_print_a_score(
     (tmp_path / "vcs").symlink_to(built.file.parent)
     (tmp_path / name).write_text(titled("docs/guide/capi.md", name).body, "utf-8")
     environment = {**os.environ, "GOCACHE": str(tmp_path / "cache"), "GO111MODULE": "off"}
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    done = captured(["sh", "-c", command], cwd=tmp_path, env=environment)
     assert same("VCS 0.981, flags 0", done.stdout), done.stderr

@@ -1,5 +1,4 @@
-"""The built library in hosts written in C, in an environment that tells them nothing about
-Python."""
+"""The built library in hosts written in C, in an environment without hints about Python."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ import json
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -18,6 +16,7 @@ from click.testing import CliRunner
 
 from support.capi_cases import CASES, TEXT
 from support.capi_programs import Compile, Run, run
+from support.processes import captured
 from support.stories import story
 from vcs_numba import Scores
 from vcs_runtime import Scorer, __version__
@@ -29,7 +28,7 @@ PAIRS = [(story(i, 2 + i % 9), story(50 + i, 1 + i % 7)) for i in range(50)]
 
 
 def output(*command: object) -> str:
-    return subprocess.run([*map(str, command)], check=True, capture_output=True, text=True).stdout
+    return captured(command, check=True).stdout
 
 
 def test_nothing_but_the_functions_of_the_header_is_exported(built: build.Built) -> None:
@@ -115,9 +114,7 @@ def test_the_example_prints_the_scores_of_two_files(
     expected = result.to_dict()
     del expected["flags"], expected["segmenter"]
     assert printed == expected
-    done = subprocess.run(
-        [program, files[0], files[1], "/nowhere"], capture_output=True, text=True, check=False
-    )
+    done = captured([program, files[0], files[1], "/nowhere"])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "vcs_model_open: bundle /nowhere: no such folder\n"
 
@@ -209,8 +206,7 @@ def test_memory_is_flat(probe: Run, tiny_bundle: Path) -> None:
 
 
 def test_a_python_host_may_lack_our_packages(built: build.Built, tiny_bundle: Path) -> None:
-    """One of the same version as ours: it gets them from the environment that the library is bound
-    to."""
+    """A package of our version, which comes from the environment that the library is bound to."""
     code = (
         "import ctypes, sys; sys.path = [p for p in sys.path if 'site-packages' not in p];"
         f"lib = ctypes.CDLL({str(built.file)!r}); model = ctypes.c_void_p();"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import Finished, vcs
+from support.command_line import Finished, assert_refused, vcs
+from support.processes import captured, run_python
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Options, Scorer
@@ -92,14 +93,12 @@ def test_cite_prints_entries_with_the_addresses_of_the_help() -> None:
 
 
 def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: Path) -> None:
-    # Two chunks against three are 0 by definition, one against one has no order, equal texts score
-    # 1.
+    # Two chunks against three are 0, one against one has no order, equal texts score 1.
     pairs = [(story(i, 3), story(20 + i, 2)) for i in range(5)]
     pairs += [(story(1, 1), story(1, 1)), (story(2), story(2)), (story(3), story(3))]
     source = tmp_path / "p.jsonl"
-    write_pairs(
-        source, [{"reference": reference, "generated": generated} for reference, generated in pairs]
-    )
+    rows = [{"reference": reference, "generated": generated} for reference, generated in pairs]
+    write_pairs(source, rows)
     done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
     text = " ".join(done.stdout.split())
     assert "VCS is 0 for 5 of 8 pairs: in 5, order cannot be judged." in text
@@ -113,13 +112,8 @@ def test_zeros_are_counted_and_explained(engine: tuple[object, ...], tmp_path: P
     strict = vcs("score", source, "--also", "substitution", "--words", engine[1], *engine).stdout
     assert "\nmargin_strict " in strict
     assert "\nvcs_strict " not in strict
-    assert [row.split()[0] for row in done.stdout.splitlines()[1:6]] == [
-        "vcs",
-        "margin",
-        "gas",
-        "las",
-        "nas",
-    ]
+    names = [row.split()[0] for row in done.stdout.splitlines()[1:6]]
+    assert names == "vcs margin gas las nas".split()
     vcs_row = next(row for row in done.stdout.splitlines() if row.startswith("vcs ")).split()
     assert vcs_row[1] == "0.375"
     summary = json.loads(vcs("score", source, "--json", *engine).stdout)
@@ -164,9 +158,8 @@ def test_input_that_is_not_meant_is_refused_with_what_to_type(tmp_path: Path) ->
 def test_a_job_without_zeros_says_nothing_of_them(
     engine: tuple[object, ...], tmp_path: Path
 ) -> None:
-    write_pairs(
-        tmp_path / "p.jsonl", [{"reference": story(i), "generated": story(i)} for i in range(2)]
-    )
+    rows = [{"reference": story(i), "generated": story(i)} for i in range(2)]
+    write_pairs(tmp_path / "p.jsonl", rows)
     text = vcs("score", tmp_path / "p.jsonl", *engine).stdout
     assert "VCS is 0 for none of 2 pairs, at most half: report VCS and margin." in text
     assert "judged" not in text
@@ -216,13 +209,11 @@ def test_presets_and_what_overrides_them(engine: tuple[object, ...], pairs_file:
 
 def test_some_pairs_failed_is_exit_code_1(engine: tuple[object, ...], tmp_path: Path) -> None:
     source = tmp_path / "p.jsonl"
-    write_pairs(
-        source,
-        [
-            {"reference": story(1), "generated": story(2)},
-            {"id": "x", "reference": story(1), "generated": " "},
-        ],
-    )
+    rows = [
+        {"reference": story(1), "generated": story(2)},
+        {"id": "x", "reference": story(1), "generated": " "},
+    ]
+    write_pairs(source, rows)
     done = vcs("score", source, "-o", tmp_path / "o.jsonl", *engine)
     assert_one_line(done, 1, f"{source} line 2 (id x): generated: the text is empty")
     assert "1 scored, 1 failed" in done.stdout
@@ -267,8 +258,7 @@ def test_unreadable_input_is_exit_code_2(
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     done = vcs(*arguments)
-    assert done.code == 2
-    assert "Error: " in done.stderr
+    assert_refused(done, "Error: ")
     assert "Traceback" not in done.stderr
 
 
@@ -341,7 +331,7 @@ def test_scoring_imports_nothing_of_experiments_or_visil(
 name.startswith("vcs_")})
     """
     command = [sys.executable, "-c", textwrap.dedent(code), pairs_file, "--bundle", tiny_bundle]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = captured(command, check=True)
     assert set(done.stdout.splitlines()[-1].split()) == {"0", "vcs_numba", "vcs_runtime"}
 
 
@@ -366,13 +356,11 @@ def test_an_empty_path_is_refused(
 
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
-    assert done.code == 2
-    assert "device must be" in done.stderr
+    assert_refused(done, "device must be")
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)
     done = vcs("demo", "--device", "gpu", VCS_RUNTIME_HOME=str(tmp_path))
-    assert done.code == 2
-    assert "device must be" in done.stderr
+    assert_refused(done, "device must be")
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "cuda:0")
     assert_one_line(done, 2, "no CUDAExecutionProvider")
 
@@ -420,9 +408,7 @@ def test_what_only_answers_does_not_import_what_only_scores(
         " name in sys.modules], file=sys.stderr))\nfrom vcs_runtime.__main__ import"
         f" main\nsys.argv[1:] = {arguments}\nmain()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", script, check=True)
     assert "vcs-runtime" in done.stdout
     assert done.stderr.split() == []
 
@@ -432,9 +418,7 @@ def test_public_names_are_listed_before_they_are_imported() -> None:
         "import vcs_runtime as v; print(set(v.__all__) - set(dir(v)), 'Scorer' in vars(v));"
         " v.errors.VcsError"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", script, check=True)
     assert done.stdout == "set() False\n"
 
 
@@ -443,9 +427,8 @@ def test_a_cache_folder_serves_later_runs_and_a_bad_one_is_named(
 ) -> None:
     outputs = [tmp_path / "a", tmp_path / "b"]
     for output in outputs:
-        assert (
-            vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine).code == 0
-        )
+        finished = vcs("score", pairs_file, "-o", output, "--cache", tmp_path / "cache", *engine)
+        assert finished.code == 0
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     done = vcs("score", pairs_file, "--cache", pairs_file, *engine)
     assert_one_line(done, 2, "vector cache", str(pairs_file))
@@ -455,13 +438,11 @@ def test_a_segmenter_of_another_bundle(
     engine: tuple[object, ...], sat_bundle: Path, mixed_bundle: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "p.jsonl"
-    write_pairs(
-        source,
-        [
-            {"reference": story(1).replace(".", ""), "generated": story(2)},
-            {"reference": story(1), "generated": story(2)},
-        ],
-    )
+    rows = [
+        {"reference": story(1).replace(".", ""), "generated": story(2)},
+        {"reference": story(1), "generated": story(2)},
+    ]
+    write_pairs(source, rows)
     done = vcs("score", source, "--json", "--segmenter", mixed_bundle, *engine)
     assert (done.code, done.stderr) == (0, "")
     assert json.loads(done.stdout)["segmenters"] == {"tiny-sat": 1, "sentencex": 1}
@@ -519,8 +500,7 @@ def test_what_many_would_type_is_answered_with_what_works(
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "p.jsonl", [{"reference": "A.", "generated": "A."}])
     done = vcs(*typed.split())
-    assert done.code == 2
-    assert answer in done.stderr
+    assert_refused(done, answer)
 
 
 def test_an_unexpected_exception_is_one_line_and_exit_code_3(
@@ -559,7 +539,7 @@ def test_a_process_ends_with_the_exit_code(
         "vcs_runtime",
         *(part.format(bundle=tiny_bundle) for part in arguments),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = captured(command)
     assert done.returncode == code, done
     assert ("vcs-runtime: " in done.stderr or "Error: " in done.stderr) == bool(code)
     assert "Traceback" not in done.stderr

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 from support.command_line import vcs
+from support.processes import captured
 from vcs_runtime.inference import speed
 from vcs_runtime.inference.device import choose_device
 from vcs_runtime.inference.openvino import best_precision
@@ -81,7 +81,7 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
     pytest.importorskip("openvino")
     environment = {**os.environ, "OV_CPU_MAX_ISA": isa} if isa else dict(os.environ)
     command = [sys.executable, "-m", "vcs_runtime", "doctor", "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = captured(command, env=environment)
     report = json.loads(done.stdout)
     assert report["extra openvino"] == f"openvino {version('openvino')}"
     assert report["telemetry"] == "off"

@@ -1,5 +1,4 @@
-"""Ids, names of files and words of a bundle: nothing in them is markup, controls a terminal or
-breaks a stream."""
+"""Ids, file names and words of a bundle are no markup, and break no terminal or stream."""
 
 from __future__ import annotations
 

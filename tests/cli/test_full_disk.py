@@ -14,6 +14,7 @@ import pytest
 from support import full_disk
 from support.command_line import vcs
 from support.needed import needs
+from support.processes import captured
 from vcs_runtime.capi.build import HEADER, SONAME, find_tools
 from vcs_runtime.errors import BuildError
 
@@ -57,12 +58,7 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         "pack": ["bundle", "pack", tiny_bundle, "-o", "DISK/b.tar", "--overwrite"],
         "unpack": ["bundle", "unpack", packed, "-o", "DISK/new/b"],
         "make": [
-            "bundle",
-            "make",
-            "--embedder",
-            tiny_bundle,
-            "--segmenter",
-            tiny_bundle,
+            *f"bundle make --embedder {tiny_bundle} --segmenter {tiny_bundle}".split(),
             "-o",
             "DISK/new/made",
         ],
@@ -70,10 +66,7 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         "results": ["results", "DISK"],
         "table": ["table", "DISK/table.csv"],
         "export": [
-            "export",
-            "encoder",
-            "--from",
-            tiny_bundle.parent / "checkpoint",
+            *f"export encoder --from {tiny_bundle.parent}/checkpoint".split(),
             "-o",
             "DISK/deep/exported",
         ],
@@ -87,12 +80,9 @@ def finished(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
         find_tools()
     except BuildError:
         del given["capi"]
-    done = subprocess.run(
+    done = captured(
         ["unshare", "-rm", sys.executable, full_disk.__file__, disk],
         input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr

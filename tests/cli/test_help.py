@@ -1,5 +1,4 @@
-"""Help of every command: complete, in plain sentences, and with the same option for the same
-thing."""
+"""Help of every command: complete, in plain sentences, the same option for the same thing."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.processes import run_python
 from support.waiting import HANGS_AFTER_S
 
 # A module that is interrupted while it is imported, as by Ctrl-C.
@@ -52,17 +53,15 @@ def run(
     on_interrupt: Any = signal.default_int_handler,
     arguments: tuple[object, ...] = ("score", "none.jsonl"),
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command, which ignores interrupts if this process does: a shell's background job
-    would."""
+    """Run the command; it ignores interrupts if this process does, like a background job."""
     path = os.pathsep.join((str(folder), *sys.path))
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        return subprocess.run(
-            [sys.executable, "-m", "vcs_runtime", *map(str, arguments)],
+        return run_python(
+            "-m",
+            "vcs_runtime",
+            *arguments,
             env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=HANGS_AFTER_S,
         )
     finally:

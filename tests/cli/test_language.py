@@ -30,10 +30,8 @@ def default_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pairs(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     generated = [CHINESE, RUSSIAN, FRENCH, EMOJI, story(1), ""]
-    write_pairs(
-        path,
-        [{"id": i, "reference": story(9), "generated": text} for i, text in enumerate(generated)],
-    )
+    rows = [{"id": i, "reference": story(9), "generated": text} for i, text in enumerate(generated)]
+    write_pairs(path, rows)
     return path
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import Finished, vcs
+from support.command_line import Finished, assert_refused, vcs
 from support.needed import PARQUET
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime.scoring import score_table
+
+Score = Callable[..., Finished]
 
 NAMES = score_table.NAMES
 
@@ -38,7 +40,7 @@ def parquet_rows(path: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", PARQUET])
 def test_a_table_holds_what_the_lines_hold(
-    suffix: str, score: Callable[..., Finished], pairs: Path, tmp_path: Path
+    suffix: str, score: Score, pairs: Path, tmp_path: Path
 ) -> None:
     assert score(pairs, "-o", tmp_path / "o.jsonl", "--keep-column", "n").code == 1
     assert score(pairs, "-o", tmp_path / f"o{suffix}", "--keep-column", "n").code == 1
@@ -57,14 +59,13 @@ def test_a_table_holds_what_the_lines_hold(
             )
         assert (row["error"] or None, row["signature"]) == (line.get("error"), line["signature"])
         assert (row["flags"] or "") == " ".join(line.get("flags", []))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        ["p.jsonl", "o.jsonl", f"o{suffix}"]
-    )
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted(["p.jsonl", "o.jsonl", f"o{suffix}"])
 
 
 @pytest.mark.parametrize("suffix", [".csv", PARQUET])
 def test_half_a_surrogate_pair_is_written_as_its_number(
-    suffix: str, score: Callable[..., Finished], tmp_path: Path
+    suffix: str, score: Score, tmp_path: Path
 ) -> None:
     row = {"id": "a\ud800", "reference": story(1), "generated": story(1), "\udfff": "\ud801"}
     write_pairs(tmp_path / "p.jsonl", [row])
@@ -79,12 +80,10 @@ def test_half_a_surrogate_pair_is_written_as_its_number(
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", PARQUET])
 def test_compare_and_report_read_tables_as_they_read_lines(
-    suffix: str, score: Callable[..., Finished], tiny_bundle: Path, pairs: Path, tmp_path: Path
+    suffix: str, score: Score, tiny_bundle: Path, pairs: Path, tmp_path: Path
 ) -> None:
-    write_pairs(
-        tmp_path / "q.jsonl",
-        [{**row, "generated": story(row["n"] + 30, 3)} for row in read_lines(pairs)],
-    )
+    rows = [{**row, "generated": story(row["n"] + 30, 3)} for row in read_lines(pairs)]
+    write_pairs(tmp_path / "q.jsonl", rows)
     printed = []
     for end in (".jsonl", suffix):
         for name in ("p", "q"):
@@ -101,14 +100,14 @@ def test_compare_and_report_read_tables_as_they_read_lines(
 
 
 def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
-    score: Callable[..., Finished], pairs: Path, tmp_path: Path
+    score: Score, pairs: Path, tmp_path: Path
 ) -> None:
     assert score(pairs, "-o", tmp_path / "wanted.csv").code == 1
     assert score(pairs, "-o", tmp_path / "lines.jsonl").code == 1
     first = (tmp_path / "lines.jsonl").read_bytes().splitlines(keepends=True)[0]
     (tmp_path / "o.csv.jsonl").write_bytes(first)  # a stopped job leaves its lines
     done = score(pairs, "-o", tmp_path / "o.csv")
-    assert (done.code, "continue it with --resume" in done.stderr) == (2, True)
+    assert_refused(done, "continue it with --resume")
     done = score(pairs, "-o", tmp_path / "o.csv", "--resume", "--json")
     assert json.loads(done.stdout)["resumed"] == 1
     assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "wanted.csv").read_bytes()
@@ -117,30 +116,27 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
         ("--json", "it exists"),
     ):
         done = score(pairs, "-o", tmp_path / "o.csv", option)
-        assert (done.code, says in done.stderr) == (2, True)
+        assert_refused(done, says)
     assert score(pairs, "-o", tmp_path / "o.csv", "--overwrite").code == 1
     assert not (tmp_path / "o.csv.jsonl").exists()
 
 
 @pytest.mark.parametrize("name", ["o.xlsx", "o.html", "o.json"])
 def test_other_suffixes_of_outputs_are_refused_with_the_choice(
-    name: str, score: Callable[..., Finished], pairs: Path, tmp_path: Path
+    name: str, score: Score, pairs: Path, tmp_path: Path
 ) -> None:
     done = score(pairs, "-o", tmp_path / name)
-    assert done.code == 2
-    assert "must end in .jsonl, .ndjson, .csv, .tsv, .parquet, or be a folder" in done.stderr
+    assert_refused(done, "must end in .jsonl, .ndjson, .csv, .tsv, .parquet, or be a folder")
     assert not (tmp_path / name).exists()
 
 
-def test_a_table_is_not_the_input(score: Callable[..., Finished], tmp_path: Path) -> None:
+def test_a_table_is_not_the_input(score: Score, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("reference,generated\nOne.,Two.\n")
     done = score(tmp_path / "a.csv", "-o", tmp_path / "a.csv", "--overwrite")
-    assert (done.code, "it is the input" in done.stderr) == (2, True)
+    assert_refused(done, "it is the input")
 
 
-def test_failed_pairs_are_counted_beside_the_means(
-    score: Callable[..., Finished], pairs: Path
-) -> None:
+def test_failed_pairs_are_counted_beside_the_means(score: Score, pairs: Path) -> None:
     plain = json.loads(score(pairs, "--json").stdout)
     zero = json.loads(score(pairs, "--on-error", "zero", "--json").stdout)
     assert [(s["scored"], s["failed"], s["failed_as"], s["means_over"]) for s in (plain, zero)] == [
@@ -156,16 +152,14 @@ def test_failed_pairs_are_counted_beside_the_means(
     assert "means over 4 of 4 pairs; 1 failed (as 0)\n" in score(pairs, "--on-error", "zero").stdout
 
 
-def test_zero_counts_a_job_in_which_everything_failed(
-    score: Callable[..., Finished], tmp_path: Path
-) -> None:
+def test_zero_counts_a_job_in_which_everything_failed(score: Score, tmp_path: Path) -> None:
     write_pairs(tmp_path / "p.jsonl", [{"reference": "One.", "generated": ""}])
     done = score(tmp_path / "p.jsonl", "--on-error", "zero", "--json")
     assert (done.code, json.loads(done.stdout)["scores"]["margin"]["mean"]) == (1, -1)
 
 
 def test_the_lines_are_the_same_whatever_failed_pairs_count(
-    score: Callable[..., Finished], pairs: Path, tmp_path: Path
+    score: Score, pairs: Path, tmp_path: Path
 ) -> None:
     for how in ("skip", "zero"):
         assert score(pairs, "--on-error", how, "-o", tmp_path / f"{how}.jsonl").code == 1
@@ -173,7 +167,7 @@ def test_the_lines_are_the_same_whatever_failed_pairs_count(
 
 
 def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mended(
-    score: Callable[..., Finished], pairs: Path, tmp_path: Path
+    score: Score, pairs: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "o.jsonl"
     done = score(pairs, "--on-error", "error", "-o", output)
@@ -191,9 +185,7 @@ def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mend
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
-def test_spreadsheets_run_no_text_if_asked(
-    score: Callable[..., Finished], tmp_path: Path, suffix: str
-) -> None:
+def test_spreadsheets_run_no_text_if_asked(score: Score, tmp_path: Path, suffix: str) -> None:
     ids = ["=HYPERLINK(1)", "+1", "-1", "@SUM", "\tx", "plain", "a=b"]
     source, output = tmp_path / "p.jsonl", tmp_path / f"o.{suffix}"
     rows = [
@@ -215,9 +207,7 @@ def test_spreadsheets_run_no_text_if_asked(
         assert float(written[0]["margin"]) < 0  # numbers stay numbers
 
 
-def test_compare_writes_names_that_no_spreadsheet_runs(
-    score: Callable[..., Finished], tmp_path: Path
-) -> None:
+def test_compare_writes_names_that_no_spreadsheet_runs(score: Score, tmp_path: Path) -> None:
     source, output = tmp_path / "p.jsonl", tmp_path / "o.jsonl"
     write_pairs(source, [{"id": i, "reference": story(1), "generated": story(i)} for i in range(3)])
     assert score(source, "-o", output).code == 0

@@ -1,5 +1,4 @@
-"""Every table that commands print: at 80 columns nothing is cut or broken, and what is left out is
-named."""
+"""Every table that commands print: at 80 columns nothing is cut, and omitted columns are named."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ ENGINE = ("--device", "cpu")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
-    """Texts of three systems with names of 24 characters, their scores, and data of the
-    experiments."""
+    """Texts of three systems with long names, their scores, and data of the experiments."""
     folder = tmp_path_factory.mktemp("tables")
     references = {f"video-{i}": story(i) for i in range(7)}
     write_json(folder / "references.json", references)
@@ -33,10 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
         write_json(folder / f"systems/{name}.json", texts)
     (folder / "ranking.txt").write_text("\n".join(NAMES))
     comparison(folder / "rewrites")
-    write_json(
-        folder / "authors.json",
-        {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)},
-    )
+    content = {str(i): {f"A{k}": story(9 * i + k) for k in (1, 2, 3)} for i in range(2)}
+    write_json(folder / "authors.json", content)
     videos = [
         {
             "vid": f"v{i}",
@@ -67,9 +63,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
         for k in (0, 1)
     ]
     write_pairs(folder / "answers.jsonl", answers)
-    write_pairs(
-        folder / "judged.jsonl", [*answers, *(own | {"confused": "keyframes"} for own in answers)]
-    )
+    rows = [*answers, *(own | {"confused": "keyframes"} for own in answers)]
+    write_pairs(folder / "judged.jsonl", rows)
     words = {
         "reference": "A man opens the red door. The dog runs.",
         "generated": "A man opens the blue door. The dog never runs.",
@@ -78,17 +73,9 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Path:
     write_json(folder / "home/bundles/unused.json", {})
     (folder / "home/bundles/default").symlink_to(tiny_bundle)
     done = vcs(
-        "score",
-        "--references",
-        folder / "references.json",
-        "--predictions",
+        *f"score --references {folder}/references.json --predictions".split(),
         *sorted((folder / "systems").iterdir()),
-        "-o",
-        folder / "scores",
-        "--also",
-        "hm-cf",
-        "--bundle",
-        tiny_bundle,
+        *f"-o {folder}/scores --also hm-cf --bundle {tiny_bundle}".split(),
         *ENGINE,
     )
     assert done.code == 0, done.stderr
@@ -103,13 +90,7 @@ def experiment(command: str, *arguments: str) -> tuple[str, ...]:
 MODELS = ("--references", "DATA/references.json", "--predictions", "DATA/systems")
 COMMANDS = {
     "score of systems": (
-        "score",
-        "--references",
-        "DATA/references.json",
-        "--predictions",
-        "SYSTEMS",
-        "--bundle",
-        "TINY",
+        *"score --references DATA/references.json --predictions SYSTEMS --bundle TINY".split(),
         *ENGINE,
     ),
     "score of one": (
@@ -132,14 +113,7 @@ COMMANDS = {
     "compare": ("compare", "SCORES", "--all-pairs", "--score", "vcs", "--score", "margin"),
     "compare two": ("compare", f"DATA/scores/{NAMES[0]}.jsonl", f"DATA/scores/{NAMES[1]}.jsonl"),
     "explain": (
-        "explain",
-        "DATA/pairs.jsonl",
-        "--also",
-        "substitution",
-        "--words",
-        "TINY",
-        "--bundle",
-        "TINY",
+        *"explain DATA/pairs.jsonl --also substitution --words TINY --bundle TINY".split(),
         *ENGINE,
     ),
     "demo": ("demo", *ENGINE),
@@ -152,11 +126,7 @@ COMMANDS = {
     "authors": experiment("authors", "--data", "DATA/authors.json"),
     "vatex": experiment("vatex", "--data", "DATA/vatex.jsonl", "--resamples", "100"),
     "visil report": (
-        "visil",
-        "report",
-        "DATA/visil.jsonl",
-        "--answers",
-        "DATA/answers.jsonl",
+        *"visil report DATA/visil.jsonl --answers DATA/answers.jsonl".split(),
         "--judged",
         "DATA/judged.jsonl",
     ),
@@ -165,8 +135,7 @@ COMMANDS = {
 
 
 def assert_whole(printed: str, tables: list[list[list[str]]]) -> None:
-    """Assert that every cell of the tables is printed whole, unless the column is named as left
-    out."""
+    """Assert that every cell is printed whole, unless its column is named as omitted."""
     text = " ".join(printed.split())
     left_out = ", ".join(re.findall(r"Left out here: (.*?)\. See ", text))
     assert "\u2026" not in printed
@@ -223,10 +192,8 @@ def test_tables_are_whole_at_80_columns(
 def test_columns_are_left_out_by_priority_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    headings, rows = (
-        ("name", "one two", "three", "said"),
-        [(NAMES[0], "1.0000", "22.0", "these are words")],
-    )
+    headings = ("name", "one two", "three", "said")
+    rows = [(NAMES[0], "1.0000", "22.0", "these are words")]
 
     def shown(columns: int, **more: Any) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))

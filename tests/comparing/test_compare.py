@@ -7,8 +7,6 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 import scipy.stats
 from click.testing import CliRunner, Result
 
+from support.processes import run_python
 from support.stories import write_pairs
 from vcs_runtime.cli import cli
 from vcs_runtime.comparing.systems import FAMILIES
@@ -162,11 +161,9 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     assert [system["failed"] for system in found["systems"]] == [0, 1]
     assert [system["missing"] for system in found["systems"]] == [0, 10]
     head, b, a = (line.split() for line in run(*pair).stdout.splitlines()[:3])
-    assert (head[1:4], a[1:4], b[1:4]) == (
-        ["failed", "missing", "zeros"],
-        ["0", "0", "0"],
-        ["1", "10", "0"],
-    )
+    assert head[1:4] == ["failed", "missing", "zeros"]
+    assert a[1:4] == ["0", "0", "0"]
+    assert b[1:4] == ["1", "10", "0"]
 
 
 @pytest.mark.parametrize(
@@ -218,11 +215,9 @@ def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     for name in "ab":
         write_pairs(tmp_path / name, lines([0.5 if name == "a" else 0.75]))
     found = json.loads(run(tmp_path / "a", tmp_path / "b", "--format", "json").stdout)
-    assert (found["difference"], found["ci95"], found["p_permutation"]) == (
-        0.25,
-        [None, None],
-        None,
-    )
+    assert found["difference"] == 0.25
+    assert found["ci95"] == [None, None]
+    assert found["p_permutation"] is None
 
 
 def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None:
@@ -230,20 +225,14 @@ def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None
         "import sys\nfor name in ('onnxruntime', 'nltk', 'rouge_score', 'matplotlib', 'scipy',"
         " 'sentencex'): sys.modules[name] = None\nfrom vcs_runtime.cli import main\nmain()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "compare", *map(str, pair)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", script, "compare", *pair)
     assert (done.returncode, done.stderr) == (0, "")
     assert "+0.087" in done.stdout
 
 
 @pytest.fixture
 def five(tmp_path: Path) -> list[Path]:
-    """Five systems: the second is better, the third far worse, the others differ by chance
-    alone."""
+    """Five systems: the second is better, the third far worse, the others differ by chance."""
     draw = np.random.default_rng(3)
     base = draw.uniform(0.3, 0.7, 30)
     values = [base + shift + draw.normal(0, 0.02, 30) for shift in (0.0, 0.03, -0.2, 0.0, 0.0)]
@@ -412,11 +401,7 @@ def test_a_family_of_all_scores_has_the_stars_that_the_report_has(
             [
                 "report",
                 *map(str, five),
-                "--family",
-                family,
-                "-o",
-                str(tmp_path / "r.html"),
-                "--overwrite",
+                *f"--family {family} -o {tmp_path}/r.html --overwrite".split(),
             ],
         )
         assert done.exit_code == 0, done.output

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.command_line import vcs
+from support.command_line import assert_refused, vcs
 from support.stories import story, stripped, write_pairs
 from vcs_runtime.scoring.score_table import NAMES
 
@@ -93,8 +93,7 @@ def test_files_that_two_decisions_have_split_are_refused_with_the_remedy(tmp_pat
     a = scores(tmp_path / "a.jsonl", [RULES], "vcs|seg:sentencex@1|v:1")
     b = scores(tmp_path / "b.jsonl", [LEARNED], "vcs|seg:tiny-sat@1|cut:0.5|v:1")
     done = vcs("compare", a, b)
-    assert done.code == 2
-    assert "score all systems with --segmenter learned" in done.stderr
+    assert_refused(done, "score all systems with --segmenter learned")
     done = vcs("compare", a, b, "--ignore-signatures")
     assert "Pairs split by sentencex / tiny-sat: a 1 / 0, b 0 / 1." in done.stdout
 
@@ -134,16 +133,8 @@ def test_rank_names_the_segmenters_of_each_model(whole_bundle: Path, tmp_path: P
     for path, texts in (("refs", references), ("models/written", written), ("models/bare", bare)):
         (tmp_path / f"{path}.json").write_text(json.dumps(texts))
     job = (
-        "experiment",
-        "rank",
-        "--references",
-        tmp_path / "refs.json",
-        "--predictions",
-        tmp_path / "models",
-        "--workers",
-        1,
-        "--bundle",
-        whole_bundle,
+        *f"experiment rank --references {tmp_path}/refs.json".split(),
+        *f"--predictions {tmp_path}/models --workers 1 --bundle {whole_bundle}".split(),
         "--device",
         "cpu",
     )

@@ -1,5 +1,4 @@
-"""`compute_vcs_score` with functions of plain NumPy; tests/parity compares it with the package
-itself."""
+"""`compute_vcs_score` with functions of plain NumPy; tests/parity compares it with the original."""
 
 from __future__ import annotations
 

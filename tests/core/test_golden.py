@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 import vcs_numba
 from support.core_cases import drawn_case, flat_alignment, matrix, params
+from support.processes import run_python
 from vcs_numba.jit.kernel import numba_config
 
 TOLERANCE = 1e-12
@@ -122,23 +121,7 @@ def test_batch_equals_single_calls_bit_for_bit(golden: dict[str, npt.NDArray[np.
 @pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="is the inner run")
 def test_plain_python_gives_the_same_results() -> None:
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-        __file__,
-    ]
-    finished = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
+    command = "-m pytest -q -p no:cacheprovider --no-header".split()
+    finished = run_python(*command, __file__, env=environment, cwd=Path(__file__).parents[2])
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "5 passed" in finished.stdout

@@ -141,16 +141,11 @@ def test_params_are_frozen_values() -> None:
     score_similarity(GOOD, 0.5, params)
     assert pickle.loads(pickle.dumps(params)) == params
     assert dataclasses.replace(params, lct=0.0) == Params(context_window=2.0)
-    assert list(dataclasses.asdict(Params())) == [
-        "lct",
-        "context_cutoff",
-        "context_window",
-        "lct_penalty",
-        "small_text",
-        "regularizer",
-        "nas_blend_factor",
-        "nas_coverage_cutoff",
-    ]
+    names = (
+        "lct context_cutoff context_window lct_penalty small_text regularizer nas_blend_factor"
+        " nas_coverage_cutoff"
+    )
+    assert list(dataclasses.asdict(Params())) == names.split()
     with pytest.raises(dataclasses.FrozenInstanceError):
         params.lct = 2.0  # type: ignore[misc]
 

@@ -24,8 +24,7 @@ from vcs_numba.jit.owners import is_own
 
 pytestmark = pytest.mark.skipif(bool(numba_config.DISABLE_JIT), reason="about compiled code")
 
-#: Runs argv[1] in an interpreter that permission bits bind, root or not (prctl: drop
-#: CAP_DAC_OVERRIDE).
+#: Runs argv[1] in an interpreter that permission bits bind, even as root (prctl).
 UNPRIVILEGED = """
 import ctypes, os, sys
 if os.geteuid() == 0:
@@ -145,8 +144,7 @@ atexit.register(lambda: print(vcs_numba.score_similarity(large, 0.5) == expected
 
 
 def copy_of_the_package() -> Iterator[Path]:
-    """A folder that everyone may read, with a copy of the package that nothing was ever compiled
-    for."""
+    """A folder that everyone may read, with a copy of the package without compiled files."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     source = Path(vcs_numba.__file__).parent
@@ -181,8 +179,7 @@ def shared_and_filled(shared_copy: Path) -> Path:
 
 @pytest.fixture
 def filled(shared_and_filled: Path) -> Iterator[Path]:
-    """The shared copy, which is as before after every test: its files, their permissions and their
-    owners."""
+    """The shared copy, whose files, permissions and owners no test may change."""
     paths = [shared_and_filled, *shared_and_filled.rglob("*")]
     before = {path: (path.stat(), path.read_bytes() if path.is_file() else b"") for path in paths}
     yield shared_and_filled
@@ -301,8 +298,7 @@ def test_cached_files_belong_to_their_owner_alone_whatever_the_umask(place: dict
 def test_a_folder_that_is_made_for_the_cache_is_read_again_whatever_the_umask(
     place: dict[str, str],
 ) -> None:
-    # The group may write by this umask. It is another than the user's own where the test may choose
-    # it.
+    # The group may write by this umask, and is not the user's if the test may choose.
     shared = (
         "import contextlib, os\nos.umask(0o002)\nwith contextlib.suppress(OSError):"
         " os.setgid(54321)\n"
@@ -370,8 +366,7 @@ def test_a_damaged_cache_file_is_replaced(filled: Path) -> None:
 
 @pytest.mark.slow
 def test_a_warm_cache_leaves_little_to_do_until_the_first_score() -> None:
-    """Compiling takes half a minute; importing and reading the cache half a second, of the
-    processor's time."""
+    """Compiling takes half a minute of processor time; reading the cache half a second."""
     script = """
 import time
 import numpy, vcs_numba

@@ -190,14 +190,7 @@ def test_alignment_gives_the_same_scores_bit_for_bit(
     scores = score_similarity(similarity, case.gas, chosen)
     assert align(similarity, chosen).scores(case.gas) == scores
     assert tuple(score_batch([similarity], [case.gas], chosen)[0]) == scores
-    for name in (
-        "nas",
-        "nas_f1",
-        "nas_d_precision",
-        "nas_d_recall",
-        "nas_l_precision",
-        "nas_l_recall",
-    ):
+    for name in "nas nas_f1 nas_d_precision nas_d_recall nas_l_precision nas_l_recall".split():
         assert 0 <= getattr(scores, name) <= 1
     assert 0 <= scores.window_regularizer <= 1
 
@@ -240,8 +233,7 @@ def test_vcs_is_the_margin_cut_off_at_zero_and_scaled(chosen: Params) -> None:
 def test_without_a_context_band_only_the_order_of_similarities_counts_for_the_narrative(
     case: Any,
 ) -> None:
-    # A cutoff of 1 leaves no band for similarities up to 1, so halving them moves no match; it is
-    # exact.
+    # A cutoff of 1 leaves no band, so halving similarities moves no match; it is exact.
     similarity = matrix(case)
     chosen = params(case, context_cutoff=1.0)
     whole = score_similarity(similarity, case.gas, chosen)
@@ -312,8 +304,7 @@ def test_length_regularizer_blends_between_its_two_penalties(n_ref: int, n_gen: 
 @pytest.mark.parametrize(
     ("shape", "paper", "reference"),
     [
-        # n_ref x n_gen, then (NAS-D, window regulariser, NAS, VCS); LAS is 0.95 and GAS 0.9
-        # (section 9).
+        # n_ref x n_gen, then (NAS-D, window regulariser, NAS, VCS); LAS is 0.95, GAS 0.9.
         ((1, 1), (1, 0, 1, 0.85 / 0.95), (0, 0, 0, 0)),
         ((2, 2), (1, 0, 1, 0.85 / 0.95), (1, 1, 0, 0)),
         ((1, 2), (1, 1, 0, 0), (0, 1, 0, 0)),

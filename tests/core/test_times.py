@@ -67,10 +67,8 @@ def test_neither_the_zero_nor_the_unit_of_the_clock_matters(
 @given(cases)
 def test_swapping_texts_and_times_swaps_precision_and_recall(case: Any) -> None:
     similarity, (ref, gen), params = case
-    one, other = (
-        align(similarity, params, (ref, gen)),
-        align(similarity.T.copy(), params, (gen, ref)),
-    )
+    one = align(similarity, params, (ref, gen))
+    other = align(similarity.T.copy(), params, (gen, ref))
     assert (one.precision.nas_d, one.recall.nas_l) == (other.recall.nas_d, other.precision.nas_l)
     assert one.precision.window_start.tolist() == other.recall.window_start.tolist()
 

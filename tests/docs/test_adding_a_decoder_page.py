@@ -1,5 +1,4 @@
-"""The family of export/README.md: what its module exports computes the
-published formula."""
+"""The family of export/README.md computes the published formula."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The commands of docs/guide/export.md, with checkpoints that are tiny stand-ins for the published
-ones."""
+"""The commands of docs/guide/export.md, with tiny stand-ins for the published checkpoints."""
 
 from __future__ import annotations
 

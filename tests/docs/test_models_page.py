@@ -1,5 +1,4 @@
-"""The example of docs/guide/models.md that needs a package which is no dependency, with a stand-in
-for it."""
+"""The example of docs/guide/models.md that needs another package, with a stand-in for it."""
 
 from __future__ import annotations
 

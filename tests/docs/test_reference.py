@@ -1,5 +1,4 @@
-"""The reference lists everything: public names, commands, errors, statuses, environment
-variables."""
+"""The reference lists all public names, commands, errors, statuses and environment variables."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ from vcs_runtime.serve.openapi import document
 from vcs_visil import VisilOptions
 
 REFERENCE = ROOT / "docs/reference"
-# Doors beside the packages that have `__all__`; `vcs_runtime` has its errors on a page of their
-# own.
+# Public modules beside the packages with `__all__`; errors have a page.
 DOORS = ["vcs_runtime", "vcs_numba", "vcs_visil"]
 DOORS += [f"vcs_runtime.{name}" for name in ("capi", "compat", "ray", "report", "training")]
 
@@ -110,15 +108,12 @@ def test_every_field_of_signatures_is_in_the_reference(scorer: Scorer) -> None:
     options = Options(
         params=params, aggregate="mean", clean=("think",), also=("hm-cf", "substitution")
     )
-    signature, visil = (
-        long_form(scorer.signature_for(options)),
-        VisilOptions().signature("model", 1),
-    )
+    signature = long_form(scorer.signature_for(options))
+    visil = VisilOptions().signature("model", 1)
     text, _, visil_text = page("signature.md").partition("## ViSIL")
     rows = re.findall(r"^\| `(\w+)` \|", text, re.M)
     fields = [field.partition(":")[0] for field in signature.split("|")]
-    # The tiny bundle has neither a learned segmenter nor an instruction, and there is neither a GPU
-    # nor OpenVINO.
+    # The tiny bundle has no learned segmenter and no instruction; there is no GPU or OpenVINO.
     assert [
         row for row in rows if row not in ("cut", "instr", "isa", "batch", "openvino", "onednn")
     ] == fields

@@ -1,5 +1,4 @@
-"""BERTScore: the states of tokens against a forward pass in NumPy, the matching against plain
-loops."""
+"""BERTScore: the states of tokens against NumPy, the matching against plain loops."""
 
 from __future__ import annotations
 
@@ -111,8 +110,7 @@ def test_an_embedder_whose_vectors_would_change_is_left_alone(
     states: TokenStates, tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openvino")
-    # A processor without bf16 is refused there; what is left alone does not depend on the
-    # processor.
+    # A processor without bf16 is refused there, which does not depend on the rest.
     monkeypatch.setattr("vcs_runtime.inference.openvino._check", lambda compiled, precision: None)
     texts = [story(1), story(2)]
     with Embedder.open(tiny_bundle, "openvino:fp32") as embedder:
@@ -197,20 +195,8 @@ def test_experiments_go_on_without_bertscore_where_a_model_shows_no_states(
     done = CliRunner().invoke(
         cli,
         [
-            "experiment",
-            "vatex",
-            "--data",
-            str(tmp_path / "videos.jsonl"),
-            "-o",
-            str(tmp_path / "out"),
-            "--bundle",
-            str(bundle),
-            "--segmenter",
-            str(mixed_bundle),
-            "--device",
-            "cpu",
-            "--workers",
-            "1",
+            *f"experiment vatex --data {tmp_path}/videos.jsonl -o {tmp_path}/out".split(),
+            *f"--bundle {bundle} --segmenter {mixed_bundle} --device cpu --workers 1".split(),
             "--resamples",
             "100",
         ],

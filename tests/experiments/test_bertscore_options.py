@@ -1,5 +1,4 @@
-"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; and what is
-refused."""
+"""BERTScore's options: another encoder, an inner layer, idf weights, baselines; refusals."""
 
 from __future__ import annotations
 
@@ -82,10 +81,8 @@ def test_words_of_roberta_begin_with_their_space(tmp_path: Path) -> None:
     folder = write_tiny_family(tmp_path, "xlm-roberta")
     tokenizer = roberta_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
-    tensors, config = (
-        load_file(folder / "model.safetensors"),
-        json.loads((folder / "config.json").read_text()),
-    )
+    tensors = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
     words = tensors["embeddings.word_embeddings.weight"]
     rows = tokenizer.get_vocab_size()
     tensors["embeddings.word_embeddings.weight"] = np.resize(words, (rows, words.shape[1]))
@@ -167,16 +164,8 @@ def test_the_command_takes_another_encoder_with_all_settings(
     data = comparison(tmp_path / "data")
     (tmp_path / "base.tsv").write_text("LAYER,P,R,F\n1,0.1,0.2,0.3\n2,0.4,0.5,0.6\n")
     done = experiment(
-        "corruption",
-        "--data",
-        data,
-        "--bertscore",
-        other,
-        "--bertscore-layer",
-        2,
-        "--bertscore-idf",
-        "--bertscore-baseline",
-        tmp_path / "base.tsv",
+        *f"corruption --data {data} --bertscore {other} --bertscore-layer 2".split(),
+        *f"--bertscore-idf --bertscore-baseline {tmp_path}/base.tsv".split(),
     )
     assert done.exit_code == 0, done.output
     lines = {line["id"]: line for line in read_lines(tmp_path / "out/pairs.jsonl")}

@@ -30,8 +30,7 @@ def test_words_are_those_of_the_penn_treebank(text: str) -> None:
 
 
 def by_hand(corpus: list[tuple[str, ...]], references: tuple[str, ...], generated: str) -> float:
-    """The definition of CIDEr-D, with plain lists: section 3 of the paper, and its Gaussian of
-    section 7."""
+    """CIDEr-D with plain lists: section 3 of the paper, and the Gaussian of section 7."""
 
     def grams(text: str, order: int) -> list[str]:
         words = text.split()

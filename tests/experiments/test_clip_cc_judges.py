@@ -28,8 +28,7 @@ SYSTEMS = ("oryx", "longva", "mplug")
 
 
 class Judge(NamedTuple):
-    """A judge: its folder in the benchmark's checkout, its family, and the command that exports
-    it."""
+    """A judge: its folder in the benchmark's checkout, its family, and its export command."""
 
     model: str
     family: str
@@ -49,8 +48,7 @@ JUDGES = {
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the benchmark: a clip more than there are predictions, three systems, five
-    checkpoints."""
+    """A checkout of the benchmark: a clip without predictions, three systems, five checkpoints."""
     folder = tmp_path_factory.mktemp("CLIP-CC-Bench")
     references = [{"id": clip, "summary": text_of(i)} for i, clip in enumerate([*CLIPS, "126"])]
     write_json(folder / "data/ground_truth/clip_cc_dataset.json", references)
@@ -83,10 +81,7 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
         done = vcs(
             "export",
             *judge.command,
-            "--from",
-            checkout / "embedding_models" / judge.model,
-            "--precision",
-            "fp32",
+            *f"--from {checkout}/embedding_models/{judge.model} --precision fp32".split(),
             "-o",
             work / name,
         )
@@ -94,18 +89,9 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
     write_json(work / "mine.json", {clip: story(i) for i, clip in enumerate(CLIPS)})
     judges = [argument for name in JUDGES for argument in ("--judge", work / name)]
     done = vcs(
-        "experiment",
-        "clip-cc-bench",
-        checkout,
+        *f"experiment clip-cc-bench {checkout}".split(),
         *judges,
-        "--add",
-        work / "mine.json",
-        "-o",
-        work / "board",
-        "--segmenter",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"--add {work}/mine.json -o {work}/board --segmenter {tiny_bundle} --device cpu".split(),
         "--resamples",
         200,
     )

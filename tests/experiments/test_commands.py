@@ -21,26 +21,11 @@ from vcs_runtime.cli import cli
 from vcs_runtime.comparing.statistics import holm, paired_difference
 from vcs_runtime.errors import InputError, MissingExtraError
 
-METRICS = [
-    "VCS_LCT0",
-    "VCS_LCT1",
-    "margin_LCT0",
-    "margin_LCT1",
-    "Cosine",
-    "LAS",
-    "NAS_LCT0",
-    "NAS_LCT1",
-    "BLEU-1",
-    "BLEU-4",
-    "ROUGE-1",
-    "ROUGE-4",
-    "ROUGE-L",
-    "ROUGE-Lsum",
-    "CIDEr",
-    "BERTScore-P",
-    "BERTScore-R",
-    "BERTScore-F1",
-]
+METRICS = (
+    "VCS_LCT0 VCS_LCT1 margin_LCT0 margin_LCT1 Cosine LAS NAS_LCT0 NAS_LCT1 BLEU-1"
+    " BLEU-4 ROUGE-1 ROUGE-4 ROUGE-L ROUGE-Lsum CIDEr BERTScore-P BERTScore-R"
+    " BERTScore-F1"
+).split()
 
 
 def test_corruption_leaves_pairs_tables_and_plots(
@@ -92,9 +77,8 @@ def test_the_same_data_give_the_same_bytes_resumed_or_not(experiment: Any, tmp_p
     refused = experiment("corruption", "--data", data, out=outs[1])
     assert isinstance(refused.exception, InputError)
     assert "--resume" in str(refused.exception)
-    assert (
-        experiment("corruption", "--data", data, "--plots", "--resume", out=outs[1]).exit_code == 0
-    )
+    done = experiment("corruption", "--data", data, "--plots", "--resume", out=outs[1])
+    assert done.exit_code == 0
     assert files(outs[1]) == whole
 
 
@@ -151,9 +135,8 @@ def test_what_is_left_out_is_counted_and_the_exit_code_is_1(
 def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     data, result = tmp_path / "data", tmp_path / "out" / name
-    write_pairs(
-        data, [{"vid": "v", "refs": [["one"] * 9], "cands": ["two"] * 3, "scores": [[1, 2, 3]] * 3}]
-    )
+    rows = [{"vid": "v", "refs": [["one"] * 9], "cands": ["two"] * 3, "scores": [[1, 2, 3]] * 3}]
+    write_pairs(data, rows)
     result.symlink_to(data)
     before = data.read_bytes()
     done = experiment("vatex", "--data", data, "--overwrite")
@@ -164,11 +147,9 @@ def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str)
 
 
 def test_neither_models_nor_published_scores_are_replaced(experiment: Any, tmp_path: Path) -> None:
-    models, authors, published = (
-        tmp_path / "models",
-        tmp_path / "authors.json",
-        tmp_path / "pairs.csv",
-    )
+    models = tmp_path / "models"
+    authors = tmp_path / "authors.json"
+    published = tmp_path / "pairs.csv"
     write_json(tmp_path / "refs.json", {"a": story(1)})
     write_json(models / "results.json", {"a": story(2)})
     write_json(authors, {"1": {"A": story(1), "B": story(2)}})
@@ -186,10 +167,8 @@ def test_rank_orders_models_over_what_all_have(
     write_json(tmp_path / "references.json", references)
     folder = tmp_path / "predictions"
     write_json(folder / "copy.json", references)
-    write_json(
-        folder / "Half.json",
-        {i: text if int(i) % 2 else story(50 + int(i)) for i, text in references.items()},
-    )
+    data = {i: text if int(i) % 2 else story(50 + int(i)) for i, text in references.items()}
+    write_json(folder / "Half.json", data)
     write_json(
         folder / "noise.json",
         {i: story(90 + int(i)) for i in references if i != "3"} | {"77": "x."},
@@ -217,15 +196,7 @@ def test_rank_orders_models_over_what_all_have(
     generated = json.loads((folder / "Half.json").read_text())
     pairs = [{"id": i, "reference": references[i], "generated": generated[i]} for i in common]
     write_pairs(tmp_path / "half.jsonl", pairs)
-    command = [
-        "score",
-        str(tmp_path / "half.jsonl"),
-        "--bundle",
-        str(tiny_bundle),
-        "--device",
-        "cpu",
-        "--json",
-    ]
+    command = f"score {tmp_path}/half.jsonl --bundle {tiny_bundle} --device cpu --json".split()
     printed = json.loads(CliRunner().invoke(cli, command).stdout)["scores"]["vcs"]
     assert [rows[1][name] for name in ("VCS_LCT0", "low", "high")] == [
         printed["mean"],
@@ -283,33 +254,15 @@ def test_rank_compares_with_a_baseline_as_compare_does(
     out, files = tmp_path / "out", []
     for model in ("half", "copy", "[red]_y"):
         texts = json.loads((folder / f"{model}.json").read_text())
-        write_pairs(
-            tmp_path / "pairs.jsonl",
-            [{"id": i, "reference": references[i], "generated": texts[i]} for i in texts],
-        )
-        files.append(tmp_path / f"{model}.jsonl")
-        vcs(
-            "score",
-            tmp_path / "pairs.jsonl",
-            "-o",
-            files[-1],
-            "--bundle",
-            tiny_bundle,
-            "--device",
-            "cpu",
-        )
+        pairs = [{"id": i, "reference": references[i], "generated": texts[i]} for i in texts]
+        write_pairs(tmp_path / "pairs.jsonl", pairs)
+        scores = tmp_path / f"{model}.jsonl"
+        files.append(scores)
+        command = f"score {tmp_path}/pairs.jsonl -o {scores} --bundle {tiny_bundle} --device cpu"
+        vcs(*command.split())
     names = ("--name", "half", "--name", "copy", "--name", "[red]_y")
     printed = vcs(
-        "compare",
-        *files,
-        *names,
-        "--format",
-        "json",
-        "--score",
-        "vcs",
-        "--all-pairs",
-        "--resamples",
-        300,
+        "compare", *files, *names, *"--format json --score vcs --all-pairs --resamples 300".split()
     )
     expected = json.loads(printed.stdout)
     rows = {row["system"]: row for row in table(out, "comparison")}
@@ -343,15 +296,10 @@ def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_pat
     write_json(tmp_path / "references.json", references)
     for name, seed in (("one", 40), ("two", 60)):
         # Two chunks against three are 0 by definition.
-        write_json(
-            tmp_path / f"models/{name}.json", {i: story(seed + int(i), 2) for i in references}
-        )
+        data = {i: story(seed + int(i), 2) for i in references}
+        write_json(tmp_path / f"models/{name}.json", data)
     done = experiment(
-        "rank",
-        "--references",
-        tmp_path / "references.json",
-        "--predictions",
-        tmp_path / "models",
+        *f"rank --references {tmp_path}/references.json --predictions {tmp_path}/models".split(),
         "--resamples",
         100,
     )
@@ -364,9 +312,8 @@ def test_rank_takes_the_margin_where_vcs_is_mostly_zero(experiment: Any, tmp_pat
     lines = {line["id"]: line["margin_LCT0"] for line in read_lines(out / "pairs.jsonl")}
     means = {name: np.mean([lines[f"{name}/{i}"] for i in references]) for name in ("one", "two")}
     assert [row["model"] for row in rows] == sorted(means, key=lambda name: -means[name])
-    assert [row["margin_LCT0"] for row in rows] == pytest.approx(
-        sorted(means.values(), reverse=True)
-    )
+    margin_lct0s = [row["margin_LCT0"] for row in rows]
+    assert margin_lct0s == pytest.approx(sorted(means.values(), reverse=True))
     assert [row["zeros"] for row in rows] == [6, 6]
 
 
@@ -381,12 +328,8 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(
     assert "12 pairs: cut and embedded in" in done.stderr
     for chunk_size in (1, 2):
         other = tmp_path / f"c{chunk_size}"
-        assert (
-            experiment(
-                "corruption", "--data", data, "--chunk-size", chunk_size, out=other
-            ).exit_code
-            == 0
-        )
+        finished = experiment("corruption", "--data", data, "--chunk-size", chunk_size, out=other)
+        assert finished.exit_code == 0
         measures = {
             row["metric"]: row for row in table(other, "classification") if row["cases"] == "all"
         }

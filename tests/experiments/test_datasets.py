@@ -106,10 +106,8 @@ def test_graded_series_are_cases_by_kind_position_and_level(tmp_path: Path) -> N
 
 def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_path: Path) -> None:
     comparison(tmp_path, 1)
-    write_json(
-        tmp_path / "addition/end/0.json",
-        {"ground_truth": "a.", "iterations": {"1": "b.", "x": "c."}},
-    )
+    data = {"ground_truth": "a.", "iterations": {"1": "b.", "x": "c."}}
+    write_json(tmp_path / "addition/end/0.json", data)
     edit(
         tmp_path / "comparison/0.json",
         lambda v: v["categories"][0]["test_cases"][0].update(name="add/end/2"),
@@ -244,15 +242,12 @@ def test_descriptions_come_as_object_list_or_lines(tmp_path: Path) -> None:
     texts = {"1": "a.", "2": "b."}
     write_json(tmp_path / "o.json", texts)
     write_json(tmp_path / "l.json", [{"id": name, "summary": text} for name, text in texts.items()])
-    write_pairs(
-        tmp_path / "p.jsonl", [{"id": name, "reference": text} for name, text in texts.items()]
-    )
+    rows = [{"id": name, "reference": text} for name, text in texts.items()]
+    write_pairs(tmp_path / "p.jsonl", rows)
     for name in ("o.json", "l.json", "p.jsonl"):
         assert read_descriptions(tmp_path / name, Problems()) == texts
-    write_pairs(
-        tmp_path / "bad.jsonl",
-        [{"id": 1, "text": ""}, {"id": 2, "text": "b"}, {"id": 2, "text": "c"}],
-    )
+    pairs = [{"id": 1, "text": ""}, {"id": 2, "text": "b"}, {"id": 2, "text": "c"}]
+    write_pairs(tmp_path / "bad.jsonl", pairs)
     problems = Problems()
     assert read_descriptions(tmp_path / "bad.jsonl", problems) == {"2": "b"}
     assert len(problems.messages) == 2

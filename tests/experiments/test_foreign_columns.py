@@ -1,5 +1,4 @@
-"""Scores that were computed elsewhere beside ours (`--column NAME=FILE`), and the tables for
-papers."""
+"""Scores that were computed elsewhere (`--column NAME=FILE`), and the tables for papers."""
 
 from __future__ import annotations
 
@@ -39,10 +38,8 @@ def test_rank_shows_other_scores_and_ranks_by_them(experiment: Any, tmp_path: Pa
     references = {f"v{i}": story(i) for i in range(4)}
     write_json(tmp_path / "references.json", references)
     for k, name in enumerate(("one", "two")):
-        write_json(
-            tmp_path / f"models/{name}.json",
-            {id_: story(9 + k + i) for i, id_ in enumerate(references)},
-        )
+        data = {id_: story(9 + k + i) for i, id_ in enumerate(references)}
+        write_json(tmp_path / f"models/{name}.json", data)
     numbers = {
         (model, id_): k + i / 8
         for k, model in enumerate(("one", "two"))
@@ -56,11 +53,7 @@ def test_rank_shows_other_scores_and_ranks_by_them(experiment: Any, tmp_path: Pa
     rows = "".join(f"{model}/{id_},{10 * value}\n" for (model, id_), value in numbers.items())
     (tmp_path / "pac.csv").write_text(f"id,score\n{rows}other/v1,3\n")
     arguments = (
-        "rank",
-        "--references",
-        tmp_path / "references.json",
-        "--predictions",
-        tmp_path / "models",
+        *f"rank --references {tmp_path}/references.json --predictions {tmp_path}/models".split(),
         "--resamples",
         100,
     )
@@ -153,14 +146,10 @@ def test_tables_for_papers_lie_beside_the_others(experiment: Any, tmp_path: Path
     assert r"times 100, but A\_B \& 5 \%." in text
     deviation = np.std([20.0, 21.0, 22.0], ddof=1)
     assert f"\n & $\\pm {deviation:.1f}$" in text
-    write_json(
-        tmp_path / "a.json",
-        {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)},
-    )
-    assert (
-        experiment("authors", "--data", tmp_path / "a.json", out=tmp_path / "authors").exit_code
-        == 0
-    )
+    content = {str(i): {f"A{k}": story(10 * i + k) for k in (1, 2, 3)} for i in range(2)}
+    write_json(tmp_path / "a.json", content)
+    finished = experiment("authors", "--data", tmp_path / "a.json", out=tmp_path / "authors")
+    assert finished.exit_code == 0
     text = (tmp_path / "authors/authors.tex").read_text()
     assert_balanced(text, 7)
     assert r"\multicolumn{2}{c}{Reference by A1} & \multicolumn{2}{c}{Reference by A2}" in text
@@ -180,17 +169,10 @@ def test_correlations_are_a_table_of_one_and_of_nine_references(
     ]
     write_pairs(tmp_path / "v.jsonl", videos)
     for name, sign in (("up", -1), ("down", 1)):
-        write_pairs(
-            tmp_path / f"{name}.jsonl",
-            [{"vid": f"v{i}", "id": k, "score": sign * k} for i in range(3) for k in range(3)],
-        )
+        pairs = [{"vid": f"v{i}", "id": k, "score": sign * k} for i in range(3) for k in range(3)]
+        write_pairs(tmp_path / f"{name}.jsonl", pairs)
     done = experiment(
-        "vatex",
-        "--data",
-        tmp_path / "v.jsonl",
-        "--resamples",
-        100,
-        "--column",
+        *f"vatex --data {tmp_path}/v.jsonl --resamples 100 --column".split(),
         f"EMScore 9ref={tmp_path / 'up.jsonl'}",
         "--column",
         f"free={tmp_path / 'down.jsonl'}",

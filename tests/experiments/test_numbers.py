@@ -1,5 +1,4 @@
-"""The numbers of the experiments: known metrics by hand, statistics by brute force, VCS by the
-scorer."""
+"""Metrics by hand, statistics by brute force, and VCS by the scorer."""
 
 from __future__ import annotations
 
@@ -8,8 +7,6 @@ import itertools
 import math
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from support.processes import run_python
 from support.stories import story
 from vcs_experiments import statistics
 from vcs_experiments.agreement import agreement
@@ -87,13 +85,7 @@ def meteor(data: Path) -> Any:
         "pairs = ('The dogs ran. Rain fell.', 'the dog ran'), (\"'the dogs\", 'the dogs')\n"
         "print([lexical.lexical_scores([a], b, meteor=there).get('METEOR') for a, b in pairs])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "NLTK_DATA": str(data)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", script, env={**os.environ, "NLTK_DATA": str(data)}, check=True)
     return ast.literal_eval(done.stdout)
 
 
@@ -289,8 +281,7 @@ def test_ratings_are_correlated_rater_by_rater_and_resampled_by_group() -> None:
 
 
 def test_published_scores_are_compared_with_ours_as_python_rounds_them() -> None:
-    """Halves of the third decimal: NumPy would multiply by 1,000 first, and round some of them
-    otherwise."""
+    """Halves of the third decimal, some of which NumPy would round otherwise."""
     ours = {str(i): {"BLEU": (2 * i + 1) / 2000} for i in range(1000)}
     published = {i: {"BLEU": round(scores["BLEU"], 3)} for i, scores in ours.items()}
     metrics: Any = SimpleNamespace(columns=("BLEU",))

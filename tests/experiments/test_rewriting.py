@@ -1,5 +1,4 @@
-"""Rewrites by a language model: what it is asked, which answers count, and a whole set, stopped and
-continued."""
+"""Rewrites by a language model: prompts, valid answers, and a whole set, stopped and resumed."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def count(text: str) -> int | None:
 
 
 def rewritten(text: str, kind: Kind) -> str:
-    """A text with the sentences of another, in other words and of the length that the kind asks
-    for."""
+    """A text with the sentences of another in other words, of the length that the kind asks for."""
     share = kind.aim or (max(kind.fewest, 0.2) + min(kind.most, 2)) / 2
     parts = [part.split() for part in text.split(".") if part.strip()]
     turned = [((words[1:] + words[:1]) * 2)[: max(2, round(share * len(words)))] for words in parts]
@@ -151,8 +149,7 @@ class Retelling(Rewriting):
 
 
 class HoldsAfterTwenty(Rewriting):
-    """Answers the first twenty requests, and the others when the test lets it: nobody is done
-    before."""
+    """Answers twenty requests, and the others when the test lets it."""
 
     left = 20
     go_on = threading.Event()
@@ -290,20 +287,8 @@ def test_kill_9_loses_no_finished_rewrite(
     with fake.serve(HoldsAfterTwenty) as (url, log):
         command = [
             sys.executable,
-            "-m",
-            "vcs_runtime",
-            "experiment",
-            "make-corruptions",
-            "--references",
-            texts,
-            "--model",
-            f"vllm:{url}",
-            "--bundle",
-            tiny_bundle,
-            "--device",
-            "cpu",
-            "-o",
-            part,
+            *f"-m vcs_runtime experiment make-corruptions --references {texts}".split(),
+            *f"--model vllm:{url} --bundle {tiny_bundle} --device cpu -o {part}".split(),
         ]
         finished = kill_when_it_writes(list(map(str, command)), part / FILE, 2 * len(KINDS))
         assert 0 < finished < 2 * len(KINDS)
@@ -321,9 +306,8 @@ def test_options_that_do_not_go_together_are_refused(
     experiment: Any, tmp_path: Path, arguments: Any
 ) -> None:
     texts = descriptions(tmp_path)
-    assert (
-        make(experiment, texts, "http://127.0.0.1:9", tmp_path / "out", *arguments).exit_code == 2
-    )
+    done = make(experiment, texts, "http://127.0.0.1:9", tmp_path / "out", *arguments)
+    assert done.exit_code == 2
     assert not (tmp_path / "out").exists()
 
 
@@ -349,20 +333,13 @@ def test_a_random_model_leaves_error_lines_and_the_mechanical_set(
 ) -> None:
     texts, out = descriptions(tmp_path), tmp_path / "set"
     done = experiment(
-        "make-corruptions",
-        "--references",
-        texts,
-        "--model",
-        f"genai:{tiny_writer}",
-        "--tries",
-        1,
+        *f"make-corruptions --references {texts} --model genai:{tiny_writer} --tries 1".split(),
         out=out,
     )
     assert done.exit_code == 1, done.output
     lines = read_lines(out / FILE)
-    assert [line["id"] for line in lines] == [
-        f"{scene}/{kind.name}" for scene in (1, 2) for kind in KINDS
-    ]
+    ids = [line["id"] for line in lines]
+    assert ids == [f"{scene}/{kind.name}" for scene in (1, 2) for kind in KINDS]
     assert all(
         "no answer of 1 can be used" in line["error"] and "text" not in line for line in lines
     )

@@ -1,5 +1,4 @@
-"""Graphs for CUDA of encoders: computed by an interpreter in NumPy, and by ONNX Runtime's kernels
-for CPUs."""
+"""Graphs for CUDA of encoders, computed by an interpreter in NumPy and by ONNX Runtime on a CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""NV-Embed's graph for CUDA: computed by an interpreter in NumPy, and by ONNX Runtime's kernels for
-CPUs."""
+"""NV-Embed's graph for CUDA, computed by an interpreter in NumPy and by ONNX Runtime on a CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""From the folder of a decoder to a bundle: what the manifest says, prompts, shorter vectors,
-recipes, the command."""
+"""From a decoder's folder to a bundle: manifest, prompts, shorter vectors, recipes, the command."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import pytest
 
 from support.changed_bundles import contents
 from support.checkpoints.decoder import FAMILIES, write_dense
-from support.command_line import Finished, vcs
+from support.command_line import Finished, assert_refused, vcs
 from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
 from support.numpy_decoder import embed, token_ids
@@ -105,12 +104,7 @@ def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, preci
     folder = write_tiny_decoder(tmp_path / family, family, dtype="BF16")
     for name in ("a", "b"):
         run = export(
-            folder,
-            tmp_path / name,
-            "--precision",
-            precision,
-            "--least-cosine",
-            "0.9",
+            *f"{folder} {tmp_path}/{name} --precision {precision} --least-cosine 0.9".split(),
             "--device",
             "cpu",
         )
@@ -121,8 +115,7 @@ def test_a_second_export_gives_the_same_bytes(tmp_path: Path, family: str, preci
 def test_all_that_a_killed_export_leaves_is_the_unfinished_bundle(
     qwen3: Path, tmp_path: Path
 ) -> None:
-    """That is found and removed by a later export; the model beside which int8 is measured is
-    large."""
+    """A later export removes it: the model with which int8 is compared is large."""
     place, beside = tmp_path / "place", set[str]()
     build_decoder_bundle(
         Build(
@@ -151,11 +144,9 @@ def test_without_options_the_folder_decides(qwen3: Path, tmp_path: Path) -> None
     manifest = manifest_of(tmp_path / "bundle")
     assert (manifest.name, manifest.licence, manifest.source) == ("qwen3", "NOASSERTION", "qwen3")
     spec = spec_of(tmp_path / "bundle")
-    assert (spec.long_text, spec.special_tokens, spec.mask_instruction) == (
-        "truncate_text",
-        ((), (572,)),
-        False,
-    )
+    assert spec.long_text == "truncate_text"
+    assert spec.special_tokens == ((), (572,))
+    assert spec.mask_instruction is False
 
 
 def test_numbers_that_fp16_does_not_hold_make_fp32_the_default(tmp_path: Path) -> None:
@@ -168,9 +159,8 @@ def test_numbers_that_fp16_does_not_hold_make_fp32_the_default(tmp_path: Path) -
         "precision fp16: the numbers of this model do not fit into float16: use bf16" in run.stderr
     )
     # With CUDA the products of int8 are in half precision, which is bfloat16 here.
-    assert (
-        export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9").code == 0
-    )
+    done = export(folder, tmp_path / "int8", "--precision", "int8", "--least-cosine", "0.9")
+    assert done.code == 0
     graph = ir.load(tmp_path / "int8" / CUDA_FILE).graph
     stored = {value.dtype for value in graph.initializers.values()}
     assert ir.DataType.BFLOAT16 in stored
@@ -237,8 +227,7 @@ def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path
 def test_a_folder_of_transformers_needs_the_pooling_alone(tmp_path: Path, pooling: str) -> None:
     folder = write_tiny_decoder(tmp_path / "bare", "qwen3", sentence=False)
     run = export(folder, tmp_path / "bundle")
-    assert run.code == 2
-    assert "there is no modules.json that names the pooling: name it (--pooling)" in run.stderr
+    assert_refused(run, "there is no modules.json that names the pooling: name it (--pooling)")
     bundle = exported(folder, tmp_path / "bundle", "--pooling", pooling)
     kind = {"mean": "mean", "last": "lasttoken"}[pooling]
     [vector] = vectors_of(bundle, TEXTS[:1])
@@ -300,25 +289,20 @@ class TestRecipes:
             "vcs-runtime: the weights of someone/tiny are licensed under Apache-2.0\n"
         )
         manifest = manifest_of(tmp_path / "bundle")
-        assert (manifest.name, manifest.licence, manifest.source) == (
-            "tiny",
-            "Apache-2.0",
-            "someone/tiny",
-        )
+        assert manifest.name == "tiny"
+        assert manifest.licence == "Apache-2.0"
+        assert manifest.source == "someone/tiny"
         spec = spec_of(tmp_path / "bundle")
         assert (spec.instruction, spec.max_tokens, spec.dimension) == ("Query: ", 200, 8)
         (qwen3 / "tokenizer.json").write_bytes((qwen3 / "tokenizer.json").read_bytes() + b" ")
         run = export(qwen3, tmp_path / "other", "--recipe", file)
-        assert run.code == 2
-        assert "tokenizer.json: is not the published file of someone/tiny" in run.stderr
+        assert_refused(run, "tokenizer.json: is not the published file of someone/tiny")
         run = export(
             qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", ""
         )
         assert run.code == 0, run.stderr
-        assert (manifest_of(tmp_path / "own").name, spec_of(tmp_path / "own").instruction) == (
-            "qwen3",
-            "",
-        )
+        assert manifest_of(tmp_path / "own").name == "qwen3"
+        assert spec_of(tmp_path / "own").instruction == ""
 
     def test_the_weights_of_dense_layers_are_compared(self, tmp_path: Path) -> None:
         folder = write_tiny_decoder(tmp_path / "gemma", "embedding-gemma")
@@ -332,8 +316,7 @@ class TestRecipes:
         assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
         write_dense(folder, 48, (80, 48), seed=1)
         run = export(folder, tmp_path / "other", "--recipe", file)
-        assert run.code == 2
-        assert "2_Dense/model.safetensors: is not the published file of someone/tiny" in run.stderr
+        assert_refused(run, "2_Dense/model.safetensors: is not the published file of someone/tiny")
 
     @pytest.mark.parametrize(
         ("old", "new", "arguments", "message"),
@@ -372,8 +355,7 @@ class TestRecipes:
     ) -> None:
         file = recipe(tmp_path / "r.toml", RECIPE.replace(old, new, 1))
         run = export(qwen3, tmp_path / "bundle", "--recipe", file, *arguments)
-        assert run.code == 2
-        assert message in run.stderr
+        assert_refused(run, message)
         assert not (tmp_path / "bundle").exists()
 
     @pytest.mark.parametrize(
@@ -386,8 +368,7 @@ class TestRecipes:
         folder = write_tiny_decoder(tmp_path / family, family, sentence=False, hidden_size=48)
         file = recipe(tmp_path / "r.toml", RECIPE.replace("hidden_size = 32", "hidden_size = 48"))
         run = export(folder, tmp_path / "bundle", "--recipe", file, *arguments)
-        assert run.code == 2
-        assert f"{arguments[0][2:]} contradicts the recipe of someone/tiny" in run.stderr
+        assert_refused(run, f"{arguments[0][2:]} contradicts the recipe of someone/tiny")
 
     def test_the_recipe_knows_the_attention_that_the_folder_does_not_tell(
         self, tmp_path: Path
@@ -430,8 +411,7 @@ def test_options_that_do_not_fit_are_refused(
 def test_a_vector_has_the_same_bits_alone_and_in_a_batch_in_every_precision(
     qwen3: Path, tmp_path: Path, precision: str
 ) -> None:
-    """Kernels for few or odd rows round otherwise, where the processor has AVX-512
-    (`batching._fillers`)."""
+    """With AVX-512 kernels for few or odd rows round otherwise (`batching._fillers`)."""
     quantization = Quantization(precision, texts=["a dog"], least_cosine=-1, most_change=1)
     info = BundleInfo("tiny", "CC0-1.0", "made for the test")
     bundle = build_decoder_bundle(Build(qwen3, tmp_path / "bundle", info, quantization))

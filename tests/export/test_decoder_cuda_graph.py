@@ -1,5 +1,4 @@
-"""Graphs for CUDA of decoders of each kind: computed by an interpreter in NumPy, and by ONNX
-Runtime on a CPU."""
+"""Graphs for CUDA of each kind of decoder, computed in NumPy and by ONNX Runtime on a CPU."""
 
 from __future__ import annotations
 

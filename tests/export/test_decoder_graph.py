@@ -1,5 +1,4 @@
-"""NV-Embed's graph for a CPU computes what the published formula says, and follows from the
-checkpoint."""
+"""NV-Embed's graph for a CPU computes the published formula, and follows from the checkpoint."""
 
 from __future__ import annotations
 
@@ -163,8 +162,7 @@ def test_quantised_weights_stay_near(tmp_path: Path) -> None:
     worst = np.abs(got - [embed(checkpoint, row) for row in batch]).max()
     assert 1e-6 < worst < 0.05
     alone = np.concatenate([run(opened, inputs([row], [0])) for row in batch])
-    # A CPU rounds inputs of these products to 8 bits: the last bit of a sum may move one of them by
-    # a level.
+    # A CPU rounds these inputs to 8 bits: the last bit of a sum may move one by a level.
     np.testing.assert_allclose(got, alone, rtol=0, atol=0.001)
 
 
@@ -197,8 +195,7 @@ def test_stored_levels_are_what_onnx_runtime_multiplies_with() -> None:
     used = opened.run(None, {"x": np.eye(200, dtype=np.float32)})[0].T
     assert np.abs(used - weight).max() <= 0.005 * np.abs(weight).max()
     assert not used[3].any()
-    # The number furthest from zero is kept but for the rounding of its scale, which every device
-    # has as it is.
+    # The number furthest from zero is kept but for the rounding of its scale.
     assert np.array_equal(scale, scale.astype(np.float16))
     blocks, kept = (np.pad(m, ((0, 0), (0, 56))).reshape(24, 2, BLOCK) for m in (weight, used))
     furthest = np.abs(blocks).argmax(axis=2)[:, :, None]

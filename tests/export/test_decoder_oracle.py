@@ -1,5 +1,4 @@
-"""The NumPy decoders that the exported ones are compared with: each part of a family matters in
-them."""
+"""The NumPy decoders that exports are compared with: each part of a family matters."""
 
 from __future__ import annotations
 

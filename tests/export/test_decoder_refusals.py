@@ -1,5 +1,4 @@
-"""Checkpoints of decoders that no graph here computes are refused: one line that names the file and
-the setting."""
+"""Decoders that cannot be exported are refused in one line that names the file and the setting."""
 
 from __future__ import annotations
 
@@ -261,8 +260,7 @@ def test_another_tokenizer_is_named(tmp_path: Path) -> None:
 def test_a_text_whose_last_token_is_pooled_needs_an_end(
     tmp_path: Path, family: str, model_type: str
 ) -> None:
-    """An early revision of Qwen3's published files had no end token; a Qwen2 without gte's code
-    names none."""
+    """An early Qwen3 had no end token; a Qwen2 without gte's code names none."""
     folder = write_tiny_decoder(tmp_path / "folder", family, auto_map=None)
     assert json.loads((folder / "config.json").read_text("utf-8"))["model_type"] == model_type
     qwen_tokenizer(template=False).save(str(folder / "tokenizer.json"))

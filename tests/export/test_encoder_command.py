@@ -1,5 +1,4 @@
-"""`vcs-runtime export encoder`: recipes, prompts, shorter vectors, shorter windows, and what is not
-read."""
+"""`vcs-runtime export encoder`: recipes, prompts, shorter vectors and windows, refusals."""
 
 from __future__ import annotations
 
@@ -166,10 +165,8 @@ def test_recipes_of_one_structure_tell_it_by_its_settings(checkpoint: Path) -> N
 
 
 def test_prompts_and_instructions_stand_before_every_text(checkpoint: Path, tmp_path: Path) -> None:
-    write_json(
-        checkpoint / "config_sentence_transformers.json",
-        {"prompts": {"query": "the ", "passage": "two "}, "default_prompt_name": "query"},
-    )
+    data = {"prompts": {"query": "the ", "passage": "two "}, "default_prompt_name": "query"}
+    write_json(checkpoint / "config_sentence_transformers.json", data)
     bundles = {
         instruction: exported(checkpoint, tmp_path / name, *options)
         for name, instruction, options in (

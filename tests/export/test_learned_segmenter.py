@@ -1,5 +1,4 @@
-"""The project's own learned segmenter: updates merged into a checkpoint, and a graph with
-capitals."""
+"""The project's learned segmenter: updates merged into a checkpoint, a graph with capitals."""
 
 from __future__ import annotations
 
@@ -72,8 +71,7 @@ def test_logits_equal_a_plain_forward_pass_of_the_merged_weights(
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A bundle with an embedder and a segmenter of one checkpoint, and beside it one of the
-    embedder alone."""
+    """A bundle with an embedder and a segmenter of one checkpoint, and the embedder alone."""
     checkpoint = write_tiny_checkpoint(tmp_path / "checkpoint")
     updates = write_updates(checkpoint, tmp_path / "updates.safetensors")
     build_sentence_bundle(
@@ -123,9 +121,8 @@ def test_in_a_combined_bundle_a_segmenter_still_shares_with_its_own_embedder(sha
         assert probabilities(made) == probabilities(shared)
         with Embedder.open(embedder, "cpu") as one, Embedder.open(made, "cpu") as two:
             assert one.embed(["dog"]).tobytes() == two.embed(["dog"]).tobytes()
-    assert sum(
-        entry.size for entry in open_bundle(shared.parent / "shared-made").manifest.files
-    ) == sum(entry.size for entry in open_bundle(shared).manifest.files)
+    sizes = sum(entry.size for entry in open_bundle(shared.parent / "shared-made").manifest.files)
+    assert sizes == sum(entry.size for entry in open_bundle(shared).manifest.files)
 
 
 def test_the_bundle_follows_from_its_sources_alone(tmp_path: Path) -> None:

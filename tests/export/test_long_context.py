@@ -1,5 +1,4 @@
-"""Long texts through a decoder's graphs: every border that a length may cross, beside NumPy; and
-too long ones."""
+"""Long texts through a decoder's graphs, compared with NumPy at every border of length."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ def test_a_long_text_has_the_same_bits_in_any_company(
 
 @pytest.mark.parametrize(("tokens", "rows"), [(7, 2), (1024, 2), (1025, 1), (2303, 1)])
 def test_a_text_that_is_alone_in_every_batch_has_no_filler(tokens: int, rows: int) -> None:
-    """A filler is padded to the text's length, and its attention would take as much as the text's
-    own."""
+    """A filler is padded to the text's length, and its attention takes as much memory."""
     [batch] = batches([[5] * tokens], TOKEN_BUDGET["ort-cpu"], "packed")
     assert batch.inputs["gather"].shape == (rows, tokens)
     assert batch.fillers == rows - 1

@@ -1,5 +1,4 @@
-"""From a ModernBERT's folder to a bundle: its layers with a window, its settings, and what is
-refused."""
+"""From a ModernBERT's folder to a bundle: layers with a window, settings, refusals."""
 
 from __future__ import annotations
 

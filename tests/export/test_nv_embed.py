@@ -134,9 +134,8 @@ def test_large_files_are_known_by_their_ends_too(
         "vcs_export.write.ends_of", lambda path: "0" * 64 if path.suffix == ".data" else None
     )
     bundle = build_tiny_nv_embed_bundle(tmp_path, checkpoint=sharded)
-    assert {entry.path for entry in open_bundle(bundle).manifest.files if entry.ends} == {
-        WEIGHTS_FILE
-    }
+    paths = {entry.path for entry in open_bundle(bundle).manifest.files if entry.ends}
+    assert paths == {WEIGHTS_FILE}
 
 
 def test_links_lead_to_the_file_behind_a_link(sharded: Path, tmp_path: Path) -> None:
@@ -432,11 +431,9 @@ def test_progress_ends_at_its_total(sharded: Path, tmp_path: Path) -> None:
 class TestRecipes:
     def test_the_recipe_is_that_of_the_published_model(self) -> None:
         recipe = load_recipe(NV_EMBED, NvEmbedRecipe)
-        assert (recipe.name, recipe.licence, recipe.instruction) == (
-            "nv-embed-v2",
-            "CC-BY-NC-4.0",
-            "",
-        )
+        assert recipe.name == "nv-embed-v2"
+        assert recipe.licence == "CC-BY-NC-4.0"
+        assert recipe.instruction == ""
         assert len(recipe.sha256) == 5
         settings = {item.name for item in fields(DecoderConfig) if item.default is MISSING}
         assert set(recipe.config) | {"causal"} == settings

@@ -35,8 +35,7 @@ NO_LOSS = QuantizationErrorStats(
 
 
 def test_a_graph_compared_with_itself_has_an_error_that_a_manifest_takes(tiny_bundle: Path) -> None:
-    """Cosines of 1 are rounded upwards here and there, and so is their smallest above their
-    mean."""
+    """Cosines of 1 may be rounded upwards, and their smallest above their mean."""
     bundle = open_bundle(tiny_bundle)
     spec = bundle.manifest.embedder
     assert spec

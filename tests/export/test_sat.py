@@ -300,16 +300,12 @@ class TestRecipes:
         self, name: str, layers: int, lookahead: int | None, threshold: float
     ) -> None:
         recipe = load_recipe(name, SatRecipe)
-        assert (recipe.name, recipe.licence, recipe.threshold, recipe.stride) == (
-            name,
-            "MIT",
-            threshold,
-            64,
-        )
-        assert (recipe.settings["num_hidden_layers"], recipe.settings["lookahead"]) == (
-            layers,
-            lookahead,
-        )
+        assert recipe.name == name
+        assert recipe.licence == "MIT"
+        assert recipe.threshold == threshold
+        assert recipe.stride == 64
+        assert recipe.settings["num_hidden_layers"] == layers
+        assert recipe.settings["lookahead"] == lookahead
         assert (recipe.legal_text or b"").startswith(b"Copyright (c) 2024 Benjamin Minixhofer")
         assert b"Permission is hereby granted" in (recipe.legal_text or b"")
 

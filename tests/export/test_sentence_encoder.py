@@ -1,5 +1,4 @@
-"""From any encoder's folder to a bundle: families, poolings, what is refused, the way through
-optimum."""
+"""From any encoder's folder to a bundle: families, poolings, refusals, the way through optimum."""
 
 from __future__ import annotations
 
@@ -166,9 +165,8 @@ def test_poolings(checkpoint: Path, tmp_path: Path, pooling: str, pool: Any) -> 
 
 
 def test_the_newer_spelling_of_a_pooling(checkpoint: Path) -> None:
-    write_json(
-        checkpoint / "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": "cls"}
-    )
+    data = {"embedding_dimension": 32, "pooling_mode": "cls"}
+    write_json(checkpoint / "1_Pooling/config.json", data)
     assert read_sentence_folder(checkpoint).pooling == "cls"
 
 
@@ -295,10 +293,8 @@ def test_what_a_graph_would_not_do_is_refused_by_name(
 def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     write_json(checkpoint / "1_Pooling/config.json", {**MEAN, "include_prompt": False})
     build(checkpoint, tmp_path / "without")
-    write_json(
-        checkpoint / "config_sentence_transformers.json",
-        {"prompts": {"query": "q: "}, "default_prompt_name": "query"},
-    )
+    data = {"prompts": {"query": "q: "}, "default_prompt_name": "query"}
+    write_json(checkpoint / "config_sentence_transformers.json", data)
     with pytest.raises(CheckpointError, match="include_prompt False is not supported"):
         build(checkpoint, tmp_path / "bundle")
 
@@ -306,9 +302,8 @@ def test_a_prompt_that_is_not_pooled_is_refused(checkpoint: Path, tmp_path: Path
 def test_texts_are_lower_cased_by_the_tokenizer_or_not_at_all(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    write_json(
-        checkpoint / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True}
-    )
+    data = {"max_seq_length": 32, "do_lower_case": True}
+    write_json(checkpoint / "sentence_bert_config.json", data)
     vectors = vectors_of(build(checkpoint, tmp_path / "bundle"), ["The Dog", "the dog"])
     np.testing.assert_array_equal(vectors[0], vectors[1])
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text("utf-8"))
@@ -355,10 +350,8 @@ def test_a_dense_layer_that_does_not_fit_is_named(checkpoint: Path, tmp_path: Pa
     save_file({"linear.weight": weight}, place / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"linear\.bias is missing"):
         build(checkpoint, tmp_path / "bundle")
-    write_json(
-        place / "config.json",
-        {"in_features": 32, "out_features": 20, "activation_function": "a.GELU"},
-    )
+    data = {"in_features": 32, "out_features": 20, "activation_function": "a.GELU"}
+    write_json(place / "config.json", data)
     with pytest.raises(CheckpointError, match="activation_function 'a.GELU'"):
         build(checkpoint, tmp_path / "bundle")
 
@@ -369,8 +362,7 @@ def test_a_dense_layer_that_does_not_fit_is_named(checkpoint: Path, tmp_path: Pa
 def transformer(
     path: Path, table: NDArray[np.float32], types: bool = True, opset: int = OPSET
 ) -> None:
-    """A graph such as optimum leaves: token vectors are rows of a table, plus 1000 if a type were
-    not 0."""
+    """A graph as optimum exports: token vectors are rows of a table, plus 1000 for a type."""
     graph = GraphBuilder(opset)
     ids, mask = (graph.input(name, ("b", "t")) for name in ("input_ids", "attention_mask"))
     x = graph.op("Gather", graph.weight("table", table), ids)
@@ -411,10 +403,8 @@ def interpreter(tmp_path: Path, table: NDArray[np.float32]) -> Path:
 @pytest.fixture
 def other(checkpoint: Path) -> Path:
     """A checkpoint of an architecture that no graph here implements."""
-    write_json(
-        checkpoint / "config.json",
-        {"model_type": "electra", "vocab_size": len(VOCABULARY), "max_position_embeddings": 63},
-    )
+    data = {"model_type": "electra", "vocab_size": len(VOCABULARY), "max_position_embeddings": 63}
+    write_json(checkpoint / "config.json", data)
     write_sentence_files(checkpoint, 32, max_tokens=63)
     return checkpoint
 

@@ -75,8 +75,7 @@ def test_an_encoder_in_half_precision_stays_near_and_has_nothing_that_it_refuses
         *((kind, TensorProto.FLOAT) for kind in ("Softmax", "LayerNormalization", "Erf")),
         ("Gather", HALF),
     }
-    # The query is scaled, not the scores: products that are divided are those before GELU without a
-    # bias.
+    # The query is scaled, so divided products are those before GELU without a bias.
     divided = sum(
         node.op_type == "Div" and node.input[0].startswith("MatMul") for node in values.node
     )

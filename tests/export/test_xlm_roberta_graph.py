@@ -1,5 +1,4 @@
-"""The SaT graph computes what SaT computes, in every precision, and its files follow from the
-checkpoint."""
+"""The SaT graph computes what SaT computes, and its files follow from the checkpoint."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ PAD = 1
 
 
 def boundary_logits(folder: Path, ids: list[int]) -> Array:
-    """SaT's forward pass in plain NumPy, float64: the logits of label 0, `(tokens,)`, for one
-    window."""
+    """SaT's forward pass in NumPy, float64: the logits of label 0, `(tokens,)`, for one window."""
     config, tensors = load(folder, "roberta.")
     positions, last = [], PAD
     for token in ids:

@@ -1,5 +1,4 @@
-"""ONNX Runtime's real CUDA provider over stand-ins of NVIDIA's libraries
-(`support.cuda_stand_ins`)."""
+"""ONNX Runtime's real CUDA provider over stand-ins (`support.cuda_stand_ins`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""With `batch_invariant` the CUDA provider launches the same for a text, whatever else is in its
-batch."""
+"""With `batch_invariant` the CUDA provider launches the same for a text in every batch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the CUDA provider makes of decoders of each family: where nodes run, and which kernels it
-launches."""
+"""Decoders of each family on the CUDA provider: where nodes run, and which kernels it launches."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def _gemma(window: str) -> list[str]:
     return [window, window, FLASH, window]
 
 
-# By family and precision: kernels of attention, the type of products, and kernels of a layer beside
-# both.
+# By family and precision: attention kernels, the type of products, other kernels of a layer.
 CASES = {
     ("qwen3", "fp16"): ([FLASH] * LAYERS, "fp16", 15),
     ("qwen3", "bf16"): ([FLASH] * LAYERS, "bf16", 17),

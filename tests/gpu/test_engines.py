@@ -1,5 +1,4 @@
-"""TensorRT engines: built through NVIDIA's own package, loaded by ONNX Runtime's own provider, over
-stand-ins."""
+"""TensorRT engines, built by NVIDIA's package and loaded by ONNX Runtime, over stand-ins."""
 
 from __future__ import annotations
 

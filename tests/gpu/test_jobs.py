@@ -14,24 +14,13 @@ def test_a_job_of_several_blocks_scores_every_pair(
     dry_gpu: DryGpu, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     pairs, scores = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
-    write_pairs(
-        pairs,
-        [
-            {"id": i, "reference": story(i // 3, 2), "generated": story(1000 + i, 2)}
-            for i in range(PAIRS)
-        ],
-    )
+    rows = [
+        {"id": i, "reference": story(i // 3, 2), "generated": story(1000 + i, 2)}
+        for i in range(PAIRS)
+    ]
+    write_pairs(pairs, rows)
     done = dry_gpu.command(
-        [
-            "score",
-            str(pairs),
-            "-o",
-            str(scores),
-            "--bundle",
-            str(tiny_bundle),
-            "--device",
-            "cuda:0",
-        ],
+        f"score {pairs} -o {scores} --bundle {tiny_bundle} --device cuda:0".split(),
         vectors=32,
     )
     lines = read_lines(scores)

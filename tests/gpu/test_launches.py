@@ -1,5 +1,4 @@
-"""Which kernels and products the CUDA provider launches for NV-Embed, for batches of every
-shape."""
+"""The kernels and products that the CUDA provider launches for NV-Embed, for all batch shapes."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[[str], Run]
 HALF = {"fp16": "fp16", "bf16": "bf16", "int8": "fp16"}
-# The kernels of a layer beside its products and its attention, of which the provider has one each
-# for norm and sum.
+# The kernels of a layer beside products and attention; norm and sum are one kernel.
 MOST = {"fp16": 11, "bf16": 16, "int8": 11}
 precisions = pytest.mark.parametrize("precision", HALF)
 shapes = pytest.mark.parametrize("shape", SHAPES)
@@ -65,9 +63,8 @@ def test_products_are_in_half_precision_and_sum_in_float32(
     log = embedded(precision).log[shape]
     in_float32 = [product for product in log.products if "fp32" in product.types]
     assert {product.compute for product in log.products} == {"fp32"}
-    assert {product.types for product in log.products if product not in in_float32} == {
-        (HALF[precision],) * 3
-    }
+    types = {product.types for product in log.products if product not in in_float32}
+    assert types == {(HALF[precision],) * 3}
     assert len(log.products) - len(in_float32) >= (7 * LAYERS + 1) * batches(log)
     wide = [
         product
@@ -97,8 +94,7 @@ def test_no_place_is_padded(embedded: Embedded, precision: str, shape: str) -> N
 def test_a_packed_batch_has_at_most_twice_as_many_places_as_tokens(
     embedded: Embedded, shape: str
 ) -> None:
-    """The graph in bfloat16 keeps places: the provider's attention without them takes no
-    bfloat16."""
+    """The graph in bfloat16 keeps places: the provider's attention without them has no bfloat16."""
     run, tokens = embedded("bf16"), sum(SHAPES[shape])
     assert places(run.log[shape], LAYERS) == tokens, "rotation keeps none"
     before = [sum(SHAPES[name]) for name in list(SHAPES)[: list(SHAPES).index(shape)]]
@@ -140,8 +136,7 @@ def test_a_layer_of_an_encoder_has_four_kernels_beside_its_products_and_attentio
 
 
 def test_the_pooling_has_eight_products_of_the_models_width(embedded: Embedded) -> None:
-    """The records of products are right: inputs and outputs of the pooling's wide layer, for every
-    token."""
+    """The records of products are right: inputs and outputs of the wide layer per token."""
     products = embedded("fp16").log["27 x 600"].products
     square = (NARROW["hidden"], sum(SHAPES["27 x 600"]), NARROW["hidden"])
     # Those of queries and of the attention's output are alike.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from support.cuda_stand_ins import DryGpu
+from support.processes import run_python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 
@@ -18,20 +17,14 @@ def test_every_section_measures_on_a_gpu(dry_gpu: DryGpu, tmp_path: Path) -> Non
     for vectors, start in ((384, ["--only", "default", "jobs", "--json"]), (64, ["--resume"])):
         log = tmp_path / str(vectors)
         log.touch()
-        done = subprocess.run(
-            [
-                sys.executable,
-                str(BENCHMARKS / "measure.py"),
-                "--tiny",
-                "--device",
-                "cuda:0",
-                *start,
-                str(path),
-            ],
+        done = run_python(
+            BENCHMARKS / "measure.py",
+            "--tiny",
+            "--device",
+            "cuda:0",
+            *start,
+            path,
             env=dry_gpu.environment(log, vectors=vectors),
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text("utf-8"))["rows"]

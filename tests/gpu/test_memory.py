@@ -18,8 +18,7 @@ LIMIT = 5.0  # GB
 
 @pytest.fixture(scope="module")
 def blocks(dry_gpu: DryGpu, bundles: GpuBundles) -> Blocks:
-    """Embed twenty blocks with one layer of NV-Embed at full width, whose buffers all layers share;
-    each once."""
+    """Embed twenty blocks, each once, with one layer of NV-Embed at full width."""
 
     @cache
     def run(limit: float | None) -> Run:

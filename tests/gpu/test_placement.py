@@ -1,5 +1,4 @@
-"""Which nodes the CUDA provider takes, what crosses the bus, and what of NVIDIA's libraries is
-needed."""
+"""Which nodes the CUDA provider takes, what crosses the bus, and which libraries it needs."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.opening import open_bundle
 
 Embedded = Callable[..., Run]
-# What only says how large something is: a few numbers, which the provider leaves to the CPU on
-# purpose.
+# Sizes of a few numbers, which the provider leaves to the CPU on purpose.
 SHAPE_OPERATORS = {"Shape", "Size", "Gather", "Squeeze", "Unsqueeze", "Slice", "Concat", "Cast"}
 SHORT = {name: SHAPES[name] for name in ("a pair", "a short text")}
 TEXTS = ["man woman dog " * 80, "cat horse"]

@@ -11,22 +11,13 @@ from support.gpu_bundles import NARROW, GpuBundles
 def test_export_measures_on_the_gpu_and_on_the_cpu_if_that_fails(
     dry_gpu: DryGpu, bundles: GpuBundles, tmp_path: Path
 ) -> None:
-    """A stand-in's vectors are zeros, which have no direction: that is how one sees who
-    computed."""
+    """A stand-in's vectors are zeros without a direction, which shows who computed."""
     bundles.nv_embed("fp16")
     text = tmp_path / "text"
     text.write_text("a dog runs into the garden\n")
     export = [
-        "export",
-        "nv-embed-v2",
-        "--from",
-        str(bundles.folder / "narrow"),
-        "--precision",
-        "int8",
-        "--text",
-        str(text),
-        "--least-cosine",
-        "-1",
+        *f"export nv-embed-v2 --from {bundles.folder}/narrow --precision int8".split(),
+        *f"--text {text} --least-cosine -1".split(),
     ]
     on_gpu = dry_gpu.command([*export, "-o", str(tmp_path / "gpu")])
     assert "int8 is measured on ort-cuda" in on_gpu.stderr

@@ -1,5 +1,4 @@
-"""Sessions on the real CUDA provider: what they print and refuse, and the rules that the unit
-tests' stand-in has."""
+"""Sessions on the real CUDA provider: what they print and refuse, and the stand-in's rules."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ def test_a_graph_whose_work_the_cpu_would_do_is_refused(dry_gpu: DryGpu, tmp_pat
 
 
 def answers(bundle: str) -> dict[str, list[Any]]:
-    """Return what the real provider takes of `OPTIONS` and `SHRINKS`: the options of a session,
-    None if refused."""
+    """Return which of `OPTIONS` and `SHRINKS` the real provider takes; None where it refuses."""
     import numpy as np
     import onnxruntime as ort
 
@@ -150,13 +148,7 @@ def test_tensorrt_is_found_where_pip_installs_it(
             else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
         )
         command = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            f"-Wl,-soname,{library.name}",
-            "-o",
-            str(library),
-            str(source),
+            *f"cc -shared -fPIC -Wl,-soname,{library.name} -o {library} {source}".split(),
             *needs,
         ]
         subprocess.run(command, check=True)
@@ -184,8 +176,7 @@ def test_libraries_are_found_in_packages_of_nvidia_anywhere(
 
 
 def current_gpus(bundle: str) -> list[int]:
-    """Choose GPU 1 as a trainer does, use models on GPU 0, and return CUDA's current GPU after each
-    step."""
+    """Choose GPU 1 as a trainer does, use models on GPU 0, and return the GPU after each step."""
     from vcs_runtime import Scorer
 
     cuda, chosen = ctypes.CDLL("libcudart.so.13"), ctypes.c_int()

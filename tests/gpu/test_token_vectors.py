@@ -1,5 +1,4 @@
-"""Vectors of tokens on the CUDA provider: the kernels of a text's vector stay the same beside
-them."""
+"""Vectors of tokens on the CUDA provider leave the kernels of a text's vector unchanged."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ WIDTH = 384
 
 
 def runs(bundle: str, layer: int | None, invariant: bool) -> int:
-    """Embed texts without vectors of tokens, then with them, marked; returns how many tokens there
-    are."""
+    """Embed texts without token vectors, then with them, marked; return the number of tokens."""
     from vcs_runtime import Embedder
     from vcs_runtime.inference.token_vectors import TokenRequest
 

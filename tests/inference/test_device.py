@@ -1,5 +1,4 @@
-"""Which execution provider runs a model, over the stand-in of ONNX Runtime on a GPU: used, or
-refused with a reason."""
+"""Which execution provider runs a model, over the stand-in: used, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -70,10 +70,7 @@ def test_a_vector_does_not_depend_on_its_batch_to_the_bit(build: Opener, layout:
 
 
 def test_a_packed_batch_of_mixed_lengths_differs_by_rounding_alone(build: Opener) -> None:
-    """What a GPU is given.
-
-    On a CPU it is not used, since vectors would not be the same to the bit.
-    """
+    """What a GPU gets; on a CPU its vectors would not be the same to the bit."""
     embedder = build("packed")
     alone = embedder.embed(TEXTS)
     sequences = embedder._tokenizer.sequences(TEXTS, "", 32).ids
@@ -147,8 +144,7 @@ def test_truncation_of_the_text_leaves_the_instruction(build: Opener) -> None:
 
 
 def test_an_instruction_that_leaves_no_room_for_a_text_is_refused(build: Opener) -> None:
-    """Else all texts would have the vector of the instruction, and any two of them the best
-    score."""
+    """Otherwise all texts would have the vector of the instruction, and the best score."""
     embedder = build("packed", long_text="truncate_text")
     embedder.embed(["dog"], "the red car ", max_length=6)
     with pytest.raises(TextError, match="instruction has 3 tokens and the model's input 3"):

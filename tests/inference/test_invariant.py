@@ -1,5 +1,4 @@
-"""Batches of fixed shapes: the same shapes, and on the stand-in the same vectors to the bit, in any
-company."""
+"""Batches of fixed shapes: the same shapes, and the same vectors to the bit, in any company."""
 
 from __future__ import annotations
 

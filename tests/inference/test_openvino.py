@@ -1,12 +1,10 @@
-"""OpenVINO in the place of ONNX Runtime on the CPU: what it computes, how it is named, what is
-refused."""
+"""OpenVINO in place of ONNX Runtime on the CPU: vectors, names, refusals."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +23,7 @@ from support.checkpoints.sat import tiny_sat_tokenizer
 from support.command_line import vcs
 from support.drawn_texts import drawn_texts
 from support.hub_sat import Substitute
+from support.processes import run_python
 from support.rounding import PROBABILITIES, ROUNDOFF
 from support.stories import story, stripped, write_pairs
 from support.tiny_bert import build_tiny_bundle
@@ -50,8 +49,7 @@ def closeness(precision: str) -> float:
 
 @pytest.fixture(scope="module")
 def scorers() -> Iterator[dict[str, Scorer]]:
-    """Of the embedded default, on each device; they remember nothing, so that each call
-    computes."""
+    """Embedders of the default model on each device, without a memory of vectors."""
     with ExitStack() as opened:
         yield {
             device: opened.enter_context(Scorer.open("default", device, threads=2, cache_mb=0))
@@ -92,13 +90,7 @@ def test_a_forked_child_is_refused_after_its_parent_has_opened_a_model(tiny_bund
             child(lambda: print(len(opened("cpu"))))
             assert embed(embedder) == expected
     """
-    done = subprocess.run(
-        [sys.executable, "-c", script, tiny_bundle],
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-        check=True,
-    )
+    done = run_python("-c", script, tiny_bundle, timeout=HANGS_AFTER_S, check=True)
     size, opening, running, elsewhere = done.stdout.splitlines()
     for said in (opening, running):
         assert "openvino: this process was forked from one that had used OpenVINO" in said
@@ -140,8 +132,7 @@ def test_a_vector_is_the_same_alone_batched_shuffled_and_repeated_to_the_bit(
 def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_of_threads(
     scorers: dict[str, Scorer],
 ) -> None:
-    """Scores through embedder and learned segmenter, and vectors of whole texts of several
-    windows."""
+    """Scores through embedder and learned segmenter, and vectors of texts of several windows."""
     scorer = scorers["openvino"]
     texts = [stripped(50 + i, words).lower() for i, words in enumerate((40, 4, 5, 45, 6, 7))]
     texts += [story(10 + i, 4) for i in range(6)]
@@ -163,8 +154,7 @@ def test_the_default_keeps_its_bits_alone_batched_shuffled_and_with_any_number_o
 def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
     tiny_bundle: Path, mixed_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that was used may keep its last output; two runs at once would take twice the
-    memory."""
+    """A used request may keep its last output; two at once would take twice the memory."""
     import openvino
 
     create = openvino.CompiledModel.create_infer_request
@@ -213,8 +203,7 @@ def test_every_run_has_its_turn_a_request_of_its_own_and_one_of_few_widths(
 def test_a_segmenter_is_near_onnx_runtime_and_keeps_its_bits(
     tmp_path: Path, precision: str
 ) -> None:
-    """Also beyond 256 tokens: bf16 has no odd numbers there, and the graph counts its tokens in
-    floats."""
+    """Also beyond 256 tokens: bf16 has no odd numbers there, and tokens are counted in floats."""
     bundle = build_tiny_sat_bundle(tmp_path, precision=precision)
     texts = [stripped(50, 60), *(stripped(i, 1 + i) for i in range(8)), "x", ""]
     with Segmenter.open(bundle, "cpu") as wanted:
@@ -294,8 +283,7 @@ def test_several_threads_use_one_embedder(tiny_bundle: Path) -> None:
 
 
 def is_clearly_cut(segmenter: Segmenter, texts: Sequence[str]) -> bool:
-    """Whether rounding moves no probability across the threshold, where another cut would be
-    another score."""
+    """Whether rounding moves no probability across the threshold, which would change a score."""
     model = open_bundle("default").manifest.segmenter.model
     probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
     return bool(np.abs(probabilities - model.threshold).min() > 2 * PROBABILITIES["bf16"])
@@ -369,9 +357,7 @@ except KeyboardInterrupt:
     # A shell's background job ignores it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        run = subprocess.run(
-            [sys.executable, "-c", code, tiny_bundle], capture_output=True, text=True, check=False
-        )
+        run = run_python("-c", code, tiny_bundle)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (run.returncode, run.stdout, run.stderr) == (0, "heard\n", "")
@@ -490,8 +476,7 @@ def test_the_precision_alone_parts_cached_vectors(
 def test_a_processor_that_lacks_kernels_for_bf16_is_told_to_do_without(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
-    """OpenVINO may count bf16 among the capabilities of a processor where oneDNN is kept from
-    it."""
+    """OpenVINO may list bf16 for a processor where oneDNN must not use it."""
     import openvino
 
     def compile_model(core: Any, graph: Any, device: str, settings: Any) -> Any:
@@ -511,17 +496,10 @@ def test_a_processor_that_lacks_kernels_for_bf16_is_told_to_do_without(
 def test_the_command_scores_without_onnx_runtime_and_prints_nothing_of_its_own(
     tiny_bundle: Path, sat_bundle: Path, tmp_path: Path
 ) -> None:
-    write_pairs(
-        tmp_path / "pairs.jsonl",
-        [{"reference": stripped(i, 4), "generated": stripped(9 + i, 4)} for i in range(2)],
-    )
+    rows = [{"reference": stripped(i, 4), "generated": stripped(9 + i, 4)} for i in range(2)]
+    write_pairs(tmp_path / "pairs.jsonl", rows)
     command = [
-        "score",
-        str(tmp_path / "pairs.jsonl"),
-        "--bundle",
-        str(tiny_bundle),
-        "--segmenter",
-        str(sat_bundle),
+        *f"score {tmp_path}/pairs.jsonl --bundle {tiny_bundle} --segmenter {sat_bundle}".split(),
         "--device",
         "openvino",
     ]
@@ -531,9 +509,7 @@ def test_the_command_scores_without_onnx_runtime_and_prints_nothing_of_its_own(
     without = (
         "import sys; sys.modules['onnxruntime'] = None; from vcs_runtime.cli import main; main()"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", without, *command], capture_output=True, text=True, check=False
-    )
+    run = run_python("-c", without, *command)
     assert (run.returncode, run.stderr) == (0, "")
     assert len(run.stdout.splitlines()) == len(done.stdout.splitlines())
 

@@ -1,9 +1,7 @@
-"""Decoders on OpenVINO, in every precision of their weights, against their published formula in
-NumPy."""
+"""Decoders on OpenVINO, in every precision of weights, against the published formula in NumPy."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from support.checkpoints.nv_embed import write_tiny_nv_embed
 from support.numpy_decoder import embed, token_ids
 from support.numpy_nv_embed import embed as embed_by_nv
 from support.outliers import plant
+from support.processes import run_python
 from support.rounding import ROUNDOFF
 from support.tiny_decoder import write_tiny_decoder
 from support.tiny_nv_embed import build_tiny_nv_embed_bundle
@@ -149,12 +148,7 @@ def test_weights_stay_in_their_file_until_the_first_run(tmp_path: Path) -> None:
         bundle_of(folder, tmp_path / precision / folder.name, precision, weights="copy")
         for folder, precision in ((small, "fp16"), (large, "fp16"), (large, "int8"))
     ]
-    run = subprocess.run(
-        [sys.executable, "-c", _MEASURED, *map(str, bundles)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_python("-c", _MEASURED, *bundles, check=True)
     for bundle, taken in zip(bundles[1:], run.stdout.split(), strict=True):
         weights = (bundle / "embedder/model.onnx.data").stat().st_size
         assert int(taken) < 0.6 * weights

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.command_line import vcs
+from support.command_line import assert_refused, vcs
 from vcs_runtime import Embedder, Scorer
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference import served
@@ -31,18 +31,15 @@ def entries(vectors: Any) -> dict[str, Any]:
 
 @contextmanager
 def server(answer: Answer) -> Iterator[tuple[str, list[list[str]]]]:
-    """A server on loopback that answers texts with a status and JSON: its URL, and the batches that
-    came."""
+    """A server on loopback that answers with a status and JSON: its URL, and the batches it got."""
     asked: list[list[str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert (self.path, body["model"], body["encoding_format"]) == (
-                "/v1/embeddings",
-                "m",
-                "float",
-            )
+            assert self.path == "/v1/embeddings"
+            assert body["model"] == "m"
+            assert body["encoding_format"] == "float"
             asked.append(body["input"])
             status, content = answer(body["input"])
             self.send_response(status)
@@ -143,16 +140,9 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(json.dumps({"id": "a", "reference": PAIR[0], "generated": PAIR[1]}) + "\n")
     with server(tiny) as (url, asked):
-        command = [
-            "score",
-            pairs,
-            "--bundle",
-            tiny_bundle,
-            "--embedder-model",
-            "m",
-            "--embedder",
-            url,
-        ]
+        command = (
+            f"score {pairs} --bundle {tiny_bundle} --embedder-model m --embedder {url}".split()
+        )
         store = str(tmp_path / "store")
         for number in range(2):
             output = tmp_path / f"{number}.jsonl"
@@ -180,5 +170,4 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
 )
 def test_half_an_embedder_is_refused(options: list[str], why: str, tmp_path: Path) -> None:
     done = vcs("score", tmp_path / "none.jsonl", *options)
-    assert done.code == 2
-    assert why in done.stderr
+    assert_refused(done, why)

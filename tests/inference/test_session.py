@@ -1,11 +1,9 @@
-"""Sessions: options of a GPU, memory that does not suffice, release; on a stand-in, and on the
-CPU."""
+"""Sessions: options of a GPU, too little memory, release; on a stand-in, and on the CPU."""
 
 from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ import numpy as np
 import pytest
 
 from support import stand_in
+from support.processes import captured, run_python
 from support.stories import story, stripped
 from support.tiny_layouts import build_layout_bundle
 from support.waiting import HANGS_AFTER_S
@@ -200,15 +199,14 @@ with Embedder.open(sys.argv[1], sys.argv[2], threads=1) as embedder:
 def test_a_processor_without_memory_halves_its_batches(
     tiny_bundle: Path, tmp_path: Path, device: str
 ) -> None:
-    """The failure of ONNX Runtime and of OpenVINO itself, with half of the memory that a batch of
-    all texts takes."""
+    """The real failure of each library, with half of the memory that a batch of all texts takes."""
     if device == "openvino":
         pytest.importorskip("openvino")
 
     def run(*more: str) -> int:
         command = [sys.executable, "-c", _STARVED, str(tiny_bundle), device, *more]
         environment = {**os.environ, "VCS_RUNTIME_HOME": str(tmp_path)}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = captured(command, env=environment)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 
@@ -250,9 +248,7 @@ embedder.release()
 print(held - resident())
 assert (embedder.embed(texts) == vectors).all()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = run_python("-c", script)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 30e6
 
@@ -455,8 +451,7 @@ def test_the_next_batch_is_laid_out_while_a_gpu_works(
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Pairs of three blocks, some cut by rules and some by a model, with one that cannot be
-    scored."""
+    """Pairs of three blocks, cut by rules or by a model; one of them cannot be scored."""
     # A GPU takes twice as many.
     monkeypatch.setattr("vcs_runtime.scoring.preparation.BLOCK_PAIRS", 2)
     cuts = [stripped if i % 2 else story for i in range(12)]

@@ -1,5 +1,4 @@
-"""TensorRT engines: made, listed, found, refused; on a stand-in for ONNX Runtime and NVIDIA's
-libraries."""
+"""TensorRT engines: built, listed, found, refused; on a stand-in for NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -170,8 +169,7 @@ def test_both_parts_of_a_bundle_get_engines(
         found = scorer.score(*pair)
         assert (found.n_ref, found.n_gen) == (wanted.n_ref, wanted.n_gen)
         assert found.scores == pytest.approx(wanted.scores, abs=4 * ROUNDOFF["fp16"])
-        # The two engines are other arithmetic than the graphs, so that their digits are in the
-        # signature.
+        # The engines compute otherwise than the graphs, so the signature has their digits.
         assert re.search(
             r"\|cut:\S+/fp16/ort-tensorrt@[0-9a-f]{4}\|.*\|prec:fp16\|.*engine:ort-tensorrt@[0-9a-f]{4}\|",
             scorer.signature,

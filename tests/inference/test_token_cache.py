@@ -24,8 +24,7 @@ LAYER = TokenLayer("states", 2)
 
 
 class Watched(Embedder):
-    """An embedder that remembers what it was asked to embed, and of which texts the tokens were
-    wanted."""
+    """An embedder that notes each request, and whose tokens were wanted."""
 
     asked: list[tuple[list[str], set[str]]]
 

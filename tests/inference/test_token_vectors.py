@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from support.checkpoints.bert import VOCABULARY, tiny_tokenizer, write_tiny_checkpoint
 from support.numpy_bert import load, transform
+from support.processes import captured
 from support.rounding import ROUNDOFF
 from support.stories import story
 from support.tiny_bert import build_tiny_bundle
@@ -307,4 +307,4 @@ def test_no_building_library_is_needed(tiny_bundle: Path) -> None:
         "    print(len(embedder.token_vectors(['the door'], layer)['the door'].ids))\n"
     )
     command = [sys.executable, "-c", program, str(tiny_bundle)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "4\n"
+    assert captured(command, check=True).stdout == "4\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -16,6 +15,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from support.matrix import matrix
+from support.processes import captured
 from vcs_numba.jit.kernel import numba_config
 from vcs_runtime.inference import tokenizer as module
 from vcs_runtime.inference.tokenizer import NO_SPAN, TokenEncoder
@@ -91,8 +91,7 @@ def expected(tokenizer: Tokenizer, text: str) -> list[tuple[int, tuple[int, int]
 def found(
     pieces: WordPieces, texts: Sequence[str]
 ) -> list[list[tuple[int, tuple[int, int]]] | None]:
-    """Tokens and spans of texts; without spans the kernel remembers words, and makes the same
-    tokens."""
+    """Tokens and spans of texts; without spans the kernel remembers words, with equal tokens."""
     both, alone = pieces.encode(texts), pieces.encode(texts, spans=False)
     assert [own and own[0].tolist() for own in alone] == [own and own[0].tolist() for own in both]
     return [
@@ -185,5 +184,5 @@ def test_plain_python_makes_the_same_tokens() -> None:
     options = ["-q", "-p", "no:cacheprovider", "-n0", "-k", "prefixes"]
     command = [sys.executable, "-m", "pytest", __file__, *options]
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = captured(command, env=environment)
     assert done.returncode == 0, done.stdout

@@ -1,5 +1,4 @@
-"""What holds without the libraries: nothing imports them, a missing one is named; the recipes of
-the page."""
+"""The integrations without their libraries: none is imported, a missing one is named; recipes."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def test_the_recipe_for_lmms_eval_scores_samples_and_leaves_what_cannot_be_score
     tiny_bundle: Path, scorer: Scorer
 ) -> None:
     names = run_snippet(PAGE, "lmms-eval", bundle=tiny_bundle)
-    # As lmms-eval does: one call a sample with a list of outputs, then every value that came to an
-    # aggregation.
+    # As lmms-eval does: one call a sample, then every value to an aggregation.
     values: dict[str, list[float]] = {}
     for i, output in enumerate([story(20), "", story(22)]):
         for name, value in names["process_results"]({"caption": story(i)}, [output]).items():

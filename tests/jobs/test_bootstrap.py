@@ -1,5 +1,4 @@
-"""The bootstrap interval of a mean: by plain loops, and the same digits alone and beside other
-columns."""
+"""The bootstrap interval of a mean: by plain loops, and the same beside other columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Jobs on a GPU, on a stand-in for one: the next block is read ahead by a thread, and nothing may
-notice."""
+"""Jobs on a stand-in for a GPU: a thread reads the next block ahead, without a visible effect."""
 
 from __future__ import annotations
 

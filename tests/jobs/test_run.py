@@ -149,9 +149,8 @@ def test_no_other_job_takes_the_lines_while_their_table_is_written(
 
     monkeypatch.setattr(score_tables, "write_table", interrupted)
     run(scorer, pairs_file, output)
-    assert [row["id"] for _, row in score_tables.read_table(output)] == [
-        str(number) for number in range(12)
-    ]
+    ids = [row["id"] for _, row in score_tables.read_table(output)]
+    assert ids == [str(number) for number in range(12)]
     assert {path.name for path in tmp_path.iterdir()} == {"out.csv", "pairs.jsonl"}
 
 
@@ -230,15 +229,9 @@ def test_an_output_that_is_the_input_is_refused(
     if link:
         link(output, pairs_file)
     done = vcs(
-        "score",
-        pairs_file,
-        "-o",
-        output,
+        *f"score {pairs_file} -o {output}".split(),
         *filter(None, [option]),
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"--bundle {tiny_bundle} --device cpu".split(),
     )
     assert done.code == 2
     assert (
@@ -262,9 +255,8 @@ def test_resume_refuses_texts_that_have_changed_under_their_ids(
         (3, {"reference": [story(1)]}),
         (5, {"reference": 5}),
     ):
-        write_pairs(
-            pairs_file, [*pairs[: number - 1], pairs[number - 1] | changed, *pairs[number:]]
-        )
+        rows = [*pairs[: number - 1], pairs[number - 1] | changed, *pairs[number:]]
+        write_pairs(pairs_file, rows)
         with pytest.raises(InputError) as refusal:
             run(scorer, pairs_file, output, resume=True)
         assert (
@@ -311,9 +303,8 @@ def test_resume_refuses_the_lines_of_an_earlier_version(
 ) -> None:
     output = tmp_path / "out.jsonl"
     run(scorer, pairs_file, output)
-    write_pairs(
-        output, [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)]
-    )
+    rows = [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)]
+    write_pairs(output, rows)
     before = output.read_bytes()
     with pytest.raises(
         InputError, match=r"out\.jsonl line 1: an earlier version of vcs-runtime wrote this line"
@@ -410,13 +401,11 @@ def test_kill_9_in_the_middle_then_resume_equals_an_undisturbed_run(
     scorer: Scorer, tiny_bundle: Path, tmp_path: Path
 ) -> None:
     source, output, whole = tmp_path / "p.jsonl", tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
-    write_pairs(
-        source,
-        [
-            {"id": i, "reference": story(i % 50, 12), "generated": story(1000 + i, 12)}
-            for i in range(4000)
-        ],
-    )
+    rows = [
+        {"id": i, "reference": story(i % 50, 12), "generated": story(1000 + i, 12)}
+        for i in range(4000)
+    ]
+    write_pairs(source, rows)
     run(scorer, source, whole)
     command = [sys.executable, "-m", "vcs_runtime", "score", str(source), "-o", str(output)]
     command += ["--bundle", str(tiny_bundle), "--device", "cpu"]
@@ -453,8 +442,7 @@ Options())
 def test_memory_stays_flat_however_long_the_job_is(
     tiny_bundle: Path, tmp_path: Path, score: str, remembered: int
 ) -> None:
-    # The command remembers the vectors of texts, up to 256 MiB of them, and gives none of that
-    # back.
+    # The command remembers up to 256 MiB of vectors, and gives none of that back.
     script = (
         "import resource,"
         f" sys\n{textwrap.dedent(score)}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
@@ -462,10 +450,8 @@ def test_memory_stays_flat_however_long_the_job_is(
 
     def peak_kib(pairs: int) -> int:
         source = tmp_path / f"{pairs}.jsonl"
-        write_pairs(
-            source,
-            [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)],
-        )
+        rows = [{"reference": story(i, 2), "generated": story(pairs + i, 2)} for i in range(pairs)]
+        write_pairs(source, rows)
         command = [sys.executable, "-c", script, str(tiny_bundle), str(source)]
         done = subprocess.run(
             [*command, f"{source}.scores.jsonl"], stdout=subprocess.PIPE, check=True

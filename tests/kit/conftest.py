@@ -23,8 +23,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def make_kit(index: Path, own: Path, tiny_bundle: Path) -> Callable[..., Finished]:
-    """Run `vcs-runtime kit` with the tiny index, its own wheel, and a tiny bundle unless another is
-    named."""
+    """Run `vcs-runtime kit` with the tiny index, and a tiny bundle unless another is named."""
 
     def make(
         output: Path, *options: object, wheel: Path = own, bundle: Path = tiny_bundle

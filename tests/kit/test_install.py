@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import Finished
+from support.processes import captured
 from support.tiny_wheels import write_wheel
 
 Make = Callable[..., Finished]
@@ -24,9 +25,7 @@ PROGRAMS = "Scripts" if os.name == "nt" else "bin"
 
 def install(kit: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", str(kit / "install.py"), *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
+    return captured(command, env={**os.environ, **environment})
 
 
 def refusal(kit: Path, target: Path, **environment: str) -> str:
@@ -162,7 +161,7 @@ def test_a_file_without_a_checksum_is_refused_and_never_run(
     else:
         (copy / name).write_text("print('it runs')\nraise SystemExit(0)\n")
     command = [sys.executable, *isolated, "install.py", "--check"]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    done = captured(command, cwd=copy)
     expected = f"install: {name} is not listed in SHA256SUMS: delete it, or copy the kit again\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
 
@@ -196,8 +195,7 @@ def test_a_package_that_is_missing_leaves_nothing_behind(copy: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_wheel_that_was_exchanged_is_not_installed(copy: Path, tmp_path: Path) -> None:
-    """The checksums may have been written again: the hashes of the requirements hold all the
-    same."""
+    """The checksums may have been rewritten; the hashes of the requirements still hold."""
     write_wheel(copy / "wheels", "tiny-words", licence="another")
     reseal(copy)
     assert "nothing is installed" in refusal(copy, tmp_path / "new")
@@ -223,7 +221,7 @@ class TestScript:
         self, kit: Path, *arguments: object, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         command = ["/bin/sh", str(kit / "install.sh"), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        return captured(command, env=environment)
 
     def test_it_takes_the_python_that_is_named(self, kit: Path) -> None:
         done = self.run(kit, "--check", PATH="/usr/bin:/bin", PYTHON=sys.executable)
@@ -233,8 +231,7 @@ class TestScript:
     def test_a_name_behind_which_there_is_no_python_is_passed_over(
         self, kit: Path, tmp_path: Path
     ) -> None:
-        """pyenv has a command for each version that it knows, which fails for one that is not
-        chosen."""
+        """pyenv has a command for each version it knows, which fails unless it is chosen."""
         version = json.loads((kit / "kit.json").read_text())["python"]
         (tmp_path / f"python{version}").write_text("#!/bin/sh\nexit 127\n")
         (tmp_path / f"python{version}").chmod(0o755)

@@ -247,9 +247,8 @@ def test_a_licence_with_an_unsafe_name_stays_in_its_folder(
     write_wheel(index, "tiny-unsafe", files={"../../LICENSE": "out"})
     own = write_own(tmp_path, requires=["tiny-unsafe"])
     assert make_kit(tmp_path / "kit", wheel=own).code == 0
-    assert [path for path in (tmp_path / "kit").rglob("LICENSE") if path.read_text() == "out"] == [
-        tmp_path / "kit/licences/tiny-unsafe-1.0/LICENSE"
-    ]
+    paths = [path for path in (tmp_path / "kit").rglob("LICENSE") if path.read_text() == "out"]
+    assert paths == [tmp_path / "kit/licences/tiny-unsafe-1.0/LICENSE"]
     assert not list(tmp_path.glob("**/kit/LICENSE"))
 
 

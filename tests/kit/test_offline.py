@@ -1,5 +1,4 @@
-"""The real packages, installed in a network namespace in which there is no network, and packed from
-there again."""
+"""The real packages, installed in a namespace without a network, and packed again from there."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import vcs
+from support.processes import captured
 
 pytestmark = pytest.mark.slow
 ALONE = ["unshare", "--map-root-user", "--net"]
@@ -26,27 +26,17 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("index")
     probe = [
         sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        folder,
-        "platformdirs",
+        *f"-m pip download --quiet --no-deps --dest {folder} platformdirs".split(),
     ]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("no package index can be reached")
 
 
 def offline(home: Path, *command: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command without a network, and with nothing of this environment but a path of the
-    system."""
+    """Run a command without a network, with nothing of this environment but a system path."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **variables}
     words = [*ALONE, *map(str, command)]
-    return subprocess.run(
-        words, capture_output=True, text=True, env=environment, cwd=home, check=False
-    )
+    return captured(words, env=environment, cwd=home)
 
 
 def test_a_kit_installs_and_scores_without_a_network(
@@ -69,8 +59,7 @@ def test_a_kit_installs_and_scores_without_a_network(
     assert re.search(r"^vcs +\d\.\d{4} ", installed.stdout, re.M)
     assert list((kit / "wheels").glob("torch-*")) == []
 
-    # From there the next kit can be made: here the index is the folder of wheels, and nothing is a
-    # checkout.
+    # From there the next kit can be made, with the folder of wheels as the index.
     wheels = {
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(kit / "wheels"),

@@ -1,5 +1,4 @@
-"""llama-cpp-python's real server on a tiny random model: the session `llama` of `make nox` (it
-builds llama.cpp, a quarter of an hour)."""
+"""llama-cpp-python's real server on a tiny random model, in the session `llama` of `make nox`."""
 
 from __future__ import annotations
 
@@ -29,18 +28,9 @@ def serve(model: Path) -> Iterator[str]:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     command = [
         sys.executable,
-        "-m",
-        "llama_cpp.server",
-        "--model",
-        str(model),
-        "--port",
+        *f"-m llama_cpp.server --model {model} --port".split(),
         url.rpartition(":")[2],
-        "--logits_all",
-        "true",
-        "--n_ctx",
-        "4096",
-        "--n_threads",
-        "1",
+        *"--logits_all true --n_ctx 4096 --n_threads 1".split(),
     ]
     with (
         (model.parent / "log").open("wb") as log,

@@ -1,5 +1,4 @@
-"""BERTScore of the embedded default against its authors' package, on the same weights in
-PyTorch."""
+"""BERTScore of the embedded default against its authors' package, on the same weights."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def test_precision_recall_and_f1_are_those_of_bert_score(
     assert max(len(found.counted) for found in states.values()) > 200  # within the window of 256
     pairs = [*permutations(TEXTS, 2), (TEXTS[0], TEXTS[0])]
     references, generated = ([*side] for side in zip(*pairs, strict=True))
-    # One pair a batch: its padding can be matched, too, with a similarity of 0 where all others are
-    # negative.
+    # One pair a batch: padding would match with a similarity of 0 where others are negative.
     theirs = bert_score.score(
         generated, references, model_type=str(tmp_path), num_layers=6, device="cpu", batch_size=1
     )

@@ -50,8 +50,7 @@ ITEMS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain folder of transformers, as roberta-base comes: no modules of
-    sentence-transformers."""
+    """A plain folder of transformers, as roberta-base has it, without modules."""
     folder = tmp_path_factory.mktemp("roberta")
     tokenizer = roberta_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -74,11 +73,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=1,
         layer_norm_eps=1e-5,
     )
-    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (
-        12,
-        768,
-        12,
-    )
+    assert config.num_hidden_layers == 12
+    assert config.hidden_size == 768
+    assert config.num_attention_heads == 12
     transformers.RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder
 

@@ -1,5 +1,4 @@
-"""CIDEr against pycocoevalcap, on our own texts: the score by its class, the words by its Java
-program."""
+"""CIDEr against pycocoevalcap: the score by its class, the words by its Java program."""
 
 from __future__ import annotations
 

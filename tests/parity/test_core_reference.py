@@ -22,8 +22,7 @@ TOLERANCE = 1e-12
 
 
 def check(similarity: npt.NDArray[np.float64], gas: float, chosen: Params) -> None:
-    """Scores, intermediate results, and the paper's answers wherever the reference has one of its
-    own."""
+    """Scores, intermediate results, and the paper's answers where the reference has others."""
     theirs = reference_result(
         similarity,
         gas,

@@ -1,5 +1,4 @@
-"""Decoders against transformers' own classes and sentence-transformers, on tiny checkpoints as
-published."""
+"""Decoders against transformers and sentence-transformers, on tiny checkpoints."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ TEXTS = drawn_texts(16, 90)
 
 
 def largest(ours: Any, theirs: Any) -> float:
-    """The largest difference of a number, in units of the largest number of its rows but at least
-    1."""
+    """The largest difference of a number, relative to the largest of its rows, at least 1."""
     pairs = zip(ours, theirs, strict=True)
     return max(float(np.abs(a - b).max() / max(1.0, np.abs(a).max())) for a, b in pairs)
 
@@ -64,8 +62,7 @@ class Oracle:
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """Vectors of transformers are pooled in NumPy; texts are padded on the left, as publishers
-    advise."""
+    """Vectors of transformers, pooled in NumPy; texts are padded on the left, as advised."""
     family = request.param
     folder = write_tiny_decoder(tmp_path_factory.mktemp(family), family)
     ids = [numpy_decoder.token_ids(folder, text) for text in TEXTS]

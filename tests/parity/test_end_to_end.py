@@ -1,5 +1,4 @@
-"""From text to score against the stack of the authors: reference package and PyTorch, put together
-by hand."""
+"""From text to score against the authors' stack: reference package and PyTorch."""
 
 from __future__ import annotations
 

@@ -4,31 +4,16 @@ quantised ones near them."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from support.processes import run_python
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu/measure.py"
 
 
 def test_both_sides_give_the_same_vectors_with_planted_outliers(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(SCRIPT),
-            "--tiny",
-            "--json",
-            str(path),
-            "--only",
-            "correctness",
-            "precisions",
-            "peers",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(SCRIPT, *f"--tiny --json {path} --only correctness precisions peers".split())
     assert done.returncode == 0, done.stderr
     rows = {row["what"]: row for row in json.loads(path.read_text("utf-8"))["rows"]}
     assert not [row for row in rows.values() if "failed" in row]

@@ -1,5 +1,4 @@
-"""The metrics for torchmetrics and evaluate in the libraries themselves; two ranks are in
-test_training.py."""
+"""The metrics for torchmetrics and evaluate in the real libraries."""
 
 from __future__ import annotations
 

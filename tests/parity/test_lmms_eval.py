@@ -1,17 +1,15 @@
-"""The recipe of docs/guide/integrations.md in lmms-eval itself, where it is installed, with its own
-model without weights."""
+"""The recipe of docs/guide/integrations.md in lmms-eval itself, where it is installed."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.processes import run_python
 from support.snippets import ROOT
 from support.stories import story
 from vcs_runtime import Scorer
@@ -52,26 +50,12 @@ def test_a_task_with_the_recipe_reports_means_and_what_cannot_be_scored(
     (task / "vcs_captions.yaml").write_text(
         TASK.format(data=data) + _block("yaml", "lmms-eval task")
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "lmms_eval",
-            "--model",
-            "dummy",
-            "--model_args",
-            f"response={ANSWER}",
-            "--tasks",
-            "vcs_captions",
-            "--include_path",
-            str(task),
-            "--output_path",
-            str(tmp_path / "out"),
-        ],
+    done = run_python(
+        *"-m lmms_eval --model dummy --model_args".split(),
+        f"response={ANSWER}",
+        *f"--tasks vcs_captions --include_path {task} --output_path {tmp_path}/out".split(),
         env=os.environ | {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     [report] = (tmp_path / "out").rglob("*_results.json")

@@ -62,8 +62,7 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
 
 @pytest.fixture(scope="module")
 def embed() -> Callable[[list[str]], torch.Tensor]:
-    """NV-Embed in PyTorch: transformers' Mistral without its causal mask, then the latent attention
-    as published."""
+    """NV-Embed in PyTorch: Mistral without its causal mask, then the published latent attention."""
     config = json.loads((NV_EMBED / "config.json").read_text())
     tensors = load_file(NV_EMBED / "model.safetensors")
     mistral = transformers.MistralModel(

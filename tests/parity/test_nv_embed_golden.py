@@ -143,10 +143,7 @@ def test_a_text_that_is_cut_loses_its_end(
 def test_the_graph_for_cuda_by_an_interpreter(
     tmp_path: Path, texts: list[str], golden: dict[str, Any], name: str
 ) -> None:
-    """Its operators have no kernels for a CPU.
-
-    Rounded where CUDA's kernels round, it is as near as fp16 on a CPU.
-    """
+    """A CPU lacks its operators; rounded as CUDA rounds, it is as near as fp16 on a CPU."""
     info = BundleInfo(FOLDER.name, "CC0-1.0", "random numbers")
     build = Build(FOLDER, tmp_path / "bundle", info, Quantization("fp16"), weights="copy")
     bundle, wanted = open_bundle(build_nv_embed_bundle(build)), golden[name]

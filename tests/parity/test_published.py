@@ -1,7 +1,4 @@
-"""The default's scores beside the authors' published ones, on a sample of their scenes.
-
-The texts lie outside the repository, in `VCS_RUNTIME_DATA`.
-"""
+"""The default's scores beside the published ones; the texts are in `VCS_RUNTIME_DATA`."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ EVERY = 20  # scenes: a sample that two cores score in half a minute
 
 
 def sample() -> list[tuple[str, str, float]]:
-    """Return the references and rewrites of a sample of scenes, with their published VCS at LCT
-    0."""
+    """Return references, rewrites and published VCS (LCT 0) of a sample of scenes."""
     cases = []
     for path in sorted((FOLDER / "comparison").glob("*.json"))[::EVERY]:
         scene = json.loads(path.read_text("utf-8"))
@@ -42,10 +38,7 @@ def sample() -> list[tuple[str, str, float]]:
 
 
 def test_the_default_orders_rewrites_as_the_published_scores_do() -> None:
-    """Of all scenes rho is .956.
-
-    The figures are those of eight; rounding moves their fourth digits.
-    """
+    """The figures of eight scenes (rho of all is .956); rounding moves their fourth digits."""
     cases = sample()
     with Scorer.open("default", "cpu") as scorer:
         ours = [result.vcs for result in scorer.score_many([case[:2] for case in cases])]

@@ -131,8 +131,7 @@ def case(
     folder = tmp_path_factory.mktemp(request.param)
     bundle = build_tiny_sat_bundle(folder, **CHECKPOINTS[request.param])  # type: ignore[arg-type]
     checkpoint = folder / "checkpoint"
-    # The oracles do not switch off the truncation that a tokenizer.json may carry; ours is without
-    # it.
+    # The oracles keep the truncation that a tokenizer.json may have; ours has none.
     shutil.copy(bundle / "segmenter/tokenizer.json", checkpoint / "tokenizer.json")
     hub = write_hub_model(bundle / "segmenter/model.onnx", checkpoint / "model_optimized.onnx")
     at = str(checkpoint)
@@ -176,14 +175,12 @@ def tokenised(segmenter: Segmenter, texts: list[str]) -> list[str]:
 
 
 def probabilities(oracle: Any, text: str) -> npt.NDArray[np.float32]:
-    """One text at a time: in a list the oracles pad it to the longest, which moves the last
-    bits."""
+    """One text at a time: padding to the longest would move the oracles' last bits."""
     return np.asarray(oracle.predict_proba(text, stride=64))
 
 
 def split(oracle: Any, text: str, threshold: float) -> list[str]:
-    # wtpsplit-lite has the opposite default, and leaves the newline that ends a segment to be cut
-    # again.
+    # wtpsplit-lite has the opposite default, and cuts again at a final newline.
     options = {"treat_newline_as_space": True} if isinstance(oracle, wtpsplit_lite.SaT) else {}
     return list(oracle.split(text, threshold=threshold, stride=64, **options))
 

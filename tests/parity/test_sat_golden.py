@@ -20,8 +20,7 @@ from vcs_export.write import BundleInfo
 from vcs_runtime import Segmenter
 
 TOLERANCE = 2e-3
-# Splits are compared where no probability lies so near to the threshold that rounding may move it
-# across.
+# Splits are compared where rounding moves no probability across the threshold.
 CLEAR = 0.005
 
 Case = dict[str, Any]

@@ -1,5 +1,4 @@
-"""Encoders as they are published, in tiny: their folders in sentence-transformers, and our bundles
-of them."""
+"""Encoders as published, in tiny: sentence-transformers against our bundles."""
 
 from __future__ import annotations
 
@@ -112,19 +111,15 @@ def write_folder(folder: Path, name: str, max_tokens: int = WINDOW) -> Path:
         parameter.data = shift + 0.3 * torch.randn(parameter.shape, generator=generator)
     made.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
-    write_json(
-        folder / "tokenizer_config.json",
-        {
-            **published.special,
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": WINDOW,
-        },
-    )
+    data = {
+        **published.special,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": WINDOW,
+    }
+    write_json(folder / "tokenizer_config.json", data)
     write_modules(folder, ["Transformer", "Pooling", *published.steps])
-    write_json(
-        folder / "1_Pooling/config.json",
-        {"word_embedding_dimension": HIDDEN, published.pooling: True},
-    )
+    content = {"word_embedding_dimension": HIDDEN, published.pooling: True}
+    write_json(folder / "1_Pooling/config.json", content)
     write_json(
         folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
     )
@@ -193,8 +188,7 @@ def test_long_texts_are_cut_as_sentence_transformers_cuts_them(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", ["gte-modernbert-base", "multilingual-e5-small"])
 def test_folders_that_sentence_transformers_saved_again(tmp_path: Path, name: str) -> None:
-    """New releases spell pooling, modules, lengths and rotations in other ways than published
-    folders."""
+    """New releases spell pooling, modules, lengths and rotations in other ways."""
     published = write_folder(tmp_path / "published", name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

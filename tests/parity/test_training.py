@@ -1,5 +1,4 @@
-"""The examples of docs/guide/training.md in the libraries that they are for: real trainers, tiny
-random models, two ranks."""
+"""The examples of docs/guide/training.md in the real trainers, with tiny models and two ranks."""
 
 from __future__ import annotations
 
@@ -249,8 +248,7 @@ def test_a_grpo_trainer_is_rewarded_and_pays_the_lowest_for_what_cannot_be_score
     really = training.TrainingScorer.reward_fn
 
     def spied(self: Any, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        # One row of each step cannot be scored; the others can, whatever words a random model
-        # strings together.
+        # One row of each step cannot be scored; the others can, whatever the model writes.
         texts = ["", *(f"A man walks. {text} dog." for text in completions[1:])]
         given.append(really(self, prompts, texts, **columns))
         return given[-1]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from support.processes import captured, run_python
 from support.ray_processes import PATIENT, run_patiently
 from support.waiting import PROGRESS
 from vcs_runtime.cli import cli
@@ -51,7 +52,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 def vcs(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vcs_runtime", "score", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = captured(command)
     # Said every 30 s, so by a slow machine only.
     done.stderr = PROGRESS.sub("", done.stderr)
     return done
@@ -117,17 +118,8 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     says: str,
 ) -> None:
     done = vcs(
-        source,
-        "-o",
-        tmp_path / "o.jsonl",
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
-        "--runner",
-        "ray",
-        "--address",
-        cluster,
+        *f"{source} -o {tmp_path}/o.jsonl --bundle {tiny_bundle} --device cpu".split(),
+        *f"--runner ray --address {cluster}".split(),
         *options,
     )
     assert done.returncode == 2
@@ -176,11 +168,5 @@ def test_options_that_do_not_go_together(arguments: tuple[object, ...], says: st
 def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     program = "import ray, vcs_runtime.ray\nwith vcs_runtime.ray.connected(): pass"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    done = run_python("-c", program, env=environment)
     assert done.stderr.endswith("before `connected()` could choose its settings: import it later\n")

@@ -1,5 +1,4 @@
-"""The examples of docs/guide/clusters.md, each with a cluster of its own, as its reader would have
-it."""
+"""The examples of docs/guide/clusters.md, each with a new cluster, as for its reader."""
 
 from __future__ import annotations
 

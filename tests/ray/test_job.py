@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.killed import kill_when_it_writes
+from support.processes import captured
 from support.stories import read_lines, story, write_pairs
 from vcs_runtime import BundleError, DeviceError, Options, Scorer, ScorerConfig
 from vcs_runtime.errors import InputError
@@ -35,8 +35,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
-    """Score a file on the cluster, by one actor unless a test needs more: they take seconds to
-    start."""
+    """Score a file on the cluster, by one actor unless a test needs more."""
 
     def run(
         output: Path | None,
@@ -55,10 +54,7 @@ def run(cluster: str, tiny_bundle: Path, source: Path) -> Any:
 
 
 class Logged(job.ShardScorer):
-    """Logs into a folder.
-
-    Scores only when so many actors score that every machine has its share.
-    """
+    """Logs into a folder, and scores only when every machine has its share of actors."""
 
     folder: Path
     together = 1
@@ -91,8 +87,7 @@ class OnOtherMachine(Logged):
 
 
 class DiesOnce(Logged):
-    """Is killed at its second shard, as the kernel would where memory is short; two actors in
-    all."""
+    """Is killed at its second shard, as by a kernel without memory; two actors in all."""
 
     shards = 0
 
@@ -118,8 +113,7 @@ Log = Callable[[], list[tuple[str, list[str]]]]
 
 @pytest.fixture
 def actor_class(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Put one of these classes into the place of the actor's; its folder, and the shards that it
-    has scored."""
+    """Replace the actor's class; return its folder, and the shards that it has scored."""
     import ray
 
     def put(actor: type[Logged], together: int = 1) -> tuple[Path, Log]:
@@ -228,15 +222,14 @@ def test_a_killed_driver_then_resume_equals_an_undisturbed_run(
 ) -> None:
     source, output, whole = (tmp_path / name for name in ("p.jsonl", "o.jsonl", "whole.jsonl"))
     texts = [(story(i % 50, 40), story(1000 + i, 40)) for i in range(300)]
-    write_pairs(
-        source, [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)]
-    )
+    rows = [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(texts)]
+    write_pairs(source, rows)
     score_here(scorer, source, JobFiles(whole, progress=False), Options())
     command = vcs(source, "-o", output, "--bundle", tiny_bundle, "--device", "cpu", "--json")
     command += ["--runner", "ray", "--address", cluster, "--actors", "2"]
     finished = kill_when_it_writes(command, output, 300)
     assert 0 < finished < 300
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    done = captured([*command, "--resume"])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed"] == finished
     assert output.read_bytes() == whole.read_bytes()

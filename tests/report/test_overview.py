@@ -208,13 +208,10 @@ def test_the_summary_figure_says_why_vcs_is_what_it_is() -> None:
 
 @pytest.fixture
 def zeros(tmp_path: Path) -> Path:
-    """Twelve pairs whose VCS is 0, because 3 and 2 chunks have no order, and whose margins
-    differ."""
+    """Twelve pairs whose VCS is 0, because 3 and 2 chunks have no order; margins differ."""
     path = tmp_path / "zeros.jsonl"
-    write_pairs(
-        path,
-        [{"id": k, "reference": story(k, 3), "generated": story(100 + k, 2)} for k in range(12)],
-    )
+    rows = [{"id": k, "reference": story(k, 3), "generated": story(100 + k, 2)} for k in range(12)]
+    write_pairs(path, rows)
     return path
 
 
@@ -228,17 +225,14 @@ def test_pages_are_of_the_worst_and_best_by_margin_and_old_files_do(
     assert {row["vcs"] for row in rows} == {0}
     ranked = [str(row["id"]) for row in sorted(rows, key=lambda row: row["margin"])]
     assert ranked != [str(row["id"]) for row in rows]
-    write_pairs(
-        old, [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows]
-    )
+    pairs = [{k: v for k, v in row.items() if k not in ("margin", "flags")} for row in rows]
+    write_pairs(old, pairs)
     found = []
     for file in (scores, old):
-        assert (
-            vcs(
-                "report", file, "--pairs", zeros, "--pages", 2, "-o", html, "--overwrite", *engine
-            ).code
-            == 0
+        done = vcs(
+            "report", file, "--pairs", zeros, "--pages", 2, "-o", html, "--overwrite", *engine
         )
+        assert done.code == 0
         index = block_of(html, "index")
         pages = [block_of(html, f"block-{number}")["id"] for number in index["order"]]
         assert pages == [*ranked[:2], *ranked[-2:]]
@@ -350,10 +344,8 @@ def test_paper_has_light_colours_whatever_the_scheme(visit: Any, tmp_path: Path)
 def test_hm_cf_is_shown_if_all_systems_have_it(
     everywhere: bool, tmp_path: Path, tiny_bundle: Path
 ) -> None:
-    write_pairs(
-        tmp_path / "p.jsonl",
-        [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)],
-    )
+    pairs = [{"id": i, "reference": story(i), "generated": story(9 + i)} for i in range(4)]
+    write_pairs(tmp_path / "p.jsonl", pairs)
     options = ["--bundle", tiny_bundle, "--device", "cpu"]
     with_it = ["--also", "hm-cf"]
     vcs("score", tmp_path / "p.jsonl", *options, *with_it, "-o", tmp_path / "a.jsonl")

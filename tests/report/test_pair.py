@@ -1,5 +1,4 @@
-"""The page of one pair: its reason first, whole texts, every reference, shapes, axes, phone, paper,
-keys."""
+"""The page of one pair: its reason, texts, references, shapes, axes, phone, paper, keys."""
 
 from __future__ import annotations
 
@@ -266,10 +265,8 @@ def test_the_matrix_has_axes_and_the_ends_of_its_own_range(visit: Any, tmp_path:
     page.click(".layers label >> nth=2")
     assert page.locator(".heat .recall").is_hidden()
     assert page.locator(".heat .windows").is_visible()
-    beside, narrative = (
-        page.locator(".heat").bounding_box(),
-        page.locator("figure").nth(1).bounding_box(),
-    )
+    beside = page.locator(".heat").bounding_box()
+    narrative = page.locator("figure").nth(1).bounding_box()
     assert narrative["x"] > beside["x"] + beside["width"]
     assert narrative["y"] < beside["y"] + beside["height"]
 

@@ -195,8 +195,7 @@ def test_the_file_has_one_size_of_page_and_letters_that_can_be_searched(tmp_path
     boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file)
     assert len(boxes) >= 4
     assert {(round(float(w)), round(float(h))) for w, h in boxes} == {(595, 842)}
-    # The fonts are closed with the setting with which the letters were written: otherwise they are
-    # boxes.
+    # Fonts are closed with the setting with which letters were written, or they are boxes.
     assert b"/CIDFontType2" in file
     assert b"/Type3" not in file
 
@@ -244,13 +243,7 @@ def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None
     done = vcs(
         "report",
         *texts,
-        tmp_path / "gen.txt",
-        "-o",
-        tmp_path / "r.pdf",
-        "--bundle",
-        tiny_bundle,
-        "--device",
-        "cpu",
+        *f"{tmp_path}/gen.txt -o {tmp_path}/r.pdf --bundle {tiny_bundle} --device cpu".split(),
     )
     assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()

@@ -1,5 +1,4 @@
-"""Replaced words in reports: marks in both texts, the table, key figures, and what the smaller is
-better for."""
+"""Replaced words in reports: marks in both texts, the table, and key figures."""
 
 from __future__ import annotations
 

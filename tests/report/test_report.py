@@ -113,9 +113,8 @@ def test_a_report_does_not_replace_what_it_reads(
     tiny_bundle: Path, pairs_file: Path, tmp_path: Path, kind: str
 ) -> None:
     scores, output = tmp_path / "scores.jsonl", tmp_path / "x.html"
-    assert (
-        vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu").code == 0
-    )
+    finished = vcs("score", pairs_file, "-o", scores, "--bundle", tiny_bundle, "--device", "cpu")
+    assert finished.code == 0
     text = Path(shutil.copy(pairs_file, tmp_path / "text"))
     read = {"scores": scores, "texts": text}.get(kind, pairs_file)
     output.symlink_to(read)
@@ -126,10 +125,8 @@ def test_a_report_does_not_replace_what_it_reads(
         "texts": (Path(shutil.copy(scores, tmp_path / "a.txt")), read),
     }[kind]
     done = vcs("report", *arguments, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
-    assert (done.code, done.stderr) == (
-        2,
-        f"vcs-runtime: {output}: it is the input {read}: choose another output\n",
-    )
+    assert done.code == 2
+    assert done.stderr == f"vcs-runtime: {output}: it is the input {read}: choose another output\n"
     assert output.is_symlink()
 
 

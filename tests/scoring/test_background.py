@@ -1,5 +1,4 @@
-"""Background scoring: a request that fails harms no other, and what is asked of an answered
-request."""
+"""Background scoring: a failing request harms no other, and answered requests may be asked."""
 
 from __future__ import annotations
 
@@ -136,8 +135,7 @@ def test_a_bundle_that_cannot_be_opened_fails_every_request(tmp_path: Path) -> N
 def test_an_exception_that_is_no_exception_leaves_nobody_waiting(
     background: BackgroundScorer, reported: list[Exception]
 ) -> None:
-    """A panic of the tokenizer derives from BaseException, which `except Exception` lets
-    through."""
+    """A panic of the tokenizer derives from BaseException."""
 
     class Panic(BaseException):
         pass

@@ -175,14 +175,11 @@ def test_all_doors(own: Scorer, tmp_path: Path) -> None:
     assert [chunk.text for chunk in explanation.reference][-1] == "It is not so"
     assert own.score([pairs[0][0], pairs[1][0]], pairs[0][1]).n_references == 2
     assert own.score_short("A dog barks.", "A dog barks.").vcs == pytest.approx(1.0)
-    write_pairs(
-        tmp_path / "in.jsonl",
-        [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(pairs)],
-    )
+    rows = [{"id": i, "reference": r, "generated": g} for i, (r, g) in enumerate(pairs)]
+    write_pairs(tmp_path / "in.jsonl", rows)
     score_file(own, tmp_path / "in.jsonl", tmp_path / "out.jsonl", Options())
-    assert [row["vcs"] for row in read_lines(tmp_path / "out.jsonl")] == [
-        result.vcs for result in results
-    ]
+    vcs = [row["vcs"] for row in read_lines(tmp_path / "out.jsonl")]
+    assert vcs == [result.vcs for result in results]
 
 
 def test_rewards(embedder: Words, segmenter: Points, own: Scorer) -> None:
@@ -211,8 +208,7 @@ def test_vectors_in_a_folder_belong_to_the_identity(tmp_path: Path) -> None:
 
 
 class Tensor:
-    """What a torch tensor on a GPU offers: NumPy cannot read it before it is detached and on the
-    CPU."""
+    """A torch tensor on a GPU: NumPy cannot read it before it is detached and on the CPU."""
 
     def __init__(self, values: Any, ready: frozenset[str] = frozenset()) -> None:
         self._values, self._ready = values, ready

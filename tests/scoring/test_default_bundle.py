@@ -37,11 +37,9 @@ def test_the_demos_sentences_are_found_without_their_punctuation(
             {sum(map(len, part[:i])) for i in range(1, len(part))}
             for part in (sentences, [piece.split() for piece in pieces])
         )
-        hits, predicted, expected = (
-            hits + len(ends & cuts),
-            predicted + len(cuts),
-            expected + len(ends),
-        )
+        hits = hits + len(ends & cuts)
+        predicted = predicted + len(cuts)
+        expected = expected + len(ends)
     assert 2 * hits / (predicted + expected) >= least
 
 

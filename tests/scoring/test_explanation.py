@@ -281,13 +281,11 @@ def run(*arguments: object) -> Finished:
 def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path: Path) -> None:
     pairs = tmp_path / "p.jsonl"
     hostile = story(3) + " [red]no markup[/red] \x1b[31m escape."
-    write_pairs(
-        pairs,
-        [
-            {"id": "a", "reference": story(1), "generated": hostile},
-            {"id": "b", "reference": story(1), "generated": "!"},
-        ],
-    )
+    rows = [
+        {"id": "a", "reference": story(1), "generated": hostile},
+        {"id": "b", "reference": story(1), "generated": "!"},
+    ]
+    write_pairs(pairs, rows)
     engine = ("--bundle", tiny_bundle, "--device", "cpu")
     code, out, err = run(pairs, "--json", *engine)
     assert code == 1

@@ -22,8 +22,7 @@ ALSO = ["hm-cf"]
 
 
 class Letters:
-    """An embedder that counts characters, so that punctuation and contractions matter; it notes all
-    texts."""
+    """An embedder that counts characters, so that punctuation matters; it notes all texts."""
 
     identity = "letters@1"
 

@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from support.processes import captured, run_python
 
 SCRIPT = """
     import contextlib, io, socket, sys
@@ -60,7 +61,7 @@ def test_scoring_and_training_need_neither_a_network_nor_pytorch(tiny_bundle: Pa
     examples = Path(__file__).parents[2] / "docs/examples"
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tiny_bundle)]
     command += [str(examples / "reference.txt"), str(examples / "generated.txt")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = captured(command)
     assert done.returncode == 0, done.stderr
     *scored, in_training = done.stdout.split()
     for equal, other, words in (scored[:3], scored[3:]):  # of the tiny bundle, and of the default
@@ -89,7 +90,7 @@ def test_an_import_imports_nothing_that_is_not_needed(modules: str, absent: str)
         f"import sys, {', '.join(modules.split())}; print(*set({absent.split()}) &"
         " set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert done.stdout.split() == []
 
 
@@ -116,7 +117,7 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    done = subprocess.run(
+    done = captured(
         [
             "strace",
             "-f",
@@ -132,9 +133,6 @@ def test_running_a_model_opens_no_socket_and_writes_nothing_but_the_record_of_th
             device,
         ],
         env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=tmp_path,
     )
     if "ptrace" in done.stderr:

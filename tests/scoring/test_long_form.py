@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 
 from support.command_line import vcs
+from support.processes import run_python
 from support.stories import story, write_pairs
 from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.scoring.signature import long_form
@@ -55,9 +54,7 @@ def test_another_kind_of_processor_has_another_long_form() -> None:
         pytest.skip("NumPy finds nothing on this processor that it could do without")
     code = "from vcs_runtime.scoring.signature import long_form; print(long_form('vcs|v:1'))"
     limited = os.environ | {"NPY_DISABLE_CPU_FEATURES": " ".join(simd["found"])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=limited, capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", code, env=limited, check=True)
     assert done.stdout.strip() != long_form("vcs|v:1")
     assert done.stdout.startswith("vcs|v:1|numpy:")
 

@@ -106,9 +106,8 @@ def test_large_pairs_of_a_block_are_in_memory_one_group_at_a_time(
 @pytest.mark.slow
 def test_a_machine_without_memory_is_no_defect(tiny_bundle: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "pairs.jsonl", tmp_path / "scores.jsonl"
-    write_pairs(
-        source, [{"reference": sentences(n), "generated": sentences(n)} for n in (12, 70_000)]
-    )
+    rows = [{"reference": sentences(n), "generated": sentences(n)} for n in (12, 70_000)]
+    write_pairs(source, rows)
     before = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     similarities = 70_000 * 70_000 * 8  # bytes

@@ -1,5 +1,4 @@
-"""Replaced words in explanations: what is listed, its places, the sentences, JSON and the
-command."""
+"""Replaced words in explanations: lists, places, sentences, JSON and the command."""
 
 from __future__ import annotations
 
@@ -79,10 +78,8 @@ def test_a_word_of_the_reference_is_listed_once(explain: Callable[..., Explanati
     assert e.words.pairs.gen.partner.tolist()[:2] == [0, 0]  # both stand for "red"
     weights = e.words.pairs.gen.weight.tolist()[:2]
     [word] = e.replaced
-    assert (word.reference, word.generated) == (
-        "red",
-        ["blue", "brown"][weights.index(max(weights))],
-    )
+    assert word.reference == "red"
+    assert word.generated == ["blue", "brown"][weights.index(max(weights))]
 
 
 def test_what_hardly_counts_as_replaced_is_not_listed(letters: Scorer) -> None:
@@ -118,11 +115,9 @@ def test_without_substitution_nothing_is_added(
     scores = {name: values["scores"].pop(name) for name in StrictScores._fields}
     assert scores == also.strict._asdict()
     first = values.pop("replaced")[0]
-    assert (first["reference"], first["generated"], first["contrast"]) == (
-        "red",
-        "blue",
-        "excludes",
-    )
+    assert first["reference"] == "red"
+    assert first["generated"] == "blue"
+    assert first["contrast"] == "excludes"
     assert first["generated_place"] == [2, 6]
     assert values["sentences"].pop("substitution")
     assert {**values, "signature": ""} == {

@@ -99,8 +99,7 @@ def test_pairs_with_punctuation_throughout_are_cut_by_rules(scorer: Scorer, mixe
 def test_one_text_without_punctuation_sends_the_whole_pair_through_the_model(
     mixed: Scorer, learned: Scorer, which: str
 ) -> None:
-    """Punctuated or not, the texts of such a pair are stripped, so that equal contents are cut
-    alike."""
+    """Texts of a pair, punctuated or stripped, so that equal contents are cut alike."""
     (reference, generated), (loose_reference, loose_generated) = PAIRS[8], LOOSE[8]
     pair: tuple[str | list[str], str] = {
         "reference": (loose_reference, generated),
@@ -114,10 +113,8 @@ def test_one_text_without_punctuation_sends_the_whole_pair_through_the_model(
     assert result.scores == learned.score(*pair).scores
     assert result.to_dict()["segmenter"] == "tiny-sat"
     if which in ("reference", "generated", "all"):
-        assert (result.n_ref, result.n_gen) == (
-            len(chunks_by_model(learned, reference)),
-            len(chunks_by_model(learned, generated)),
-        )
+        assert result.n_ref == len(chunks_by_model(learned, reference))
+        assert result.n_gen == len(chunks_by_model(learned, generated))
 
 
 def chunks_by_model(scorer: Scorer, text: str) -> list[str]:
@@ -498,38 +495,20 @@ def test_bad_options_are_named(scorer: Scorer, options: dict[str, object], says:
 def test_the_signature_names_everything_a_score_depends_on(scorer: Scorer) -> None:
     plain = scorer.signature
     fields = dict(field.split(":", 1) for field in plain.split("|")[1:])
-    assert list(fields) == [
-        "def",
-        "chunk",
-        "lct",
-        "ctx",
-        "seg",
-        "emb",
-        "long",
-        "prec",
-        "engine",
-        "v",
-    ]
+    assert list(fields) == "def chunk lct ctx seg emb long prec engine v".split()
     assert re.fullmatch("tiny-bert@[0-9a-f]{4}", fields["emb"])
-    assert (fields["ctx"], fields["long"], fields["engine"]) == (
-        "0.6/4",
-        "window_mean/32",
-        "ort-cpu",
-    )
+    assert fields["ctx"] == "0.6/4"
+    assert fields["long"] == "window_mean/32"
+    assert fields["engine"] == "ort-cpu"
     other = Options(
         2,
         Params(lct=0.5, lct_penalty="excess", regularizer="length", small_text="reference"),
         "mean",
     )
     [result] = scorer.iter_scores([PAIRS[0]], other)
-    for field in (
-        "chunk:2",
-        "lct:0.5",
-        "penalty:excess",
-        "reg:length/0/0.5",
-        "small:reference",
-        "refs:mean",
-    ):
+    for (
+        field
+    ) in "chunk:2 lct:0.5 penalty:excess reg:length/0/0.5 small:reference refs:mean".split():
         assert field in result.signature.split("|")
 
 

@@ -1,5 +1,4 @@
-"""Equal signatures mean equal arithmetic: whatever computes is in the digits, and nothing else
-is."""
+"""Equal signatures mean equal arithmetic: only what computes is in the digits."""
 
 from __future__ import annotations
 
@@ -228,10 +227,7 @@ def test_notes_about_a_segmenter_change_no_digits(
 def test_a_graph_for_one_device_is_named_with_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model is the same everywhere, so its digits are; what CUDA alone runs follows `ort-cuda`.
-
-    The cache of vectors tells them apart, too.
-    """
+    """The model has the same digits everywhere; what CUDA alone runs follows `ort-cuda`."""
     stand_in.put_in(monkeypatch)
     both = build_layout_bundle(tmp_path / "both", "packed", cuda="varlen")
     single = build_layout_bundle(tmp_path / "single", "packed")

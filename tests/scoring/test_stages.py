@@ -91,8 +91,7 @@ def test_results_are_the_cpus_in_the_order_of_the_items(gpu: Scorer, cpu: Scorer
 def test_a_block_is_embedded_while_others_are_read_and_scored(
     gpu: Scorer, machine: stand_in.Machine
 ) -> None:
-    """The run of the second block waits until the third was read, and until the caller has the
-    first one."""
+    """The second block runs after the third was read, and the caller has the first."""
     third_is_read, first_is_there = threading.Event(), threading.Event()
     runs: list[bool] = []
 
@@ -128,8 +127,7 @@ def test_no_more_than_three_blocks_are_in_work(gpu: Scorer) -> None:
 def test_a_text_of_a_block_in_flight_is_not_embedded_again(
     tiny_bundle: Path, machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without memory for vectors the store forgets them at once; those on their way are known
-    nevertheless."""
+    """A store without memory forgets vectors at once, but those on their way are known."""
     request = VectorStore.request
     shared = story(99, 6)
     requested = threading.Semaphore(0)

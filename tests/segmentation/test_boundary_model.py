@@ -146,8 +146,7 @@ def test_each_distinct_text_is_run_once(sat_bundle: Path, monkeypatch: pytest.Mo
 
 
 def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle: Path) -> None:
-    """Beyond the window, against the definition: each window on its own, half-precision sums and
-    means."""
+    """Texts beyond the window, against the definition: half-precision sums and means."""
     text = stripped(7, 150)
     tokenizer = tiny_sat_tokenizer()
     tokenizer.no_truncation()
@@ -167,8 +166,7 @@ def test_a_long_text_is_the_mean_of_its_windows(model: BoundaryModel, sat_bundle
         counts[start : start + 510] += np.float16(1)
     expected = np.zeros(len(text), np.float32)
     mean = (sums / counts).astype(np.float32)
-    # As an array: before NumPy 2, arithmetic of Python's numbers and a single float32 was in
-    # float64.
+    # As an array: before NumPy 2 a single float32 was computed in float64.
     expected[[end - 1 for _, end in encoding.offsets]] = 1 / (1 + np.exp(-mean))
     np.testing.assert_array_equal(model.probabilities([text])[0], expected)
 
@@ -294,8 +292,7 @@ def test_memory_grows_with_the_length_of_a_text_and_no_faster(tmp_path: Path) ->
 
     none, short, long = map(peak_mib, (1_000, 250_000, 1_000_000))
     print(f"{none:.0f} MiB, {short:.0f} MiB for 250,000 characters, {long:.0f} MiB for a million")
-    # Four times as long: four times the memory, and sixteen times as much if it grew with the
-    # square.
+    # Four times as long is four times the memory, not sixteen times.
     assert long - none < 8 * (short - none)
 
 

@@ -22,8 +22,7 @@ UNHURRIED: dict[str, Any] = {"timeout_s": HANGS_AFTER_S, "read_s": HANGS_AFTER_S
 
 @pytest.fixture
 def serve(tiny_bundle: Path) -> Iterator[Serve]:
-    """Starts servers with these limits, which are stopped at the end of the test; by default
-    nothing is late."""
+    """Starts servers with these limits, and stops them at the end of the test."""
     from support.score_server import Running
     from vcs_runtime.serve.limits import Limits
 

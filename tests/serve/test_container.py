@@ -1,7 +1,4 @@
-"""The Containerfile: what goes in, what it runs, and how its health is found.
-
-Building it needs a registry.
-"""
+"""The Containerfile: what it contains, runs, and checks for health. Building needs a registry."""
 
 from __future__ import annotations
 

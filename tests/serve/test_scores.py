@@ -1,5 +1,4 @@
-"""What the server answers: the scores of `Scorer` to the bit, explanations, health, metrics, its
-description."""
+"""What the server answers: the scores of `Scorer`, explanations, health, metrics, its schema."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The examples of docs/guide/training.md that need no library, or a small stand-in; tests/parity
-runs the others."""
+"""The examples of docs/guide/training.md that need no library, or a small stand-in."""
 
 from __future__ import annotations
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import subprocess
-import sys
 import textwrap
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from support.processes import run_python
 from support.stories import story
 from support.waiting import HANGS_AFTER_S
 from vcs_runtime import Scorer, ScorerConfig
@@ -19,13 +18,7 @@ TEXT, OTHER = story(1), story(2)
 
 
 def run(script: str, *arguments: object) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-        check=False,
-    )
+    done = run_python("-c", textwrap.dedent(script), *arguments, timeout=HANGS_AFTER_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

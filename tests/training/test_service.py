@@ -1,5 +1,4 @@
-"""Background scoring: deadlines, batches, one session for many, release and close, failing
-devices."""
+"""Background scoring: deadlines, batches, shared sessions, release, close, failing devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The real server on a tiny bundle, asked over HTTP and gRPC.
-
-The session `triton` of `make nox` has what it needs.
-"""
+"""The real server on a tiny bundle, over HTTP and gRPC, in the session `triton` of `make nox`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Numbers of the public API: what is no finite number in its range is refused by the name of its
-argument."""
+"""Numbers of the public API: values out of range are refused by the argument's name."""
 
 from __future__ import annotations
 
@@ -39,15 +38,7 @@ COUNTS = [(kind, name) for kind in CLASSES for name in arguments(kind, "int")]
 
 def test_the_table_has_the_arguments_that_take_numbers() -> None:
     names = {name for _, name in NUMBERS}
-    assert {
-        "lct",
-        "support",
-        "gpu_memory_gb",
-        "max_pair_gb",
-        "timeout_s",
-        "floor",
-        "unscorable",
-    } <= names
+    assert set("lct support gpu_memory_gb max_pair_gb timeout_s floor unscorable".split()) <= names
     assert {"threads", "cache_mb", "max_pairs", "top", "chunk_size", "instances"} <= {
         name for _, name in COUNTS
     }

@@ -1,10 +1,8 @@
-"""The telemetry of ONNX Runtime and of OpenVINO is off, and a program that cannot be helped is told
-so."""
+"""The telemetry of ONNX Runtime and of OpenVINO is off, or the program is warned."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 import types
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import run_python
 from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.util.telemetry import early_reporters, refuse_openvino_telemetry, refuse_telemetry
 
@@ -87,13 +86,7 @@ def test_openvino_is_imported_whole_and_reports_nothing(tmp_path: Path) -> None:
     # Where these are set it does not report anyway.
     for variable in ("CI", "TF_BUILD", "JENKINS_URL"):
         environment.pop(variable, None)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(IMPORT_OPENVINO)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", textwrap.dedent(IMPORT_OPENVINO), env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.endswith(" True []\n")

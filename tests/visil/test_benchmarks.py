@@ -87,8 +87,7 @@ def test_mvbench_becomes_items_of_clips(
         ],
     }
     first, second = read_items(tmp_path / "i.jsonl")
-    # Seconds 1 to 3 of 3 frames a second are the frames 3 to 8, and the end of the other is past
-    # its last frame.
+    # Seconds 1 to 3 at 3 frames a second are frames 3 to 8; the other ends past its last.
     assert (first.sampled(3), second.sampled(16)) == ([4, 6, 8], list(range(12)))
     assert list(first.video(3).frames) == [pictures[i % 4] for i in (4, 6, 8)]
     assert first.keyframe("00:00:01:02") == pictures[5 % 4]

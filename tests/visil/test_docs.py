@@ -22,9 +22,8 @@ def test_from_an_item_to_a_selection(vision_model: Path, tmp_path: Path) -> None
     page = Page(tmp_path)
     shutil.copytree(vision_model, tmp_path / "model")
     write_video(tmp_path / "ride.mp4", Fraction(25), 50)
-    write_pairs(
-        tmp_path / "items.jsonl", [json.loads(titled("docs/guide/visil.md", "items.jsonl").body)]
-    )
+    rows = [json.loads(titled("docs/guide/visil.md", "items.jsonl").body)]
+    write_pairs(tmp_path / "items.jsonl", rows)
     for title in ("Check the model", "Score and select"):
         page.run(titled(PAGE, title))
 

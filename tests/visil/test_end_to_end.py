@@ -1,10 +1,8 @@
-"""A synthetic video from its file to selection and correlation, on the CPU and without a
-network."""
+"""A synthetic video from its file to selection and correlation, without a network."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 
 from support import fake_server as fake
+from support.processes import captured
 from support.stories import read_lines, write_pairs
 from support.tiny_video import write_video
 from support.visil_commands import score, visil
@@ -136,20 +135,14 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert tokens[0] + 256 < tokens[1] < tokens[1] + 512 < tokens[2]
 
     again = score(
-        source,
-        folder / "replayed.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
+        *f"{source} {folder}/replayed.jsonl --model recorded:{folder}/answers.jsonl".split(),
         "--frames",
         "4",
     )
     assert again.exit_code == 0, again.output
     assert (folder / "replayed.jsonl").read_bytes() == (folder / "scores.jsonl").read_bytes()
     other = score(
-        source,
-        folder / "other.jsonl",
-        "--model",
-        f"recorded:{folder}/answers.jsonl",
+        *f"{source} {folder}/other.jsonl --model recorded:{folder}/answers.jsonl".split(),
         "--frames",
         "5",
     )
@@ -162,13 +155,11 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
         assert json.loads(line)["chosen"] == {"0": best["name"], "1000": "text"}
 
     values = sorted((s["visil"], r["id"], s["name"]) for r in scores for s in r["summaries"])
-    write_pairs(
-        folder / "made.jsonl",
-        [
-            {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))}
-            for i, (_, id_, name) in enumerate(values)
-        ],
-    )
+    rows = [
+        {"id": id_, "name": name, "correct": int(i not in (1, 4, 5))}
+        for i, (_, id_, name) in enumerate(values)
+    ]
+    write_pairs(folder / "made.jsonl", rows)
     found = visil(
         "correlate", folder / "scores.jsonl", "--answers", folder / "made.jsonl", "--json"
     )
@@ -181,10 +172,8 @@ def test_the_whole_way(folder: Path, vision_model: Path) -> None:
 
 
 def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_model: Path) -> None:
-    source, model = (
-        items(folder, "again.jsonl"),
-        ("--model", f"genai:{vision_model}", "--frames", "2"),
-    )
+    source = items(folder, "again.jsonl")
+    model = ("--model", f"genai:{vision_model}", "--frames", "2")
     assert score(source, folder / "whole.jsonl", *model).exit_code == 0
     whole = (folder / "whole.jsonl").read_bytes()
     first = whole.index(b"\n") + 1
@@ -198,13 +187,7 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
         refused.exception
     )
     refused = score(
-        source,
-        folder / "part.jsonl",
-        "--model",
-        f"genai:{vision_model}",
-        "--frames",
-        "3",
-        "--resume",
+        *f"{source} {folder}/part.jsonl --model genai:{vision_model} --frames 3 --resume".split()
     )
     assert "its signature has frames:2, and this run's has frames:3" in str(refused.exception)
     rows = read_lines(source)
@@ -352,14 +335,7 @@ def test_another_models_record_is_refused(
 
 def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
     done = visil(
-        "frames",
-        folder / "a.mp4",
-        "-o",
-        tmp_path / "f",
-        "--at",
-        "00:00:01:03",
-        "--at",
-        "00:00:00:07",
+        *f"frames {folder}/a.mp4 -o {tmp_path}/f --at 00:00:01:03 --at 00:00:00:07".split()
     )
     assert done.exit_code == 0, done.output
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
@@ -380,24 +356,11 @@ sys.addaudithook(audit)
 from vcs_runtime.cli import main
 main()
 """
-    done = subprocess.run(
+    done = captured(
         [
-            sys.executable,
-            "-c",
-            script,
-            "visil",
-            "score",
-            items(folder, "i.jsonl"),
-            "-o",
-            tmp_path / "o.jsonl",
-            "--model",
-            f"genai:{vision_model}",
-            "--frames",
-            "2",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+            *(sys.executable, "-c", script, "visil", "score", items(folder, "i.jsonl")),
+            *f"-o {tmp_path}/o.jsonl --model genai:{vision_model} --frames 2".split(),
+        ]
     )
     assert done.returncode == 0, done.stderr
 
@@ -468,12 +431,10 @@ def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) 
     ]
     write_pairs(answers, good)
     read = read_answers(answers, scores)
-    assert (read.scores, read.correct, read.videos, read.skipped) == (
-        [-2.0, 1.0],
-        [1, 0],
-        ["7", "7"],
-        1,
-    )
+    assert read.scores == [-2.0, 1.0]
+    assert read.correct == [1, 0]
+    assert read.videos == ["7", "7"]
+    assert read.skipped == 1
     for row, says in (
         ({"id": 7, "name": "x"}, "line 4: an object with"),
         (3, "line 4: an object with"),

@@ -1,5 +1,4 @@
-"""Tables and figures by format: scores, tokens, accuracy, the frontier, and the drop by confused
-summaries."""
+"""Tables and figures by format: scores, tokens, accuracy, the frontier, confused summaries."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from support.visil_commands import visil, write
 from vcs_runtime.errors import InputError
 from vcs_visil import Image
 
-# The paper's means of tokens (Table 1), with scores of our own: (format, score, tokens) of two
-# videos.
+# The paper's means of tokens (Table 1), with our scores: (format, score, tokens).
 VIDEOS = {
     "a": [
         ("text", 4.2, 59.05),
@@ -130,10 +128,8 @@ def test_scores_tokens_and_accuracy_by_format(files: tuple[Path, Path]) -> None:
     assert text["accuracy"] == pytest.approx(
         {"n": 3, "correct": 1, "share": 1 / 3, "low": 0.0614919, "high": 0.7923404}, abs=1e-6
     )
-    assert (rows["3-image"]["accuracy"]["share"], rows["video"]["accuracy"]["low"]) == (
-        1.0,
-        pytest.approx(0.4385030),
-    )
+    assert rows["3-image"]["accuracy"]["share"] == 1.0
+    assert rows["video"]["accuracy"]["low"] == pytest.approx(0.4385030)
     assert text["seconds"] == {
         "n": 3,
         "mean": pytest.approx(181 / 3),
@@ -148,8 +144,7 @@ def test_accuracy_along_the_frontier_and_of_the_baselines(files: tuple[Path, Pat
     assert [(p["alpha"], p["tokens"], p["visil"], p["accuracy"]) for p in found["chosen"]] == [
         # The full video is no summary.
         (0, pytest.approx((866.88 + 870) / 2), pytest.approx(1.7), 1.0),
-        # The paper's golden numbers choose one image of `a` at .002; of `b` the text (2.12 against
-        # 2.74).
+        # The paper's golden numbers choose one image of `a` at .002, and the text of `b`.
         (0.002, pytest.approx((326.34 + 60) / 2), pytest.approx(2.55), pytest.approx(2 / 3)),
         (1, pytest.approx((59.05 + 60) / 2), pytest.approx(3.1), pytest.approx(1 / 3)),
     ]
@@ -243,9 +238,8 @@ def test_what_cannot_be_reported_is_named(files: tuple[Path, Path], tmp_path: Pa
         [{"id": "a", "signature": "s", "summaries": [{"name": "x", "visil": 1.0, "tokens": None}]}],
     )
     write_pairs(tmp_path / "l.jsonl", [{"id": "a", "name": ["x"], "correct": 1}])
-    write_pairs(
-        tmp_path / "h.jsonl", [{"id": "a", "name": "x", "correct": 1, "confidence": 10**400}]
-    )
+    rows = [{"id": "a", "name": "x", "correct": 1, "confidence": 10**400}]
+    write_pairs(tmp_path / "h.jsonl", rows)
     for name, says in (
         ("e", "holds no answers"),
         ("n", "line 1: 'seconds' must be a number, not '9'"),
@@ -295,16 +289,13 @@ class Answering(fake.VLLMHandler):
 def test_the_full_video_is_a_format_of_answers(tmp_path: Path, pictures: list[Image]) -> None:
     source = a_job(tmp_path, pictures)
     with fake.serve(Answering) as (url, log):
-        assert (
-            write("answer", source, tmp_path / "s.jsonl", "--model", f"vllm:{url}").exit_code == 0
-        )
+        done = write("answer", source, tmp_path / "s.jsonl", "--model", f"vllm:{url}")
+        assert done.exit_code == 0
         asked = len(log)
-        assert (
-            write(
-                "answer", source, tmp_path / "v.jsonl", "--model", f"vllm:{url}", "--video"
-            ).exit_code
-            == 0
+        finished = write(
+            "answer", source, tmp_path / "v.jsonl", "--model", f"vllm:{url}", "--video"
         )
+        assert finished.exit_code == 0
     lines = read_lines(tmp_path / "v.jsonl")
     assert [(line["name"], line["format"], line["given"], line["correct"]) for line in lines] == [
         ("t", "text", "A", 0),
@@ -333,12 +324,10 @@ def test_a_tiny_real_model_from_scores_to_the_report(
     )
     assert done.exit_code == 0, (done.output, done.exception)
     with fake.serve(Answering) as (url, _):
-        assert (
-            write(
-                "answer", source, tmp_path / "a.jsonl", "--model", f"vllm:{url}", "--video"
-            ).exit_code
-            == 0
+        finished = write(
+            "answer", source, tmp_path / "a.jsonl", "--model", f"vllm:{url}", "--video"
         )
+        assert finished.exit_code == 0
     found = report(tmp_path / "s.jsonl", "--answers", tmp_path / "a.jsonl")
     rows = {row["format"]: row for row in found["formats"]}
     assert list(rows) == ["text", "1-image", "video"]

@@ -32,8 +32,7 @@ def run(folder: Path, name: str, **inputs: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def expected(folder: Path, parts: Sequence[Part], answer: str) -> tuple[list[float], int]:
-    """The answer's log-probabilities from one pass over prompt and answer; and the prompt's
-    length."""
+    """The answer's log-probabilities from one pass, and the prompt's length."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     soft = "\n\n<start_of_image>" + "<image_soft_token>" * IMAGE_TOKENS + "<end_of_image>\n\n"
     prompt = "<user>" + "".join(part if isinstance(part, str) else soft for part in parts) + "<end>"
@@ -63,8 +62,7 @@ def expected(folder: Path, parts: Sequence[Part], answer: str) -> tuple[list[flo
 
 
 def pixels(image: Image) -> NDArray[np.float32]:
-    """The pixels of one of `pictures`, which are as large as the model's input: (3, 8, 8), 0 to
-    1."""
+    """The pixels of one of `pictures`, as large as the model's input: (3, 8, 8), 0 to 1."""
     import zlib
 
     data = zlib.decompress(
@@ -108,10 +106,8 @@ def test_tiny_models_pass_the_probe(text_model: Path, vision_model: Path) -> Non
 
 
 def test_no_answer_depends_on_the_ones_before(text_model: Path) -> None:
-    prompts, answers = (
-        ["Write a word.", "Name the street."],
-        ["man drives", "sedan", "river seven water"],
-    )
+    prompts = ["Write a word.", "Name the street."]
+    answers = ["man drives", "sedan", "river seven water"]
     alone = {(p, a): GenAI(text_model).force([p], a) for p in prompts for a in answers}
     model = GenAI(text_model)
     for p, a in [*alone, *reversed(alone), *alone]:
@@ -119,8 +115,7 @@ def test_no_answer_depends_on_the_ones_before(text_model: Path) -> None:
 
 
 def test_a_generator_that_is_rewound_gives_stale_logits(text_model: Path) -> None:
-    """Why every answer has its own generator: rewinding one to the end of the prompt looks like a
-    shortcut."""
+    """Why every answer has its own generator, and rewinding one to the prompt's end is wrong."""
     import onnxruntime_genai as og
 
     model = og.Model(str(text_model))
@@ -206,8 +201,7 @@ def test_the_fingerprint_is_of_every_byte(
 def test_an_answer_whose_first_letters_join_the_prompt_is_refused(
     text_model: Path, tmp_path: Path
 ) -> None:
-    """Where a template ends in bare text, the border between prompt and answer may fall into a
-    token."""
+    """Where a template ends in text, the border before the answer may fall into a token."""
     shutil.copytree(text_model, tmp_path / "bare")
     (tmp_path / "bare" / "chat_template.jinja").write_text("{{ messages[0].content }}")
     model = GenAI(tmp_path / "bare")
@@ -221,8 +215,7 @@ def test_an_answer_whose_first_letters_join_the_prompt_is_refused(
 @pytest.mark.slow
 @pytest.mark.toolchain
 def test_nothing_is_looked_up_on_a_network(text_model: Path, tmp_path: Path) -> None:
-    """Neither ONNX Runtime nor onnxruntime-genai asks for an address: both would report home, after
-    8 s."""
+    """ONNX Runtime and onnxruntime-genai ask for no address: both would report home after 8 s."""
     source, library = tmp_path / "spy.c", tmp_path / "spy.so"
     source.write_text(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <netdb.h>\nint"

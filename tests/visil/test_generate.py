@@ -1,5 +1,4 @@
-"""Scores from generated answers: tokens of answers in the shapes of OpenAI and Gemini, and of a
-tiny real model."""
+"""Scores from generated answers, in the shapes of OpenAI and Gemini, and of a tiny real model."""
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ ANSWERS = Path(__file__).parent / "answers"
 SECRET = "sk-very-secret"
 CAPTION = "A man parks a sedan. A boat is near."
 KEYWORDS = ["man", "parks", "sedan", "boat"]
+by_words = partial(visil, method="generate")
 
 
 def body_of(kind: str) -> dict[str, Any]:
@@ -39,8 +39,7 @@ def body_of(kind: str) -> dict[str, Any]:
 
 
 class Fixed(Listening):
-    """Answers every question with one recorded answer; `headers_seen` and the log have what was
-    sent."""
+    """Answers every question with one recorded answer; notes headers and requests."""
 
     body: dict[str, Any]
 
@@ -80,8 +79,7 @@ def generated(*tokens: tuple[str, float, dict[str, float]]) -> Generated:
 
 
 def by_word(answer: Generated, words: Sequence[str], **options: Any) -> list[tuple[float, str]]:
-    """The numbers of the words of a caption of these words, given a summary that the model answers
-    with `answer`."""
+    """The numbers of these words as a caption, given a summary that is answered by `answer`."""
     other = generated(*((f" {word}", -1.0, {"y": -2.0, "z": -3.0, "w": -4.0}) for word in words))
     [result] = visil(
         Video([Image(b"\xff\xd8\xff")]),
@@ -122,11 +120,8 @@ def test_the_number_of_a_word(
 
 def test_words_stand_at_the_place_of_their_mask() -> None:
     answer = generated(("man", -0.5, {"a": -3.0}), (" dog", -0.25, {" car": -1.0}))
-    assert by_word(answer, ["man", "car", "tree"]) == [
-        (-0.5, "generated"),
-        (-1.0, "top"),
-        (-10.0, "none"),
-    ]
+    expected = [(-0.5, "generated"), (-1.0, "top"), (-10.0, "none")]
+    assert by_word(answer, ["man", "car", "tree"]) == expected
     assert by_word(answer, ["dog", "man"], floor=-4.5) == [(-4.5, "none"), (-4.5, "none")]
 
 
@@ -134,21 +129,12 @@ def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(
     pictures: list[Image],
 ) -> None:
     table = Table(generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"man": -1.0})))
-    [result] = visil(
-        Video(pictures),
-        "A man.",
-        ["man"],
-        [Summary("It.", tokens=3)],
-        table,
-        method="generate",
-        top=2,
-        samples=3,
+    [result] = by_words(
+        Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, top=2, samples=3
     )
-    assert (result.visil, result.video.known, result.summary.known) == (
-        0.5,
-        ("generated",),
-        ("top",),
-    )
+    assert result.visil == 0.5
+    assert result.video.known == ("generated",)
+    assert result.summary.known == ("top",)
     assert table.runs == [0, 1, 2] * 2
     assert (
         "|samples:3|method:generate|top:2|floor:-10|approximate:yes|count:first|"
@@ -157,9 +143,7 @@ def test_the_score_is_the_difference_and_samples_keep_what_is_least_known(
     near = VisilOptions(method="generate", floor=-9.9999999)
     assert "|floor:-9.9999999|" in near.signature("", 1)
     assert result.to_dict()["approximate"] is True
-    [itself] = visil(
-        Video(pictures), "A man.", ["man"], [Video(pictures)], table, method="generate", top=2
-    )
+    [itself] = by_words(Video(pictures), "A man.", ["man"], [Video(pictures)], table, top=2)
     assert itself.visil == 0
 
 
@@ -173,15 +157,8 @@ def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) 
     table = Changing(
         generated(("man", -0.5, {"a": -3.0})), generated(("dog", -0.25, {"cat": -1.0}))
     )
-    [result] = visil(
-        Video(pictures),
-        "A man.",
-        ["man"],
-        [Summary("It.", tokens=3)],
-        table,
-        method="generate",
-        top=2,
-        samples=3,
+    [result] = by_words(
+        Video(pictures), "A man.", ["man"], [Summary("It.", tokens=3)], table, top=2, samples=3
     )
     assert result.video.known == ("none",)
     assert result.video.by_word == (pytest.approx((-0.5 - 10 - 0.5) / 3),)
@@ -190,13 +167,7 @@ def test_a_word_of_several_runs_is_known_as_in_the_worst(pictures: list[Image]) 
 def test_without_a_known_word_of_the_video_there_is_no_score(pictures: list[Image]) -> None:
     silent = generated(("It", -0.5, {"a": -3.0}), (" is", -0.25, {"b": -1.0}))
     ask = partial(
-        visil,
-        Video(pictures),
-        "A man parks.",
-        ["man", "parks"],
-        [Summary("It.")],
-        method="generate",
-        top=2,
+        by_words, Video(pictures), "A man parks.", ["man", "parks"], [Summary("It.")], top=2
     )
     with pytest.raises(TextError, match="none of the 2 keywords in the video itself"):
         ask(Table(silent, silent))
@@ -246,37 +217,27 @@ def test_options_that_are_none_are_refused(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokens", "values", "length"),
+    ("kind", "tokens", "last", "length"),
     [
-        (
-            "openai",
-            ("Man", " drives", " car", " caf", "é"),
-            (-0.25, -0.5, -0.125, -1.0, -0.09375),
-            57,
-        ),
-        ("gemini", ("man", " drives", " car", " lake", "\n"), (-0.25, -0.5, -0.125, -1.0, 0.0), 61),
+        ("openai", ("Man", " drives", " car", " caf", "é"), -0.09375, 57),
+        ("gemini", ("man", " drives", " car", " lake", "\n"), 0.0, 61),
     ],
 )
 def test_answers_in_the_true_shapes_are_read(
-    kind: str,
-    tokens: tuple[str, ...],
-    values: tuple[float, ...],
-    length: int,
-    pictures: list[Image],
+    kind: str, tokens: tuple[str, ...], last: float, length: int, pictures: list[Image]
 ) -> None:
     handler = fixed(body_of(kind))
     with fake.serve(handler) as (url, log):
         answer = OPEN[kind](url).generate(["Which? ", pictures[0]], 40, 3)
-    assert (answer.tokens, answer.logprobs, answer.prompt_tokens) == (tokens, values, length)
+    assert (answer.tokens, answer.prompt_tokens) == (tokens, length)
+    assert answer.logprobs == (-0.25, -0.5, -0.125, -1.0, last)
     assert answer.top[0][2][1] == -9999.0
     [(path, sent)] = log
     if kind == "openai":
         assert path == "/v1/chat/completions"
         assert sent["messages"][0]["content"][0] == {"type": "text", "text": "Which? "}
-        asked = {
-            name: sent[name] for name in ("temperature", "max_tokens", "logprobs", "top_logprobs")
-        }
-        assert asked == {"temperature": 0, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
+        settings = {"temperature": 0, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
+        assert {name: sent[name] for name in settings} == settings
     else:
         assert path == "/v1beta/models/made-up:generateContent"
         [content] = sent["contents"]
@@ -294,14 +255,8 @@ def test_answers_in_the_true_shapes_are_read(
 @pytest.mark.parametrize("kind", OPEN)
 def test_words_are_found_in_them(kind: str, pictures: list[Image]) -> None:
     with fake.serve(fixed(body_of(kind))) as (url, _):
-        [result] = visil(
-            Video(pictures[:1]),
-            CAPTION,
-            KEYWORDS,
-            [Summary("A man.")],
-            OPEN[kind](url),
-            method="generate",
-            top=3,
+        [result] = by_words(
+            Video(pictures[:1]), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), top=3
         )
     keywords = result.to_dict()["keywords"]
     assert [(k["log_p_summary"], k["known_summary"]) for k in keywords] == [
@@ -313,53 +268,38 @@ def test_words_are_found_in_them(kind: str, pictures: list[Image]) -> None:
     assert result.tokens == 0  # every question has the same answer, so the same length
 
 
-def changed(kind: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    body = copy.deepcopy(body_of(kind))
-    change(body)
-    return body
+Change = Callable[[str, dict[str, Any]], None]
 
 
-def no_numbers(kind: str) -> Callable[[dict[str, Any]], None]:
-    def change(body: dict[str, Any]) -> None:
-        if kind == "openai":
-            body["choices"][0]["logprobs"] = None
-        else:
-            del body["candidates"][0]["logprobsResult"]
-
-    return change
+def no_numbers(kind: str, body: dict[str, Any]) -> None:
+    if kind == "openai":
+        body["choices"][0]["logprobs"] = None
+    else:
+        del body["candidates"][0]["logprobsResult"]
 
 
-def fewer(kind: str) -> Callable[[dict[str, Any]], None]:
-    def change(body: dict[str, Any]) -> None:
-        if kind == "openai":
-            for entry in body["choices"][0]["logprobs"]["content"]:
-                del entry["top_logprobs"][2:]
-        else:
-            for place in body["candidates"][0]["logprobsResult"]["topCandidates"]:
-                del place["candidates"][2:]
-
-    return change
+def fewer(kind: str, body: dict[str, Any]) -> None:
+    if kind == "openai":
+        for entry in body["choices"][0]["logprobs"]["content"]:
+            del entry["top_logprobs"][2:]
+    else:
+        for place in body["candidates"][0]["logprobsResult"]["topCandidates"]:
+            del place["candidates"][2:]
 
 
-def none_at_all(kind: str) -> Callable[[dict[str, Any]], None]:
-    def change(body: dict[str, Any]) -> None:
-        if kind == "openai":
-            for entry in body["choices"][0]["logprobs"]["content"]:
-                del entry["top_logprobs"]
-        else:
-            del body["candidates"][0]["logprobsResult"]["topCandidates"]
-
-    return change
+def none_at_all(kind: str, body: dict[str, Any]) -> None:
+    if kind == "openai":
+        for entry in body["choices"][0]["logprobs"]["content"]:
+            del entry["top_logprobs"]
+    else:
+        del body["candidates"][0]["logprobsResult"]["topCandidates"]
 
 
-def other_tokens(kind: str) -> Callable[[dict[str, Any]], None]:
-    def change(body: dict[str, Any]) -> None:
-        if kind == "openai":
-            body["choices"][0]["message"]["content"] = "man drives bus"
-        else:
-            body["candidates"][0]["content"]["parts"] = [{"text": "man drives bus"}]
-
-    return change
+def other_tokens(kind: str, body: dict[str, Any]) -> None:
+    if kind == "openai":
+        body["choices"][0]["message"]["content"] = "man drives bus"
+    else:
+        body["candidates"][0]["content"]["parts"] = [{"text": "man drives bus"}]
 
 
 @pytest.mark.parametrize("kind", OPEN)
@@ -373,63 +313,34 @@ def other_tokens(kind: str) -> Callable[[dict[str, Any]], None]:
     ],
 )
 def test_what_a_server_does_not_return_is_named(
-    kind: str,
-    change: Callable[[str], Callable[[dict[str, Any]], None]],
-    says: str,
-    pictures: list[Image],
+    kind: str, change: Change, says: str, pictures: list[Image]
 ) -> None:
-    with (
-        fake.serve(fixed(changed(kind, change(kind)))) as (url, _),
-        pytest.raises(ModelError, match=says),
-    ):
-        visil(
-            Video(pictures),
-            CAPTION,
-            KEYWORDS,
-            [Summary("A man.")],
-            OPEN[kind](url),
-            method="generate",
-            top=3,
-        )
+    body = copy.deepcopy(body_of(kind))
+    change(kind, body)
+    with fake.serve(fixed(body)) as (url, _), pytest.raises(ModelError, match=says):
+        by_words(Video(pictures), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url), top=3)
+
+
+BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
+CUT_OFF = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"role": "model"}}]}
+REFUSED = {"choices": [{"message": {"content": None, "refusal": "No."}}]}
+EMPTY = {"choices": [{"message": {"content": " "}, "logprobs": {"content": []}}]}
 
 
 @pytest.mark.parametrize(
     ("kind", "body", "says"),
     [
-        (
-            "gemini",
-            {"promptFeedback": {"blockReason": "SAFETY"}},
-            r"does not answer this question \(SAFETY\)",
-        ),
-        (
-            "gemini",
-            {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"role": "model"}}]},
-            r"empty \(MAX_TOKENS\)",
-        ),
-        (
-            "openai",
-            {"choices": [{"message": {"content": None, "refusal": "No."}}]},
-            "the model refuses: No",
-        ),
-        (
-            "openai",
-            {"choices": [{"message": {"content": " "}, "logprobs": {"content": []}}]},
-            "answer is empty",
-        ),
+        ("gemini", BLOCKED, r"does not answer this question \(SAFETY\)"),
+        ("gemini", CUT_OFF, r"empty \(MAX_TOKENS\)"),
+        ("openai", REFUSED, "the model refuses: No"),
+        ("openai", EMPTY, "answer is empty"),
     ],
 )
 def test_a_question_without_an_answer_costs_its_video_only(
     kind: str, body: dict[str, Any], says: str, pictures: list[Image]
 ) -> None:
     with fake.serve(fixed(body)) as (url, _), pytest.raises(TextError, match=says):
-        visil(
-            Video(pictures),
-            CAPTION,
-            KEYWORDS,
-            [Summary("A man.")],
-            OPEN[kind](url),
-            method="generate",
-        )
+        by_words(Video(pictures), CAPTION, KEYWORDS, [Summary("A man.")], OPEN[kind](url))
 
 
 class Newer(Fixed):
@@ -486,27 +397,12 @@ def test_the_command_scores_with_a_key_that_is_written_nowhere(
         assert done.exit_code == 0, (done.output, done.exception)
         asked = len(log)
         again = command.visil(
-            "score",
-            source,
-            "-o",
-            tmp_path / "again.jsonl",
-            "--model",
-            f"recorded:{record}",
-            *options,
+            *f"score {source} -o {tmp_path}/again.jsonl --model recorded:{record}".split(), *options
         )
         assert again.exit_code == 0, (again.output, again.exception)
         assert len(log) == asked
         other = command.visil(
-            "score",
-            source,
-            "-o",
-            out,
-            "--model",
-            f"{kind}:{url}",
-            *options,
-            "--floor",
-            "-8",
-            "--resume",
+            *f"score {source} -o {out} --model {kind}:{url} --floor -8 --resume".split(), *options
         )
     assert out.read_bytes() == (tmp_path / "again.jsonl").read_bytes()
     assert {seen[header] for seen in handler.headers_seen} == {
@@ -532,12 +428,10 @@ def test_another_method_does_not_continue_a_file(
     source, out = items(tmp_path, pictures[0]), tmp_path / "out.jsonl"
     handler = type("Unkeyed", (GeneratingHandler,), {"headers_seen": []})
     with fake.serve(handler) as (url, _):
-        assert (
-            command.visil(
-                "score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate"
-            ).exit_code
-            == 0
+        done = command.visil(
+            "score", source, "-o", out, "--model", f"openai:{url}", "--method", "generate"
         )
+        assert done.exit_code == 0
     before = out.read_bytes()
     with fake.serve(fake.SteppingHandler) as (url, _):
         refused = command.visil(
@@ -570,9 +464,8 @@ def test_a_real_model_generates_what_it_would_be_forced_to(
     for i, listed in enumerate(answer.top):
         token, value = model.next(parts, "".join(answer.tokens[:i]))
         assert listed[0] == (token, pytest.approx(value, abs=1e-5))
-        assert [value for _, value in listed] == sorted(
-            (value for _, value in listed), reverse=True
-        )
+        values = [value for _, value in listed]
+        assert values == sorted((value for _, value in listed), reverse=True)
 
 
 def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list[Image]) -> None:
@@ -607,9 +500,7 @@ def test_a_real_model_scores_by_what_it_generates(tmp_path: Path, pictures: list
     # Nothing stands before the first word: its number is that of a forced answer.
     [forced] = GenAI(folder).force(prompt, "man").logprobs
     keyword = summary["keywords"][0]
-    assert (keyword["known_summary"], keyword["log_p_summary"]) == (
-        "top",
-        pytest.approx(forced, abs=1e-5),
-    )
+    assert keyword["known_summary"] == "top"
+    assert keyword["log_p_summary"] == pytest.approx(forced, abs=1e-5)
     assert summary["approximate"] is True
     assert summary["tokens"] > 0

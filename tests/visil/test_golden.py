@@ -30,8 +30,7 @@ PROBABILITIES = {"video": (0.8, 0.5, 0.9, 0.6), "summary": (0.8, 0.1, 0.9, 0.05)
 
 
 class Table:
-    """A model whose word "sedan" has two tokens, and that knows the sides by whether there are
-    images."""
+    """A model whose word "sedan" has two tokens, and that knows the sides by their images."""
 
     fingerprint = "table"
 
@@ -80,9 +79,8 @@ def test_the_selection() -> None:
     assert chosen == ["three images", "three images", "one image", "text", "text"]
     steps = frontier(candidates)
     assert [step.name for step in steps] == ["three images", "one image", "text"]
-    assert [step.alpha for step in steps] == pytest.approx(
-        [0, 0.0012950013, 0.0041153803], abs=5e-11
-    )
+    alphas = [step.alpha for step in steps]
+    assert alphas == pytest.approx([0, 0.0012950013, 0.0041153803], abs=5e-11)
 
 
 def test_the_masked_caption() -> None:

@@ -1,5 +1,4 @@
-"""Masking, timecodes, selection, correlation, keywords, prompts, checks: what the golden numbers do
-not show."""
+"""Masking, timecodes, selection, correlation, keywords, prompts, checks."""
 
 from __future__ import annotations
 
@@ -277,8 +276,7 @@ def test_tokens_belong_to_the_word_of_their_first_character() -> None:
         -6,
         -8,
     ]
-    # A token of two words' characters counts to the first; a character's first bytes have no text
-    # yet.
+    # A token of two words counts to the first; a character's first bytes have no text.
     assert by_word(Forced(("man", " drives s", "edan"), (-1.0, -2.0, -4.0)), answer) == [-1, -2, -4]
     assert by_word(Forced(("man", "", " é"), (-1.0, -2.0, -4.0)), "man é") == [-1, -6]
 

@@ -1,5 +1,4 @@
-"""Servers on loopback, in the documented shapes and faulty: each fault is found by the check meant
-for it."""
+"""Servers in the documented shapes and faulty: each fault is found by its check."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ KINDS: dict[str, tuple[type[fake.Handler], Open]] = {
 
 
 def as_sent(parts: Sequence[Part], kind: str) -> list[str | bytes]:
-    """The parts as the fake model sees them: text side by side is one text, and an image its
-    encoded bytes."""
+    """The parts as the fake model sees them: joined text, and images as encoded bytes."""
     sent: list[str | bytes] = []
     for part in parts:
         if isinstance(part, Image):
@@ -69,8 +67,7 @@ def generating(base: type[GeneratingHandler] = GeneratingHandler) -> type[fake.H
     return type("Generating", (base,), {"headers_seen": []})
 
 
-# Servers that give log-probabilities of generated answers have a probe of their own, without a
-# chain.
+# Servers with log-probabilities of generated answers have another probe, without a chain.
 GENERATING: dict[str, Callable[[str], Any]] = {
     "openai": OpenAI,
     "gemini": lambda url: Gemini(url, fake.MODEL),
@@ -255,8 +252,7 @@ def test_a_server_that_begins_a_new_turn_is_refused() -> None:
 
 
 class Spaced(fake.SteppingHandler):
-    """Writes an answer's first word with a space, as tokenizers do that begin every text with
-    one."""
+    """Writes an answer's first word with a space, as some tokenizers do."""
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         answer = super().answer(body)

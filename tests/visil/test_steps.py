@@ -92,8 +92,7 @@ FRAMES = [("00:00:00:00", Image.from_pixels(np.zeros((8, 8, 3), np.uint8)))]
 PICTURES = [image for _, image in FRAMES] * 2
 SUMMARIES = [Summary("A man."), Summary("A dog.")]
 
-#: Step -> how it asks, and what cannot be used: an answer, or what it is the JSON of, with what is
-#: said of it.
+#: Step -> how it asks, and unusable answers (text, or its JSON) with the error.
 REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] = {
     "keywords": (
         lambda writer: writing.choose_keywords(writer, PROMPTS, CAPTION),
@@ -409,9 +408,8 @@ def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
         done = write("answer", source, tmp_path / "a.jsonl", "--model", f"vllm:{url}")
         fields = write("keywords", source, tmp_path / "k.jsonl", "--model", f"vllm:{url}")
     assert "job.jsonl line 2: 'summaries' must be a list" in done.stderr
-    assert [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1] == [
-        "'summaries' must be a list, and not empty, not nothing"
-    ]
+    errors = [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1]
+    assert errors == ["'summaries' must be a list, and not empty, not nothing"]
     assert "job.jsonl line 2: 'caption' must be a text" in fields.stderr
     assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [
         True,

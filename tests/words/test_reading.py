@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from support.processes import run_python
 from vcs_runtime.words.english import stem
 from vcs_runtime.words.reading import CLASSES, TextWords, read_words
 
@@ -210,10 +210,5 @@ def test_every_process_reads_alike() -> None:
         " r(sys.argv[1:]); print(hashlib.sha256(w.class_scores.tobytes() +"
         " w.features.tobytes()).hexdigest())"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program, *CHUNKS], capture_output=True, text=True, check=True
-        ).stdout
-        for _ in range(2)
-    }
+    outputs = {run_python("-c", program, *CHUNKS, check=True).stdout for _ in range(2)}
     assert len(outputs) == 1

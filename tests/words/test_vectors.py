@@ -29,8 +29,7 @@ Change = Callable[[ir.Model], object]
 
 
 def table_of(bundle: Path) -> np.ndarray:
-    """The rows as another library reads them: from a copy, for it refuses files that other tests
-    linked."""
+    """The rows as another library reads them: from a copy, because it refuses linked files."""
     with TemporaryDirectory() as folder:
         copy = shutil.copytree(bundle / "embedder", Path(folder, "copy"))
         return np.array(ir.load(copy / "model.onnx").graph.initializers[TABLE].const_value.numpy())

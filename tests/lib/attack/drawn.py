@@ -13,130 +13,37 @@ from support.stories import story
 Anything = st.SearchStrategy[Any]
 #: Texts that have broken something somewhere.
 STRINGS = (
-    "",
-    " ",
-    "\x00",
-    "a\x00b",
-    "\ud800",
-    "\udfff.",
-    "\x1b]0;pwned\x07\x1b[2J\x9b",
-    "[/x]",
-    "[bold]",
-    "\u202e\u2066",
-    "\u2028\u2029",
-    "\ufeff",
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</script><!--",
-    '=HYPERLINK("http://x")',
-    "@SUM(A1)",
-    "../../etc/passwd",
-    "/dev/null",
-    "C:\\x",
-    "~nobody/x",
-    "$(id)",
-    "`id`",
-    "%s%n{}",
-    "\r\n",
-    "\n",
-    "\t",
-    "-",
-    "--",
-    "-1",
-    "nan",
-    "inf",
-    "1e400",
-    "0x10",
-    "1_000",
-    "10" * 200,
-    "None",
-    "null",
-    "true",
-    '{"a": 1}',
-    "[[[[",
-    "\\",
-    "'",
-    '"',
-    "e\u0301",
-    "\U0001f415\u200d\U0001f9ba",
-    "\U0010ffff",
-    "門",
-    "رجل",
-    ". . .",
-    "...!",
-    "'" * 300,
-    "a" * 5000,
-    "A. " * 400,
-    "# title\n- item\n",
-    "<think>x</think>",
-    "<think>",
-    "```",
-    "\x85",
-    "\u00ad",
-    "\u200b",
-    "\ufffe",
+    # Blanks and control characters.
+    *("", " ", "\x00", "a\x00b", "\r\n", "\n", "\t", "\x85", "\x1b]0;pwned\x07\x1b[2J\x9b"),
+    # Characters that other readers refuse, turn or hide.
+    *("\ud800", "\udfff.", "\u202e\u2066", "\u2028\u2029", "\ufeff", "\u00ad", "\u200b", "\ufffe"),
+    *("e\u0301", "\U0001f415\u200d\U0001f9ba", "\U0010ffff", "門", "رجل"),
+    # Markup, and what other programs run.
+    *("[/x]", "[bold]", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'),
+    *("</script><!--", '=HYPERLINK("http://x")', "@SUM(A1)", "$(id)", "`id`", "%s%n{}"),
+    *("# title\n- item\n", "<think>x</think>", "<think>", "```"),
+    # Paths and options.
+    *("../../etc/passwd", "/dev/null", "C:\\x", "~nobody/x", "-", "--"),
+    # Numbers and other values as text.
+    *("-1", "nan", "inf", "1e400", "0x10", "1_000", "10" * 200, "None", "null", "true"),
+    *('{"a": 1}', "[[[[", "\\", "'", '"'),
+    # Without a word, or long.
+    *(". . .", "...!", "'" * 300, "a" * 5000, "A. " * 400),
 )
 NUMBERS: tuple[Any, ...] = (
-    0,
-    -1,
-    1,
-    2,
-    3,
-    0.5,
-    -0.5,
-    1.0000001,
-    1e-320,
-    1e300,
-    -1e300,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    2**31,
-    2**63,
-    -(2**63) - 1,
-    10**30,
-    10**400,
-    1024,
-    65535,
-    65536,
+    *(0, -1, 1, 2, 3, 0.5, -0.5, 1.0000001, 1e-320, 1e300, -1e300),
+    *(float("nan"), float("inf"), float("-inf"), 2**31, 2**63),
+    *(-(2**63) - 1, 10**30, 10**400, 1024, 65535, 65536),
 )
 _PIECES = (
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\r\n",
-    b"\n",
-    b"\r",
-    b'"',
-    b"\\",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b";",
-    b"\t",
-    b":",
-    b"\\ud800",
-    b"\\u0000",
-    b"NaN",
-    b"Infinity",
-    b"-",
-    b"1e999",
-    b"9" * 400,
-    b"9" * 5000,
-    b"[" * 3000,
-    b'{"a":' * 3000,
-    b'"id": 1, ',
-    b"null",
-    b"true",
-    b"\xc3\x28",
-    b"\xed\xa0\x80",
-    b"\xf4\x90\x80\x80",
-    b"''",
-    b'""',
-    b"</script>",
-    b"\x1b[2J",
+    # Marks and characters of JSON, CSV and lines.
+    *(b"\r\n", b"\n", b"\r", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b";", b"\t", b":", b"-"),
+    # Bytes that are no UTF-8, or that no text has.
+    *(b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
+    *(b"\\ud800", b"\\u0000", b"</script>", b"\x1b[2J"),
+    # Values.
+    *(b"NaN", b"Infinity", b"1e999", b"null", b"true", b"''", b'""', b'"id": 1, '),
+    *(b"9" * 400, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000),
 )
 
 
@@ -206,15 +113,13 @@ PARAMS = st.fixed_dictionaries(
 
 
 def for_argv(text: str) -> str:
-    """A text as arguments can hold it: without NUL, and of surrogates with those that stand for
-    bytes."""
+    """A text as arguments can hold it: without NUL, and with surrogates only for bytes."""
     return text.replace("\0", "").replace("\ud800", "\udcff").replace("\udfff", "\udc80")
 
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """Bytes with one to three damages: cut, flipped, spliced, doubled, filled with what readers
-    dislike."""
+    """Bytes with one to three damages: cut, flipped, spliced, doubled, or filled."""
     kinds = st.sampled_from(
         ("cut", "flip", "remove", "insert", "overwrite", "fill", "copy", "whole")
     )
@@ -241,8 +146,7 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
 
 @st.composite
 def exchanged(draw: st.DrawFn, given: Any) -> Any:
-    """What was parsed from JSON, with a value somewhere in it that is exchanged, doubled or
-    removed."""
+    """Parsed JSON, with one value exchanged, doubled or removed."""
     data = whole = deepcopy(given)
     while data:
         key = draw(st.sampled_from(list(data) if isinstance(data, dict) else range(len(data))))

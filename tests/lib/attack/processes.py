@@ -1,5 +1,4 @@
-"""Commands in processes of their own that can be stopped, killed and disturbed: forks of this one,
-and real ones."""
+"""Commands in separate processes that can be stopped, killed and disturbed."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ def as_itself(arguments: list[str]) -> int:
 
 
 def slow_down(seconds: float) -> None:
-    """Let jobs in this process rest after each block of lines, so that a signal finds them at
-    work."""
+    """Let jobs in this process rest after each block, so that a signal finds them at work."""
     append = OutputFile.append
 
     def slow(self: OutputFile, records: Any) -> None:
@@ -46,11 +44,7 @@ def slow_down(seconds: float) -> None:
 
 
 class Command:
-    """A command in a fork of this process, which saves what starting Python takes.
-
-    It may do other `work` than the command's, with the same arguments; its exit code is what that
-    returns.
-    """
+    """A command in a fork of this process, or other `work` with its arguments and exit code."""
 
     def __init__(
         self,
@@ -112,10 +106,7 @@ class Command:
         return not self.ended(os.WUNTRACED)
 
     def rest(self, until: Callable[[], bool]) -> None:
-        """Wait for the end, or until something is so.
-
-        Raises AssertionError, with the place, if the process hangs.
-        """
+        """Wait for the end or a condition; AssertionError, with the place, if the process hangs."""
         end = time.monotonic() + HANGS_AFTER_S
         while not self.ended() and not until():
             if time.monotonic() > end:

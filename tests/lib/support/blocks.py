@@ -120,12 +120,7 @@ _DECIMALS = re.compile(r"(?<![\w.])\d*\.\d{3,}(?![\w.])")
 
 
 def same(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed; a processor may round the last of three or more
-    decimals otherwise.
-
-    A score that lies within float32's rounding of the border between two decimals is printed as
-    either.
-    """
+    """Whether a page shows what was printed, but for the rounding of a last decimal."""
     known = set(_DECIMALS.findall(shown))
 
     def as_shown(number: re.Match[str]) -> str:
@@ -161,8 +156,7 @@ class Page:
             self._python(block)
 
     def run_program(self, block: Block, shown: str | None = None) -> None:
-        """Run a block of Python in a process of its own, and assert that it prints what the page
-        shows."""
+        """Run a block of Python in a new process, and assert that it prints what the page shows."""
         (self.folder / "program.py").write_text(block.body, "utf-8")
         shown = shown or "\n".join(shown_by(block)) or None
         self._shell(f"{sys.executable} program.py 2> errors || (cat errors; exit 1)", shown, block)

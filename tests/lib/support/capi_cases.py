@@ -1,5 +1,4 @@
-"""Every misuse of the C API that has a status of its own: one table for Python, ctypes and C
-(`misuse.c`)."""
+"""Every misuse of the C API that has a status: one table for Python, ctypes and `misuse.c`."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ UNTOUCHED = -77
 
 
 class Host:
-    """The C API as someone offers it (`vcs_runtime.capi`, or a loaded library), with handles good
-    and bad."""
+    """The C API (`vcs_runtime.capi`, or a loaded library), with good and bad handles."""
 
     def __init__(self, api: Any, bundle: Path, damaged: Path) -> None:
         self.api, self.bundle, self.damaged = api, bytes(bundle), bytes(damaged)
@@ -82,8 +80,7 @@ class Host:
     def score(
         self, scorer: int | None, reference: bytes | None, generated: bytes | None, *lengths: int
     ) -> int:
-        """`vcs_score`; asserts that the result says what the call says, and has no scores if it
-        failed."""
+        """`vcs_score`; asserts that result and call agree, and that a failure has no scores."""
         result = new_results(1)[0]
         left, right = lengths or (len(reference or b""), len(generated or b""))
         status: int = self.api.vcs_score(scorer, reference, left, generated, right, byref(result))
@@ -158,12 +155,34 @@ def _uneven(h: Host) -> int:
     return status
 
 
-_OUT = ctypes.c_void_p()
+Call = Callable[[Host], int]
+
+
+def _create(**changed: Any) -> Call:
+    return lambda h: h.try_create(h.model, **changed)
+
+
+def _score(*texts: Any) -> Call:
+    return lambda h: h.score(h.scorer, *texts)
+
+
+def _batch_without(name: str) -> Call:
+    return lambda h: h.batch(TEXT, without=name)[0]
+
+
+def _align(*arguments: Any, **changed: Any) -> Call:
+    return lambda h: h.align(*arguments, **changed)
+
+
 _GOOD = Status.VCS_OK
 _BAD = Status.VCS_INVALID_ARGUMENT
+_TEXT = Status.VCS_BAD_TEXT
+_OUT = ctypes.c_void_p()
+_ONE = (ctypes.c_double * 1)(0.5)
+_SIZES = "of ABI 1: set it to sizeof"
 
 #: The name of a case: its status, a part of its message, the call.
-CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
+CASES: dict[str, tuple[Status, str, Call]] = {
     "open: NULL bundle": (_BAD, "bundle is NULL", lambda h: h.try_open(None, b"cpu")),
     "open: NULL device": (_BAD, "device is NULL", lambda h: h.try_open(h.bundle, None)),
     "open: NULL out": (_BAD, "out is NULL", lambda h: h.api.vcs_model_open(h.bundle, b"cpu", None)),
@@ -189,26 +208,19 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
     ),
     "create: small params": (
         _BAD,
-        (
-            "params.struct_size is 32, less than the 40 of the first vcs_params of ABI 1: set it to"
-            " sizeof(vcs_params)"
-        ),
+        f"params.struct_size is 32, less than the 40 of the first vcs_params {_SIZES}(vcs_params)",
         lambda h: h.api.vcs_scorer_create(h.model, _small(vcs_params), byref(_OUT)),
     ),
-    "create: chunk_size 0": (_BAD, "chunk_size", lambda h: h.try_create(h.model, chunk_size=0)),
-    "create: short_form 2": (_BAD, "short_form", lambda h: h.try_create(h.model, short_form=2)),
-    "create: reserved 1": (_BAD, "reserved", lambda h: h.try_create(h.model, reserved=1)),
-    "create: lct -1": (_BAD, "lct must be at least 0", lambda h: h.try_create(h.model, lct=-1)),
+    "create: chunk_size 0": (_BAD, "chunk_size", _create(chunk_size=0)),
+    "create: short_form 2": (_BAD, "short_form", _create(short_form=2)),
+    "create: reserved 1": (_BAD, "reserved", _create(reserved=1)),
+    "create: lct -1": (_BAD, "lct must be at least 0", _create(lct=-1)),
     "create: context_cutoff NaN": (
         _BAD,
         "context_cutoff must be finite",
-        lambda h: h.try_create(h.model, context_cutoff=math.nan),
+        _create(context_cutoff=math.nan),
     ),
-    "create: context_window 0": (
-        _BAD,
-        "context_window",
-        lambda h: h.try_create(h.model, context_window=0),
-    ),
+    "create: context_window 0": (_BAD, "context_window", _create(context_window=0)),
     "create: closed model": (_BAD, "model: was given back", lambda h: h.try_create(h.closed)),
     "create: a scorer as model": (_BAD, "model: was given back", lambda h: h.try_create(h.scorer)),
     "score: NULL scorer": (_BAD, "scorer is NULL", lambda h: h.score(None, TEXT, TEXT)),
@@ -218,8 +230,8 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
         lambda h: h.score(h.destroyed, TEXT, TEXT),
     ),
     "score: closed model": (_BAD, "model was closed", lambda h: h.score(h.orphan, TEXT, TEXT)),
-    "score: NULL reference": (_BAD, "reference is NULL", lambda h: h.score(h.scorer, None, TEXT)),
-    "score: NULL generated": (_BAD, "generated is NULL", lambda h: h.score(h.scorer, TEXT, None)),
+    "score: NULL reference": (_BAD, "reference is NULL", _score(None, TEXT)),
+    "score: NULL generated": (_BAD, "generated is NULL", _score(TEXT, None)),
     "score: NULL out": (
         _BAD,
         "out is NULL",
@@ -227,56 +239,29 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
     ),
     "score: small result": (
         _BAD,
-        (
-            "out.struct_size is 128, less than the 136 of the first vcs_result of ABI 1: set it to"
-            " sizeof(vcs_result)"
-        ),
+        f"out.struct_size is 128, less than the 136 of the first vcs_result {_SIZES}(vcs_result)",
         lambda h: h.api.vcs_score(h.scorer, TEXT, len(TEXT), TEXT, len(TEXT), _small(vcs_result)),
     ),
-    "score: zero length": (
-        Status.VCS_BAD_TEXT,
-        "generated: the text is empty",
-        lambda h: h.score(h.scorer, TEXT, b""),
-    ),
-    "score: not UTF-8": (
-        Status.VCS_BAD_TEXT,
-        "reference: not UTF-8 (at byte 1",
-        lambda h: h.score(h.scorer, b"a\xff.", TEXT),
-    ),
+    "score: zero length": (_TEXT, "generated: the text is empty", _score(TEXT, b"")),
+    "score: not UTF-8": (_TEXT, "reference: not UTF-8 (at byte 1", _score(b"a\xff.", TEXT)),
     "score: NUL inside": (
-        Status.VCS_BAD_TEXT,
+        _TEXT,
         "reference: the text holds a NUL",
-        lambda h: h.score(h.scorer, b"A man.\0 A dog.", TEXT),
+        _score(b"A man.\0 A dog.", TEXT),
     ),
-    "score: punctuation alone": (
-        Status.VCS_BAD_TEXT,
-        "nothing but punctuation",
-        lambda h: h.score(h.scorer, b"...!", TEXT),
-    ),
-    "score: endless": (
-        Status.VCS_BAD_TEXT,
-        "bytes, more than",
-        lambda h: h.score(h.scorer, TEXT, TEXT, 2**64 - 1, len(TEXT)),
-    ),
-    "batch: NULL references": (
-        _BAD,
-        "references is NULL",
-        lambda h: h.batch(TEXT, without="references")[0],
-    ),
+    "score: punctuation alone": (_TEXT, "nothing but punctuation", _score(b"...!", TEXT)),
+    "score: endless": (_TEXT, "bytes, more than", _score(TEXT, TEXT, 2**64 - 1, len(TEXT))),
+    "batch: NULL references": (_BAD, "references is NULL", _batch_without("references")),
     "batch: NULL reference_lens": (
         _BAD,
         "reference_lens is NULL",
-        lambda h: h.batch(TEXT, without="reference_lens")[0],
+        _batch_without("reference_lens"),
     ),
-    "batch: NULL generated": (
-        _BAD,
-        "generated is NULL",
-        lambda h: h.batch(TEXT, without="generated")[0],
-    ),
+    "batch: NULL generated": (_BAD, "generated is NULL", _batch_without("generated")),
     "batch: NULL generated_lens": (
         _BAD,
         "generated_lens is NULL",
-        lambda h: h.batch(TEXT, without="generated_lens")[0],
+        _batch_without("generated_lens"),
     ),
     "batch: NULL out": (
         _BAD,
@@ -295,26 +280,24 @@ CASES: dict[str, tuple[Status, str, Callable[[Host], int]]] = {
         lambda h: h.api.vcs_score_batch(h.scorer, None, None, None, None, 0, None),
     ),
     "batch: a bad pair": (
-        Status.VCS_BAD_TEXT,
+        _TEXT,
         "pairs[1]: generated: the text is empty",
         lambda h: h.batch(TEXT, b"", TEXT)[0],
     ),
-    "align: NULL similarity": (_BAD, "similarity is NULL", lambda h: h.align(None, 1, 1)),
+    "align: NULL similarity": (_BAD, "similarity is NULL", _align(None, 1, 1)),
     "align: NULL params": (
         _BAD,
         "params is NULL",
-        lambda h: h.api.vcs_align_f64((ctypes.c_double * 1)(0.5), 1, 1, 0.5, None, new_results(1)),
+        lambda h: h.api.vcs_align_f64(_ONE, 1, 1, 0.5, None, new_results(1)),
     ),
     "align: NULL out": (
         _BAD,
         "out is NULL",
-        lambda h: h.api.vcs_align_f64(
-            (ctypes.c_double * 1)(0.5), 1, 1, 0.5, byref(h.params()), None
-        ),
+        lambda h: h.api.vcs_align_f64(_ONE, 1, 1, 0.5, byref(h.params()), None),
     ),
-    "align: no rows": (_BAD, "n_ref must be between 1", lambda h: h.align([0.5], 0, 1)),
-    "align: endless": (_BAD, "n_gen must be between 1", lambda h: h.align([0.5], 1, 2**64 - 1)),
-    "align: NaN": (_BAD, "NaN or infinity", lambda h: h.align([0.5, math.nan], 1, 2)),
-    "align: gas 2": (_BAD, "gas", lambda h: h.align([0.5], 1, 1, 2.0)),
-    "align: lct -1": (_BAD, "lct", lambda h: h.align([0.5], 1, 1, lct=-1)),
+    "align: no rows": (_BAD, "n_ref must be between 1", _align([0.5], 0, 1)),
+    "align: endless": (_BAD, "n_gen must be between 1", _align([0.5], 1, 2**64 - 1)),
+    "align: NaN": (_BAD, "NaN or infinity", _align([0.5, math.nan], 1, 2)),
+    "align: gas 2": (_BAD, "gas", _align([0.5], 1, 1, 2.0)),
+    "align: lct -1": (_BAD, "lct", _align([0.5], 1, 1, lct=-1)),
 }

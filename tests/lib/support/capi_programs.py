@@ -12,8 +12,7 @@ Run = Callable[..., str]
 
 
 def run(program: Path, *arguments: object, **environment: str) -> str:
-    """Run a program that must succeed and say nothing on standard error; returns its standard
-    output."""
+    """Run a program that must succeed silently; returns its standard output."""
     done = subprocess.run(
         [program, *map(str, arguments)],
         capture_output=True,

@@ -1,5 +1,4 @@
-"""What bundles hold, and bundles that are changed after they were built, with hashes that are right
-again."""
+"""What bundles hold, and bundles that are changed after they were built, with right hashes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What CLIP-CC-Bench says of HM-CF and of its table, once more, in plain NumPy and Python.
-
-Sources: its code of 2026-08-21 (`src/utils/*_model.py`, `tools/build_leaderboard.py`), read, not
-copied.
-"""
+"""CLIP-CC-Bench's HM-CF and its table once more, in NumPy; its code (2026-08-21) was only read."""
 
 from __future__ import annotations
 

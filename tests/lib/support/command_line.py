@@ -37,3 +37,9 @@ def vcs(*arguments: object, **environment: str) -> Finished:
     printed = [stream.buffer.getvalue().decode() for stream in streams]  # type: ignore[attr-defined]
     assert isinstance(code, int), code
     return Finished(code, *printed)
+
+
+def assert_refused(done: Finished, says: str) -> None:
+    """Assert that a command was refused as wrong usage, with these words in its message."""
+    assert done.code == 2, done.stderr
+    assert says in done.stderr

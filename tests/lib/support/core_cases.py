@@ -1,5 +1,4 @@
-"""Similarity matrices made from a number, and intermediate results in one flat form, for the core's
-tests."""
+"""Similarity matrices made from a number, and flat intermediate results, for the core's tests."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Case(NamedTuple):
 
 
 def noise(seed: int, count: int) -> npt.NDArray[np.float64]:
-    """`count` numbers in [0, 1) by SplitMix64: the same on every platform and with every version of
-    numpy."""
+    """`count` numbers in [0, 1) by SplitMix64, the same on every platform."""
     z = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed << 20)) * np.uint64(
         0x9E3779B97F4A7C15
     )
@@ -42,8 +40,7 @@ def noise(seed: int, count: int) -> npt.NDArray[np.float64]:
 
 
 def matrix(case: Case) -> npt.NDArray[np.float64]:
-    """(n_ref, n_gen) similarities in [-1, 1], from simple operations only, which round alike
-    everywhere."""
+    """(n_ref, n_gen) similarities in [-1, 1], from operations that round alike everywhere."""
     shape = (case.n_ref, case.n_gen)
     drawn = noise(case.seed, case.n_ref * case.n_gen).reshape(shape)
     style = STYLES[case.style]
@@ -78,8 +75,7 @@ def params(case: Case, **others: object) -> Params:
 
 
 def drawn_case(seed: int) -> Case:
-    """Case number `seed` of an endless list: all styles and tolerances, sizes from 1 x 1 to extreme
-    ratios."""
+    """Case number `seed` of an endless list: all styles, tolerances and sizes."""
     a, b, c, d, e, f, g, h = noise(seed + 7_000_000, 8).tolist()
     kind = seed % 8
     if kind == 0:
@@ -107,8 +103,7 @@ def drawn_case(seed: int) -> Case:
 
 
 def flat_alignment(alignment: Alignment) -> dict[str, npt.NDArray[np.float64]]:
-    """Every intermediate result, by the name under which `support.core_oracle` gives the
-    reference's."""
+    """Every intermediate result, by the name that `support.core_oracle` gives it."""
     flat: dict[str, object] = {
         "window_area": alignment.window_area,
         "grid_area": alignment.grid_area,

@@ -62,8 +62,7 @@ def reference_result(
 
 
 def divides_by_zero(result: dict[str, Any]) -> bool:
-    """Whether this result is one of section 9's breakdowns: P_max is 0, or the least coverage is a
-    half."""
+    """Whether section 9's breakdowns apply: P_max is 0, or the least coverage is a half."""
     nas = result["internals"]["metrics"]["nas"]
     no_room = any(nas["nas_d"][side]["max_penalty"] == 0 for side in ("precision", "recall"))
     return no_room or nas["regularizer"]["min_area"] == 0.5

@@ -74,8 +74,7 @@ def spelt(graph: bytes) -> bytes:
         for item in node.attribute:
             if item.name == "accuracy_level":
                 item.i = (
-                    # At level 4 the CPU's kernel gives zeros for scales behind a Cast; CUDA has no
-                    # levels.
+                    # At level 4 the CPU's kernel gives zeros for scales after a Cast.
                     0
                 )
     model.functions.extend(functions)

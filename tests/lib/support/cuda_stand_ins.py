@@ -47,9 +47,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from support.processes import run_python
+
 SOURCE = Path(__file__).with_suffix(".c")
-# The libraries by the names that the provider links to or loads, and what the names of their
-# functions look like.
+# Libraries by the names that the provider loads, and patterns of their functions.
 LIBRARIES = {
     "libcudart.so.13": r"_*cuda(?!nn)\w+",
     "libcublas.so.13": r"cublas(?!Lt)\w+",
@@ -108,8 +109,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a GPU taken ("malloc"), given back ("free") or not lent ("refused"), and how much
-    is taken then."""
+    """GPU memory: "malloc", "free" or "refused", and how much is taken then."""
 
     what: str
     bytes: int
@@ -126,8 +126,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Other:
-    """Anything else: pinned memory, a call of cuDNN, memory that is set, the beginning of a CUDA
-    graph."""
+    """Other events: pinned memory, calls of cuDNN, set memory, the start of a CUDA graph."""
 
     what: str
     fields: tuple[str, ...]
@@ -145,10 +144,7 @@ Event = Kernel | Product | Copy | Memory | Wait | Other | Mark
 
 @dataclass(frozen=True)
 class Log:
-    """What the libraries were asked, in order.
-
-    `log[text]` is the section that begins with a mark.
-    """
+    """What the libraries were asked, in order; `log[text]` is the section after a mark."""
 
     events: list[Event]
     level: int = 0
@@ -186,10 +182,7 @@ class Log:
 
     @property
     def launches(self) -> list[Kernel | Product]:
-        """What the GPU would compute, in order.
-
-        Two runs with equal launches compute in the same way.
-        """
+        """What the GPU would compute, in order: equal launches compute in the same way."""
         return [event for event in self.events if isinstance(event, Kernel | Product)]
 
     @property
@@ -209,8 +202,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Run:
-    """A process that has ended: what its function returned, the log of the libraries, and what it
-    printed."""
+    """A finished process: the result of its function, the libraries' log, and what it printed."""
 
     value: Any
     log: Log
@@ -227,8 +219,7 @@ class DryGpu:
 
     @classmethod
     def compile(cls, folder: Path) -> DryGpu:
-        """Compile the stand-ins into `folder`, with every function that the installed CUDA provider
-        names."""
+        """Compile the stand-ins into `folder`, with every function that the CUDA provider names."""
         named = _names(provider_library())
         for library, pattern in LIBRARIES.items():
             rest = folder / f"{library}.rest.c"
@@ -240,19 +231,9 @@ class DryGpu:
             versions.write_text(f"{library} {{ global: *; }};")
             own = "LIBRARY_" + library.partition(".")[0].removeprefix("lib").upper()
             command = [
-                "cc",
-                "-std=gnu11",
-                "-O1",
-                "-shared",
-                "-fPIC",
-                "-Wall",
-                "-Wno-unused",
-                "-Wno-builtin-declaration-mismatch",
-                f"-D{own}",
-                f"-Wl,-soname,{library}",
-                f"-Wl,--version-script={versions}",
-                "-o",
-                folder / library,
+                *"cc -std=gnu11 -O1 -shared -fPIC -Wall -Wno-unused".split(),
+                *f"-Wno-builtin-declaration-mismatch -D{own} -Wl,-soname,{library}".split(),
+                *f"-Wl,--version-script={versions} -o {folder}/{library}".split(),
                 SOURCE,
                 rest,
                 "-lm",
@@ -299,8 +280,7 @@ class DryGpu:
         }
 
     def call(self, function: Callable[..., Any], *arguments: Any, **machine: Any) -> Run:
-        """Call a top-level function in a process with the stand-ins; `machine` is as `environment`
-        takes it."""
+        """Call a top-level function with the stand-ins; `machine` as for `environment`."""
         source = inspect.getsourcefile(function)
         assert source is not None
         with tempfile.NamedTemporaryFile() as file:
@@ -326,19 +306,12 @@ class DryGpu:
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "log"
             log.touch()
-            done = subprocess.run(
-                [sys.executable, *arguments],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=self.environment(log, **machine),
-            )
+            done = run_python(*arguments, env=self.environment(log, **machine))
             return Run(None, read(log), done.stdout, done.stderr, done.returncode)
 
 
 def provider_library() -> Path:
-    """Return the file of the installed CUDA provider; FileNotFoundError where ONNX Runtime is the
-    CPU's."""
+    """Return the file of the installed CUDA provider, or raise FileNotFoundError."""
     package = importlib.util.find_spec("onnxruntime")
     if package is not None and package.origin is not None:
         library = Path(package.origin).parent / "capi/libonnxruntime_providers_cuda.so"
@@ -359,8 +332,7 @@ def _names(provider: Path) -> set[str]:
 
 
 def _rest(library: str, names: list[str]) -> str:
-    """Return C: functions that answer 0 unless `cuda_stand_ins.c` has them. cuDNN's are
-    recorded."""
+    """Return C: functions that answer 0 unless `cuda_stand_ins.c` has them."""
     note = 'stand_in_called("{}"); ' if library.startswith("libcudnn.") else ""
     lines = [
         f"__attribute__((weak)) long {name}() {{ {note.format(name)}return 0; }}" for name in names
@@ -410,8 +382,7 @@ def _demangled(name: str) -> str:
 
 
 def _own_name(full: str) -> str:
-    """Return a function's name without what stands around it: its type, namespaces, templates and
-    parameters."""
+    """Return a function's name without its type, namespaces, templates and parameters."""
     text = full.replace("(anonymous namespace)", "").replace("operator()", "call")
     depth, plain = 0, ""
     for letter in text:
@@ -433,8 +404,7 @@ def mark(text: str) -> None:
 
 @dataclass
 class WatchedSession:
-    """A session of ONNX Runtime: which provider has which node, and the shapes of the inputs of
-    each run."""
+    """An ONNX Runtime session: which provider has which node, and the input shapes of each run."""
 
     model: str
     placement: list[tuple[str, str, str]] = field(default_factory=list)
@@ -447,8 +417,7 @@ class WatchedSession:
 
 
 def watch_sessions() -> list[WatchedSession]:
-    """Record the placement of nodes of each session that is opened from now on, and the inputs of
-    its runs."""
+    """Record node placement and inputs of the runs of each session that is opened from now on."""
     import onnxruntime as ort
 
     watched: list[WatchedSession] = []

@@ -1,5 +1,4 @@
-"""Texts drawn at random: many scripts, many lengths, words that tokenizers know and some that none
-does."""
+"""Texts drawn at random: many scripts and lengths, words that tokenizers know or do not know."""
 
 from __future__ import annotations
 

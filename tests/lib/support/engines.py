@@ -19,10 +19,7 @@ TEXTS = [story(i, 1 + i % 3) for i in range(12)]
 def built(
     bundle: Path, *shapes: tuple[int, int], seconds: tuple[float, float] = (1.0, 1.3)
 ) -> Path:
-    """Build engines of a bundle, and return its folder.
-
-    `shapes` are largest batches in place of its own; `seconds` those of the engines and of CUDA.
-    """
+    """Build engines of a bundle for the largest batches `shapes`, and return its folder."""
     own = {"largest_batches": lambda spec: shapes} if shapes else {}
     texts = ["a man", *(TEXTS if not shapes else [])]
     with patch.multiple(

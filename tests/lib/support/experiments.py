@@ -1,5 +1,4 @@
-"""Small folders of experiments over the tiny tokenizer's words, in the formats of
-docs/guide/experiments.md."""
+"""Small folders of experiments, in the formats of docs/guide/experiments.md."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ def sentences(seed: int) -> list[str]:
 
 
 def comparison(root: Path, scenes: int = 3) -> Path:
-    """`comparison/SCENE.json` and `comparison-published/SCENE.csv`; published BLEU-1 is .5,
-    VCS_LCT0 .25, ..."""
+    """Write `comparison/` and `comparison-published/`; published BLEU-1 is .5, VCS_LCT0 .25, ..."""
     for scene in range(scenes):
         parts, other = sentences(scene), sentences(100 + scene)
         cases = [

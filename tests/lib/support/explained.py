@@ -47,8 +47,7 @@ def explained(
 
 
 def drawn(n_ref: int, n_gen: int, seed: int = 0) -> Explanation:
-    """A pair of this size with matches near the diagonal, some of them moved, some without
-    support."""
+    """A pair of this size with matches near the diagonal, some moved, some without support."""
     draw = np.random.default_rng(seed)
     values = draw.uniform(0.0, 0.45, (n_ref, n_gen))
     for j in range(n_gen):

@@ -61,8 +61,7 @@ def distribution(before: str) -> tuple[float, ...]:
 
 
 def prompt_of(parts: Sequence[str | bytes]) -> list[str]:
-    """The tokens of a user's turn; an image is as many tokens as it is for this model, which know
-    its bytes."""
+    """The tokens of a user's turn; an image is several tokens, which know its bytes."""
     tokens = ["<turn>"]
     for part in parts:
         if isinstance(part, bytes):
@@ -98,10 +97,7 @@ def hash_of(token: str) -> int:
 
 
 class Fault:
-    """What a server does wrong.
-
-    `prompt` changes the tokens that it sees, `values` the numbers that it returns.
-    """
+    """A fault: `prompt` changes the tokens that a server sees, `values` the numbers it returns."""
 
     def prompt(self, tokens: list[str]) -> list[str]:
         return tokens

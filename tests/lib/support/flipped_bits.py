@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 
 def each_flipped_bit(db: sqlite3.Connection) -> Iterator[int]:
-    """Flip each bit of the entry in turn, and yield its number; at the end the entry is whole
-    again."""
+    """Flip each bit of the entry in turn, and yield its number; restore the entry at the end."""
     [(blob,)] = db.execute("SELECT vector FROM vectors")
     for bit in range(8 * len(blob)):
         damaged = bytearray(blob)

@@ -1,5 +1,4 @@
-"""The made-up model of `fake_server` behind APIs that give log-probabilities of generated
-answers."""
+"""The made-up model of `fake_server` behind APIs for log-probabilities of generated answers."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ class Listening(Handler):
 
 
 class GeneratingHandler(Listening):
-    """The made-up model behind OpenAI's chat API, or behind Gemini's: it tells what it
-    generates."""
+    """The made-up model behind OpenAI's chat API or Gemini's, which generates."""
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         if "contents" in body:

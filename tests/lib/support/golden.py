@@ -1,10 +1,4 @@
-"""Where recorded answers of the original code are, if they are at hand: the folder
-`VCS_RUNTIME_GOLDEN`.
-
-They are third-party checkpoints and tokenizers, so they are no part of the repository;
-`tests/parity/README.md` says what is in the folder. The same code is tested on checkpoints of our
-own wherever the folder is missing.
-"""
+"""Recorded answers of original code, in `VCS_RUNTIME_GOLDEN` (see `tests/parity/README.md`)."""
 
 from __future__ import annotations
 

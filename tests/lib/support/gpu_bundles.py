@@ -1,5 +1,4 @@
-"""Bundles for the GPU tests: tiny ones of the true architecture, and one layer of NV-Embed at full
-width."""
+"""Bundles for the GPU tests: tiny ones, and one layer of NV-Embed at full width."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
 from vcs_export.write import BundleInfo
 
 LAYERS = 3
-# Heads of 128 numbers and four times fewer groups than heads, as in NV-Embed: kernels depend on
-# both.
+# Heads of 128 numbers, a quarter as many groups, as in NV-Embed: kernels depend on both.
 NARROW = {
     "hidden": 512,
     "layers": LAYERS,
@@ -114,8 +112,7 @@ class GpuBundles:
         return target / "bundle"
 
     def wide(self, precision: str, **options: Any) -> Path:
-        """Return one layer of NV-Embed at full width, of repeated random numbers: 0.9 GB in
-        fp16."""
+        """Return one layer of NV-Embed at full width, of repeated numbers: 0.9 GB in fp16."""
         target = self.folder / f"wide-{precision}"
         checkpoint = self.folder / "wide"
         if not checkpoint.exists():
@@ -159,8 +156,7 @@ class GpuBundles:
 
 
 def _write_wide(folder: Path) -> None:
-    """Write a checkpoint whose tensors repeat one block of random numbers: only shapes matter to a
-    stand-in."""
+    """Write a checkpoint of repeated random numbers: only shapes matter to a stand-in."""
     folder.mkdir()
     config = tiny_nv_embed_config(**WIDE)
     (folder / "config.json").write_text(json.dumps(config), "utf-8")

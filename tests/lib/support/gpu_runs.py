@@ -20,8 +20,7 @@ def embed(
     gpu_memory_gb: float | None = None,
     device: str = "cuda:0",
 ) -> list[WatchedSession]:
-    """Embed texts of the lengths of each shape, one shape after the other, each in a section of the
-    log."""
+    """Embed texts of the lengths of each shape, each shape in a section of the log."""
     from vcs_runtime import BundleError, Embedder
 
     sessions = watch_sessions()
@@ -32,8 +31,7 @@ def embed(
             try:
                 embedder.embed(texts)
             except BundleError as error:
-                # All has run by then. Stand-ins compute nothing, so a long text's vectors are
-                # zeros.
+                # All has run by then; a stand-in's vectors are zeros.
                 if "add up to 0" not in str(error):
                     raise
         mark("closed")
@@ -53,17 +51,12 @@ def segment(bundle: str, texts: list[str]) -> list[WatchedSession]:
 
 
 def attention(log: Log, layers: int) -> list[str]:
-    """Return the kernel of each layer's attention: the first `layers` of a run, before that of the
-    pooling."""
+    """Return the kernel of each layer's attention: the first `layers` of a run."""
     return [kernel.name for kernel in log.kernels if ATTENTION.search(kernel.name)][:layers]
 
 
 def between_products(log: Log) -> list[str]:
-    """Return the kernels of one layer beside its products and its attention, from one attention to
-    the next.
-
-    It is the second layer: what runs once a batch may come between the first two.
-    """
+    """Return the kernels of the second layer beside its products and its attention."""
     places = [i for i, item in enumerate(log.launches) if _is_kernel(item, ATTENTION)]
     layer = log.launches[places[1] + 1 : places[2]]
     return [

@@ -1,5 +1,4 @@
-"""A tiny SaT model with the inputs and outputs of the files on the hub: half-precision mask and
-logits."""
+"""A tiny SaT model with the inputs and outputs of the hub's files: float16 mask and logits."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from vcs_runtime.bundle.opening import Bundle, open_bundle
 
 
 def write_hub_model(source: Path, target: Path) -> Path:
-    """Write the model `source`, weights included, to `target` with a float16 mask and float16
-    logits."""
+    """Write the model `source`, weights included, with a float16 mask and float16 logits."""
     model = ir.load(source)
     graph = model.graph
     mask = next(value for value in graph.inputs if value.name == "attention_mask")

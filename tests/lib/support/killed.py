@@ -13,8 +13,7 @@ _TRIES = 20
 
 
 def kill_when_it_writes(command: Sequence[str], output: Path, lines: int) -> int:
-    """Start a command, kill it (-9) once it has written some of so many `lines`; returns how many
-    there are."""
+    """Start a command, kill it (-9) after some of `lines` lines; return how many there are."""
     for _ in range(_TRIES):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while process.poll() is None and not (output.exists() and output.stat().st_size):

@@ -1,5 +1,4 @@
-"""An embedder and a segmenter by letters: texts whose words differ have chunks that match in their
-places."""
+"""An embedder and a segmenter by letters, for texts whose matches are known."""
 
 from __future__ import annotations
 
@@ -13,10 +12,7 @@ BLUE = "a blue car|the yellow door|one brown cup|his orange cat"
 
 
 class Letters:
-    """An embedder that counts characters: chunks with nearly the same letters are near.
-
-    It refuses "no".
-    """
+    """An embedder that counts characters, so that similar letters are near; it refuses "no"."""
 
     identity = "letters@1"
 

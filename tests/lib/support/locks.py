@@ -1,8 +1,4 @@
-"""The versions in a file of tests/locks, and how the installed ones differ from them.
-
-`python tests/lib/support/locks.py LOCK` prints the differences; a session of `make nox` does so
-when its tests fail.
-"""
+"""Versions in tests/locks; `python locks.py LOCK` prints how the installed ones differ."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ import pytest
 
 
 def matrix(names: str, *axes: Iterable[Any]) -> pytest.MarkDecorator:
-    """Parametrise a test by each value of the longest axis, and by each combination of the
-    others."""
+    """Parametrise a test by the longest axis, and by each combination of the others."""
     lists = [list(axis) for axis in axes]
     longest = max(range(len(lists)), key=lambda place: len(lists[place]))
     values = lists.pop(longest)

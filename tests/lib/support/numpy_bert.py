@@ -44,10 +44,7 @@ def transform(
     visible: NDArray[np.bool_],
     added: Array | float = 0.0,
 ) -> Array:
-    """The last hidden states `(tokens, hidden)`; `visible[i, j]`: does token i see key j.
-
-    added: `(tokens, hidden)`, onto the normalised embeddings
-    """
+    """The last hidden states; `visible[i, j]`: token i sees key j; `added` onto the embeddings."""
     x = (
         tensors["embeddings.word_embeddings.weight"][ids]
         + tensors["embeddings.position_embeddings.weight"][positions]

@@ -126,16 +126,14 @@ def rotation_frequencies(size: int, theta: float, scaling: Mapping[str, Any]) ->
 
 
 def token_vectors(folder: Path, ids: list[int], changed: Settings | None = None) -> Array:
-    """The last hidden states `(tokens, hidden)` of one text, by other settings than its own if
-    `changed`."""
+    """The last hidden states `(tokens, hidden)` of one text; `changed` overrides settings."""
     tensors = StoredTensors(folder)
     prefix = "model." if "model.norm.weight" in tensors else ""
     return decode(tensors, prefix, changed or settings(folder), ids)
 
 
 def decode(tensors: StoredTensors, prefix: str, given: Settings, ids: list[int]) -> Array:
-    """The last hidden states `(tokens, hidden)` of one text, by tensors whose names begin with
-    `prefix`."""
+    """The last hidden states `(tokens, hidden)` of one text, by tensors with a name's `prefix`."""
     heads, groups, size = given.heads, given.groups, given.head_size
     act = _ACTIVATIONS[given.activation]
     places = np.arange(len(ids))
@@ -223,8 +221,7 @@ def embed(
 
 
 def token_ids(folder: Path, text: str, prompt: str = "") -> list[int]:
-    """The ids of a text with its special tokens, among them the one that a family's own code puts
-    at the end."""
+    """The ids of a text with its special tokens, also those that a family's code adds."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
     ids: list[int] = tokenizer.encode(prompt + text).ids
@@ -234,8 +231,7 @@ def token_ids(folder: Path, text: str, prompt: str = "") -> list[int]:
 
 
 def parts(rows: int) -> list[slice]:
-    """The rows of a long text in parts: all at once would need the square of its length, or many
-    times its width."""
+    """The rows of a long text in parts: all at once would need the square of its length."""
     return [slice(start, start + _ROWS) for start in range(0, rows, _ROWS)]
 
 

@@ -1,5 +1,4 @@
-"""NV-Embed's forward pass in plain NumPy, float64, one text at a time, as published: nothing is
-folded."""
+"""NV-Embed's forward pass in NumPy, float64, one text at a time, as published."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ def _output(
     stored: Callable[[str], Array],
     operators: Operators,
 ) -> Array:
-    """The first output of a graph, or of one inside a node, which may read all values that there
-    are."""
+    """The first output of a graph, or of a node's graph, which may read outer values."""
     values = dict(given)
     last = {name: number for number, node in enumerate(graph.node) for name in _read(node)}
     for number, node in enumerate(graph.node):
@@ -91,10 +90,7 @@ def _is_float(x: Array) -> bool:
 
 
 class Operators:
-    """The operators of decoders' graphs, by their names.
-
-    An operator's result has the type of its first input.
-    """
+    """The operators of decoders' graphs; a result has the type of the first input."""
 
     def __init__(self, exact: bool) -> None:
         self._exact = exact
@@ -249,8 +245,7 @@ class Operators:
     def RotaryEmbedding(
         self, x: Array, cosines: Array, sines: Array, positions: Array, num_heads: int
     ) -> Array:
-        """The kernel computes in the type of x: two products of halves, and a sum that is rounded
-        once."""
+        """The kernel computes in the type of x: two products of halves, and a sum rounded once."""
         split = x.reshape(*x.shape[:2], num_heads, -1)
         left, right = np.split(split, 2, axis=-1)
         cosine, sine = (self._wide(table[positions][:, :, None]) for table in (cosines, sines))
@@ -272,10 +267,7 @@ class Operators:
         kv_num_heads: int = 0,
         scale: float | None = None,
     ) -> Array:
-        """Texts padded to one length; the last input, if there is one, has the lengths.
-
-        With lengths a causal mask would be aligned at the last token of each text.
-        """
+        """Padded texts; with lengths, a causal mask would be aligned at the last token of each."""
         lengths = rest[-1] if rest else np.full(len(query), query.shape[-2])
         assert lengths is not None
         assert not (is_causal and rest)
@@ -367,8 +359,7 @@ def _softmax(x: Array) -> Array:
     return result
 
 
-# Operators that are functions of NumPy: those of indices and conditions, and those that compute in
-# the wide type.
+# Operators that are functions of NumPy, on indices, conditions or the wide type.
 _PLAIN: Mapping[str, Callable[..., Array]] = {
     "Equal": np.equal,
     "Less": np.less,

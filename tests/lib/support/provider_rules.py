@@ -33,10 +33,7 @@ _ON_THE_CPU = ("DynamicQuantizeLinear", "MatMulInteger")
 
 
 def cuda_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
-    """All options of the CUDA provider, as a session reports them.
-
-    Values are taken by their `str`.
-    """
+    """All options of the CUDA provider, as a session reports them, by their `str`."""
     taken = dict(_DEFAULTS)
     for name, value in options.items():
         text = str(value)
@@ -60,8 +57,7 @@ def cuda_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
 
 
 def tensorrt_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
-    """Options of the TensorRT provider, whose flags are "True" or "False" where CUDA's are "1" or
-    "0"."""
+    """Options of the TensorRT provider: "True" and "False" where CUDA's are "1" and "0"."""
     for name, value in options.items():
         number = name == "device_id" and str(value).isdecimal() and int(value) < gpus
         flag = (

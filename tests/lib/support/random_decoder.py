@@ -1,7 +1,4 @@
-"""Small random decoders of any settings, for tests of single parts of the graph.
-
-`tiny_decoder` has the families as they are published; here each part of them is alone.
-"""
+"""Small random decoders of any settings, for tests of single parts of the graph."""
 
 from __future__ import annotations
 

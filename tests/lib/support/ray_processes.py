@@ -1,5 +1,4 @@
-"""Ray's processes on this machine: patient ones that a busy machine does not end, and one to
-kill."""
+"""Ray's processes on this machine: patient ones for a busy machine, and one to kill."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ def run_patiently(command: Sequence[str], **options: Any) -> CompletedProcess[st
 
 
 def kill_one(name: str) -> None:
-    """Kill a worker of this process called `ray::NAME...`, as the kernel would where memory is
-    short."""
+    """Kill a worker of this process called `ray::NAME...`, as the kernel does without memory."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             title = path.read_bytes()

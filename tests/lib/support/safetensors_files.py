@@ -16,10 +16,7 @@ Array = NDArray[np.float64]
 
 
 class StoredTensors(Mapping[str, Array]):
-    """The tensors of all safetensors files in a folder, float64.
-
-    Each is read when it is asked for.
-    """
+    """The tensors of all safetensors files in a folder, float64, each read on request."""
 
     def __init__(self, folder: Path) -> None:
         self._places: dict[str, tuple[Path, int, dict[str, Any]]] = {}

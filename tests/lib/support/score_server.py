@@ -1,5 +1,4 @@
-"""A server of scores in a thread of this process, on a free port, and a client of the standard
-library."""
+"""A server of scores in a thread, on a free port, and a client of the standard library."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ from vcs_runtime.serve import server as server_module
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.server import ScoreServer, listen
 
-# A server ends its process where its last block takes longer than this, and here that is the
-# process of the tests.
+# A server whose last block takes longer ends its process, which is that of the tests.
 server_module._CLOSE_S = HANGS_AFTER_S
 
 #: Seconds of a limit that no machine reaches, and that a test passes by `advance`.

@@ -105,12 +105,9 @@ def _onnxruntime(machine: Machine) -> ModuleType:
             return real.OrtValue.ortvalue_from_numpy(array)
 
     module = ModuleType("onnxruntime")
-    for name in (
-        "SessionOptions",
-        "GraphOptimizationLevel",
-        "ExecutionOrder",
-        "set_default_logger_severity",
-    ):
+    for (
+        name
+    ) in "SessionOptions GraphOptimizationLevel ExecutionOrder set_default_logger_severity".split():
         setattr(module, name, getattr(real, name))
     module.__dict__.update(
         InferenceSession=_session_class(machine),

@@ -19,8 +19,7 @@ OPSETS = range(9, 25)
 _FLOATS = {DataType.FLOAT, DataType.FLOAT16, DataType.BFLOAT16}
 _NUMBERS = _FLOATS | {DataType.INT32, DataType.INT64}
 _ANY = _NUMBERS | {DataType.BOOL}
-# Types of the first input, by operator. Operators on images and sequences are left out: no graph
-# here has them.
+# Types of the first input, by operator, without those on images and sequences.
 _TYPES = {
     "Acos Asin Atan Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor Gemm HardSigmoid HardSwish LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MatMul Reciprocal Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh": (
         _FLOATS

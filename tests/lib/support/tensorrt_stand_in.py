@@ -192,8 +192,7 @@ class _OnnxParser:
 
 
 def put_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Built:
-    """Put the stand-in in the place of `tensorrt` for one test; graphs that it has parsed are kept
-    in a folder."""
+    """Put the stand-in in the place of `tensorrt` for one test; parsed graphs go to a folder."""
     built = Built(folder)
     folder.mkdir()
 

@@ -23,8 +23,7 @@ LIBRARIES = ("libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.
 
 @dataclass(frozen=True)
 class Loaded:
-    """An engine that was loaded: flags of its network and of its builder, number of inputs and
-    outputs."""
+    """A loaded engine: flags of its network and builder, number of inputs and outputs."""
 
     network_flags: int
     builder_flags: int
@@ -32,31 +31,20 @@ class Loaded:
 
 
 def with_tensorrt(gpu: DryGpu) -> DryGpu:
-    """Compile TensorRT's libraries into a folder of their own, with links to the other
-    stand-ins."""
+    """Compile TensorRT's libraries into a new folder, with links to the other stand-ins."""
     folder = gpu.folder / "with-tensorrt"
     folder.mkdir()
     for library in CUDA_LIBRARIES:
         (folder / library).symlink_to(gpu.folder / library)
     for number, library in enumerate(LIBRARIES):
         source = [str(SOURCE)] if number == 0 else ["-x", "c", "/dev/null"]
-        command = [
-            "cc",
-            "-std=gnu11",
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-Wall",
-            "-Wno-unused",
-            f"-Wl,-soname,{library}",
-        ]
+        command = f"cc -std=gnu11 -O1 -shared -fPIC -Wall -Wno-unused -Wl,-soname,{library}".split()
         subprocess.run([*command, "-o", str(folder / library), *source], check=True)
     return DryGpu(folder)
 
 
 def use_nvidias_package() -> None:
-    """Make `import tensorrt` find NVIDIA's bindings, without the package that brings its
-    libraries."""
+    """Make `import tensorrt` find NVIDIA's bindings, without the package of its libraries."""
     import tensorrt_bindings
 
     sys.modules["tensorrt"] = tensorrt_bindings
@@ -80,8 +68,7 @@ def loaded_engines(log: Log) -> list[Loaded]:
 
 
 def engine_runs(log: Log) -> list[str]:
-    """Return the shapes of the inputs of each run of an engine: "input_ids 2x8, attention_mask
-    2x8"."""
+    """Return an engine's input shapes of each run: "input_ids 2x8, attention_mask 2x8"."""
     return [
         event.fields[0]
         for event in log.events

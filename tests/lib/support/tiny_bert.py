@@ -21,8 +21,7 @@ def token_ids(text: str) -> list[int]:
 
 
 def build_tiny_bundle(folder: Path, name: str = "tiny-bert", **checkpoint: Any) -> Path:
-    """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`; arguments as for the
-    checkpoint."""
+    """A bundle `folder/bundle` of a tiny checkpoint `folder/checkpoint` with these arguments."""
     source = write_tiny_checkpoint(folder / "checkpoint", **checkpoint)
     info = BundleInfo(name, "CC0-1.0", "random numbers")
     return build_sentence_bundle(

@@ -27,8 +27,7 @@ LINEAR = (
 
 
 def write_updates(checkpoint: Path, path: Path, layers: int = 2, seed: int = 0) -> Path:
-    """Write updates for the checkpoint in a folder: every linear layer and normalisation of
-    `layers` layers."""
+    """Write updates for every linear layer and normalisation of `layers` layers of a checkpoint."""
     rng = np.random.default_rng(seed)
     base = load_file(checkpoint / "model.safetensors")
     hidden = base["embeddings.LayerNorm.weight"].size

@@ -17,8 +17,7 @@ SPELLINGS = (4, 5)
 def write_tiny_decoder(
     folder: Path, family: str, *, spelling: int = 4, without: Sequence[str] = (), **options: Any
 ) -> Path:
-    """Write a tiny decoder, and `config.json` as a release of transformers spells it, `without`
-    some keys."""
+    """Write a tiny decoder, with `config.json` in a transformers spelling, `without` some keys."""
     path = decoder.write_tiny_decoder(folder, family, **options) / "config.json"
     config = json.loads(path.read_text("utf-8"))
     config = new_spelling(config) if spelling == 5 else config
@@ -27,8 +26,7 @@ def write_tiny_decoder(
 
 
 def new_spelling(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Spell `config.json` as transformers 5 does: all rotations in one object, by kind of layer if
-    there are two."""
+    """Spell `config.json` as transformers 5 does: all rotations in one object."""
     written = dict(config)
     theta, scaling = written.pop("rope_theta"), written.pop("rope_scaling", None)
     rotation = {"rope_type": "default", **(scaling or {}), "rope_theta": theta}

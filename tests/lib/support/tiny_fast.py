@@ -1,5 +1,4 @@
-"""Random training results of the fast tier, for the tiny BERT: a map to eight numbers, and a
-learned segmenter."""
+"""Random training results of the fast tier, for the tiny BERT: a map and a learned segmenter."""
 
 from __future__ import annotations
 

@@ -16,15 +16,7 @@ from support.checkpoints.files import write_json
 HIDDEN, HEADS, CONTEXT = 16, 2, 4096
 SIZE = 8  # pixels of an image's side, as the vision model sees it
 IMAGE_TOKENS = 256  # of an image, which the Gemma pipeline fixes
-SPECIAL = [
-    "<pad>",
-    "<eos>",
-    "<user>",
-    "<end>",
-    "<start_of_image>",
-    "<image_soft_token>",
-    "<end_of_image>",
-]
+SPECIAL = "<pad> <eos> <user> <end> <start_of_image> <image_soft_token> <end_of_image>".split()
 WORDS = "window river seven man drives sedan street a black car down the water dog runs red house"
 TEMPLATE = (
     "{% for m in messages %}<user>{% if m.content is string %}{{ m.content }}{% else %}{% for p in"
@@ -106,10 +98,8 @@ def write_model(folder: Path, *, vision: bool, seed: int = 0, context: int = CON
             {"operation": {"name": kind.lower(), "type": kind, "attrs": attrs}}
             for kind, attrs in steps
         ]
-        write_json(
-            folder / "processor_config.json",
-            {"processor": {"name": "gemma_3_image_processing", "transforms": transforms}},
-        )
+        data = {"processor": {"name": "gemma_3_image_processing", "transforms": transforms}}
+        write_json(folder / "processor_config.json", data)
     search = {"max_length": context, "do_sample": False, "past_present_share_buffer": False}
     write_json(folder / "genai_config.json", {"model": model, "search": search})
     return folder
@@ -189,11 +179,9 @@ class _Graph:
         self, path: Path, outputs: Sequence[tuple[ir.Value, str, Sequence[str | int]]]
     ) -> None:
         for value, name, shape in outputs:
-            value.name, value.shape, value.type = (
-                name,
-                ir.Shape(shape),
-                ir.TensorType(ir.DataType.FLOAT),
-            )
+            value.name = name
+            value.shape = ir.Shape(shape)
+            value.type = ir.TensorType(ir.DataType.FLOAT)
         graph = ir.Graph(
             self.inputs,
             [value for value, _, _ in outputs],

@@ -12,8 +12,7 @@ from support.tiny_genai import word_tokenizer
 
 HIDDEN, HEADS, INNER, CONTEXT = 32, 2, 32, 4096
 SPECIAL = ["<eos>", "<user>", "<reply>"]
-# The first begins a new turn behind whatever the assistant has said, as templates do; the second
-# goes on with it.
+# The first begins a new turn after the assistant's, as templates do; the second goes on.
 NEW_TURN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<reply>"
 CONTINUED = (
     "<user>{{ messages[0].content }}<reply>{% if messages[1] %}{{ messages[1].content }}{% endif %}"

@@ -1,5 +1,4 @@
-"""One random model as a graph of each layout: attention, a linear layer on tokens, a mean, unit
-length."""
+"""One random model as a graph of each layout: attention, a linear layer, a mean, unit length."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ def _write(layout: str, model: Path) -> None:
 def _varlen(
     graph: GraphBuilder, inputs: dict[str, ir.Value], weights: dict[str, ir.Value], tokens: ir.Value
 ) -> ir.Value:
-    """The mean of each text, of inputs that are laid out for CUDA: a token sees those of its own
-    text."""
+    """The mean of each text, in the layout for CUDA: tokens see those of the same text."""
     op = graph.op
 
     def column(x: ir.Value) -> ir.Value:
@@ -133,11 +131,7 @@ def _finish(graph: GraphBuilder, mean: ir.Value, model: Path) -> None:
 
 
 def build_layout_bundle(target: Path, layout: str, *, cuda: str | None = None, **spec: Any) -> Path:
-    """Build the bundle `target` of that model in a layout; `spec` are further fields of its
-    `EmbedderSpec`.
-
-    `cuda` is the layout of a second graph, for CUDA.
-    """
+    """Build the bundle `target` of that model in a layout; `cuda` is that of a second graph."""
     with BundleWriter(target, BundleInfo(f"tiny-{layout}", "CC0-1.0", "random numbers")) as bundle:
         tiny_tokenizer().save(str(bundle.file("embedder/tokenizer.json")))
         _write(layout, bundle.file("embedder/model.onnx"))

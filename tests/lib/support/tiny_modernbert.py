@@ -1,5 +1,4 @@
-"""A random ModernBERT of a few kilobytes, and its forward pass in plain NumPy, float64, one text at
-a time."""
+"""A random ModernBERT of a few kilobytes, and its forward pass in NumPy, float64."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def write_tiny_modernbert(folder: Path, prefix: str = "", seed: int = 0, **config: Any) -> Path:
-    """Write a tiny sentence-transformers folder, pooled by its first token; `config` overrides
-    config.json."""
+    """Write a tiny sentence-transformers folder, pooled by its first token, with this config."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
 
@@ -78,10 +76,8 @@ def write_tiny_modernbert(folder: Path, prefix: str = "", seed: int = 0, **confi
         "mlp_bias": False,
         "norm_bias": False,
     }
-    write_json(
-        folder / "config.json",
-        {key: v for key, v in {**settings, **config}.items() if v is not None},
-    )
+    data = {key: v for key, v in {**settings, **config}.items() if v is not None}
+    write_json(folder / "config.json", data)
     write_sentence_files(folder, HIDDEN, POSITIONS, "pooling_mode_cls_token", ())
     return folder
 

@@ -21,8 +21,7 @@ def build_tiny_sat_bundle(
     precision: str | None = None,
     **checkpoint: Any,
 ) -> Path:
-    """A bundle `folder/bundle` around a tiny checkpoint `folder/checkpoint`, described by
-    `checkpoint`."""
+    """A bundle `folder/bundle` of a tiny checkpoint `folder/checkpoint` with these settings."""
     source = write_tiny_sat(folder / "checkpoint", **checkpoint)
     info = BundleInfo("tiny-sat", "CC0-1.0", "random numbers")
     texts = [" ".join(WORDS[i:] + WORDS[:i]) for i in range(0, len(WORDS), 5)]

@@ -50,12 +50,10 @@ def write_sentence_files(
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
     chain = ["Transformer", "Pooling", *modules]
     write_modules(folder, chain)
-    write_json(
-        folder / "1_Pooling/config.json", {"word_embedding_dimension": hidden, pooling: True}
-    )
-    write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
-    )
+    data = {"word_embedding_dimension": hidden, pooling: True}
+    write_json(folder / "1_Pooling/config.json", data)
+    content = {"max_seq_length": max_tokens, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", content)
     if prompt is not None:
         write_json(
             folder / "config_sentence_transformers.json",

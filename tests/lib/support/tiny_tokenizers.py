@@ -46,8 +46,7 @@ def _template(single: str, tokenizer: Tokenizer) -> TemplateProcessing:
 
 
 def roberta_tokenizer() -> Tokenizer:
-    """A tokenizer of RoBERTa's kind: `<s>` before a text, `</s>` after it, and a word begins with
-    its space."""
+    """A tokenizer of RoBERTa's kind: `<s>`, a text, `</s>`; words begin with their space."""
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's ids, 0 to 4
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
     spelled = [

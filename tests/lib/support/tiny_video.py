@@ -10,10 +10,7 @@ import pytest
 
 
 def write_video(path: Path, rate: Fraction, count: int) -> Path:
-    """Frame i is white in its first i + 1 columns, with a keyframe every ten.
-
-    Skips the test without PyAV.
-    """
+    """Frame i is white in its first i + 1 columns; every tenth is a keyframe. Needs PyAV."""
     av = pytest.importorskip("av")
 
     with av.open(str(path), "w") as container:

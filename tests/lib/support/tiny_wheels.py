@@ -76,8 +76,7 @@ def write_wheel(
 
 
 def write_source(folder: Path, name: str, version: str, tag: str = "py3-none-any") -> Path:
-    """Write a source archive that builds a wheel with a tag, by a backend of its own, without a
-    network."""
+    """Write a source archive that builds a tagged wheel by its own backend, offline."""
     module = name.replace("-", "_")
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     backend = f"""\
@@ -137,8 +136,7 @@ def write_own(folder: Path, *, requires: Sequence[str] = (), version: str = __ve
 
 
 def write_index(folder: Path) -> Path:
-    """Fill a folder with the packages that `write_own` may need, and with the pip that comes with
-    Python."""
+    """Fill a folder with the packages that `write_own` may need, and with Python's pip."""
     folder.mkdir()
     write_wheel(
         folder,
@@ -156,12 +154,9 @@ def write_index(folder: Path) -> Path:
     write_wheel(folder, "torch")
     write_wheel(folder, "tiny-colours", requires=["onnxruntime-gpu"])
     for engine in ("onnxruntime", "onnxruntime-gpu"):
-        for platform in (
-            "manylinux_2_17_x86_64",
-            "manylinux_2_17_aarch64",
-            "macosx_11_0_arm64",
-            "win_amd64",
-        ):
+        for (
+            platform
+        ) in "manylinux_2_17_x86_64 manylinux_2_17_aarch64 macosx_11_0_arm64 win_amd64".split():
             write_wheel(folder, engine, tag=f"py3-none-{platform}")
     write_wheel(folder, "tiny-sourced", "0.0.1")  # an older wheel, as rouge-score has one
     write_source(folder, "tiny-sourced", "0.2")

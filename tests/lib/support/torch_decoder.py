@@ -28,8 +28,7 @@ It runs with old releases of transformers only.
 
 
 def open_model(folder: Path, causal: bool | None = None) -> Any:
-    """The transformer in `folder`, float32, with plain arithmetic; `causal` where `config.json` is
-    not to say."""
+    """The transformer in `folder`, float32; `causal` where `config.json` is not to say."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
     how = {"dtype": torch.float32, "attn_implementation": "eager"}
     if config["model_type"] in _OWN_CODE:
@@ -43,10 +42,7 @@ def open_model(folder: Path, causal: bool | None = None) -> Any:
 
 
 def states(made: Any, rows: Sequence[list[int]], side: str, both_ways: bool) -> list[Array]:
-    """The last hidden states of texts that run in one batch, padded on one side.
-
-    both_ways  whether padding alone is masked, as code of the families' own does
-    """
+    """The last hidden states of a padded batch; `both_ways`: only padding is masked."""
     longest = max(map(len, rows))
     pads = [[0] * (longest - len(ids)) for ids in rows]
     is_left = side == "left"
@@ -68,8 +64,7 @@ def states(made: Any, rows: Sequence[list[int]], side: str, both_ways: bool) -> 
 
 
 def pooled(folder: Path, family: str, found: Array) -> Array:
-    """The unit vector of a text by its token vectors, with the family's pooling and Dense
-    layers."""
+    """The unit vector of a text by its token vectors, with pooling and Dense layers."""
     kind = FAMILIES[family]
     vector: Array = found[-1] if kind.pooling == "lasttoken" else found.mean(axis=0)
     for i in range(len(kind.dense)):

@@ -1,5 +1,4 @@
-"""Texts and their words as CoreNLP 3.4.1 writes them, in lower case and without pycocoevalcap's
-punctuation."""
+"""Texts and their words as CoreNLP 3.4.1 writes them, in lower case, without punctuation."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from support.processes import captured
 from support.waiting import HANGS_AFTER_S
 
 START_S = 300  # a cold start compiles the alignment core
@@ -39,13 +40,7 @@ def why_not() -> str:
         return "nvidia-pytriton is not installed: make nox ARGS='-s triton' installs it"
     if not _stub(root).is_file():
         return f"nvidia-pytriton has no stub for Python {sysconfig.get_python_version()}"
-    done = subprocess.run(
-        [root / "bin/tritonserver", "--help"],
-        env=_environment(root),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured([root / "bin/tritonserver", "--help"], env=_environment(root))
     return (
         ""
         if "--model-repository" in done.stdout + done.stderr
@@ -143,12 +138,7 @@ def _stub(root: Path) -> Path:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    """What the repository's README says: libpython of this interpreter, and this environment's
-    Python on PATH.
-
-    The stub runs Python isolated, so PYTHONPATH means nothing to it; but it finds a virtual
-    environment by PATH.
-    """
+    """As the README says: libpython of this interpreter, and this environment's Python on PATH."""
     libraries = [sysconfig.get_config_var("LIBDIR"), str(root.parents[1] / "nvidia_pytriton.libs")]
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     return {

@@ -1,7 +1,4 @@
-"""`vcs-runtime visil` in this process: click's result has the exception that ended a command.
-
-A model by a script.
-"""
+"""`vcs-runtime visil` in this process, with click's result, and a model by a script."""
 
 from __future__ import annotations
 

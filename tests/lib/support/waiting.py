@@ -6,8 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-#: Seconds after which something that a test waits for will never come. No honest wait is nearly as
-#: long.
+#: Seconds after which something will never come: no honest wait is nearly as long.
 HANGS_AFTER_S = 600
 
 #: A line that a job prints each half minute, as a slow machine sees it.

@@ -1,5 +1,4 @@
-"""Section 15 of the definition in plain Python, pair of words by pair of words; and drawn pairs of
-texts."""
+"""Section 15 of the definition in plain Python, pair of words by pair of words; drawn pairs."""
 
 from __future__ import annotations
 
@@ -139,8 +138,7 @@ class Oracle:
 
 
 def drawn_vocabulary(draw: np.random.Generator, types: int = 30, size: int = 21) -> Vocabulary:
-    """Types in groups of near vectors, one without a vector; six codes, of which the last is of
-    numbers."""
+    """Types in groups of near vectors, one without a vector; six codes, the last of numbers."""
     centres = draw.standard_normal((6, size))
     vectors = centres[draw.integers(0, 6, types)] + draw.uniform(
         0.3, 1.2, (types, 1)

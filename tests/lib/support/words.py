@@ -1,5 +1,4 @@
-"""A segmenter and an embedder as plain functions: sentences by their punctuation, vectors from
-words."""
+"""A segmenter by punctuation and an embedder by words, as plain functions."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""Tiny random checkpoints in the layouts of their publishers: a few hundred kilobytes, no
-network."""
+"""Tiny random checkpoints in the layouts of their publishers."""

@@ -138,9 +138,8 @@ def write_tiny_checkpoint(
     }
     write_json(folder / "config.json", {**settings, **config})
     write_json(folder / "1_Pooling/config.json", pooling)
-    write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False}
-    )
+    data = {"max_seq_length": max_tokens, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", data)
     write_modules(folder, ["Transformer", "Pooling", "Normalize"])
     return folder
 

@@ -104,8 +104,7 @@ def decoder_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
 
 
 def decoder_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all tensors by their names without a prefix, for a config of any
-    size."""
+    """Return the shapes of all tensors by name, without a prefix, for any config."""
     shapes: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (config["vocab_size"], config["hidden_size"])
     }
@@ -160,8 +159,7 @@ def write_decoder_files(
     *,
     sentence: bool = True,
 ) -> None:
-    """Write what a folder of `family` holds beside tensors, by choice with files of
-    sentence-transformers."""
+    """Write what a folder of `family` holds beside tensors, `sentence` files by choice."""
     kind = FAMILIES[family]
     write_json(folder / "config.json", config)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -178,8 +176,7 @@ def write_decoder_files(
 def write_dense(
     folder: Path, width: int, lengths: Sequence[int], dtype: str = "F32", seed: int = 0
 ) -> None:
-    """Write the Dense modules behind the pooling, as EmbeddingGemma has them: no bias, no
-    activation."""
+    """Write the Dense modules after the pooling, as EmbeddingGemma has them."""
     rng = np.random.default_rng(seed + 1)
     for i, length in enumerate(lengths, 2):
         place = folder / f"{i}_Dense"

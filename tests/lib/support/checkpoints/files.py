@@ -65,7 +65,6 @@ def write_json(path: Path, data: Any) -> None:
 def drawn(
     rng: np.random.Generator, *shape: int, centre: float = 0.0, scale: float | None = None
 ) -> NDArray[np.float32]:
-    """Draw normal numbers, by default as wide as a matrix needs that keeps the lengths of its
-    inputs."""
+    """Draw normal numbers, by default as wide as keeps the lengths of a matrix's inputs."""
     spread = 1.2 / np.sqrt(shape[-1]) if scale is None else scale
     return (centre + spread * rng.standard_normal(shape)).astype(np.float32)

@@ -17,8 +17,7 @@ VOCABULARY = mistral_tokenizer().get_vocab()
 
 
 def tiny_nv_embed_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
-    """Draw tensors under the checkpoint's names, lively enough that texts differ and each part
-    matters."""
+    """Draw tensors so lively that texts differ and each part of the model matters."""
     rng = np.random.default_rng(seed)
     normal = partial(drawn, rng)
 
@@ -111,11 +110,7 @@ def write_tiny_nv_embed(
     change: Callable[[Tensors], None] | None = None,
     **shape: Any,
 ) -> Path:
-    """Write a tiny random checkpoint into `folder` (made if need be) and return the folder.
-
-    `shards` and `dtype` are those of `write_shards`, `shape` that of the config; `change` edits the
-    tensors.
-    """
+    """Write a tiny random checkpoint into `folder`, and return it; `change` edits the tensors."""
     folder.mkdir(parents=True, exist_ok=True)
     config = tiny_nv_embed_config(**shape)
     tensors = tiny_nv_embed_tensors(config, seed)

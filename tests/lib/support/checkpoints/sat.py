@@ -79,11 +79,7 @@ def tiny_sat_tensors(
     seed: int = 0,
     prefix: str = "roberta.",
 ) -> Tensors:
-    """Draw tensors under the names of a SaT checkpoint.
-
-    The classifier is scaled so that the probabilities of label 0 spread over both sides of usual
-    thresholds.
-    """
+    """Draw tensors of a SaT checkpoint, whose probabilities spread around usual thresholds."""
     normal = partial(drawn, np.random.default_rng(seed), scale=0.3)
     encoder = {
         "embeddings.word_embeddings.weight": normal(len(VOCABULARY), hidden, scale=1.0),

@@ -36,11 +36,7 @@ _PARTS = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 def learned(
     first: Iterable[str], words: Iterable[str]
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return pieces with their ids and merges as BPE learns them: each word from its front to its
-    end.
-
-    first  pieces that come before all words, among them all single characters
-    """
+    """Return pieces with ids and merges as BPE learns them; the pieces `first` come first."""
     pieces = dict.fromkeys(first)
     merges: dict[tuple[str, str], None] = {}
     for word in words:
