@@ -216,6 +216,4 @@ def test_the_project_keeps_to_its_budgets(what: str) -> None:
 def test_no_module_has_more_than_four_hundred_lines_of_code() -> None:
     found = sizes("vcs_numba", "runtime", "export")
     assert found
-    large = {path.relative_to(ROOT).as_posix() for path, size in found.items() if size.code > 400}
-    # It holds the options of the studies beside their commands: to be parted.
-    assert large == {"runtime/vcs_experiments/cli/experiment.py"}
+    assert [path for path, size in found.items() if size.code > 400] == []

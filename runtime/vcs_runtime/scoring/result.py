@@ -55,7 +55,7 @@ class _Score:
 
 
 class _ScoresByName:
-    """Every score of `score_table` as an attribute: `result.las` is `result.scores.las`."""
+    """Every score of `score_table` as an attribute, such as `result.las`."""
 
     __slots__ = ()
 
