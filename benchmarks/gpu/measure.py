@@ -259,6 +259,18 @@ def training(work: Work) -> Iterator[Row]:
     }
 
 
+def _threshold(bundle: Path, device: str, texts: list[str]) -> float:
+    """Return a threshold at which made-up weights find a sentence in a hundred characters.
+
+    At a real model's threshold they would find one after nearly every character.
+    """
+    from vcs_runtime import Segmenter
+
+    with Segmenter.open(bundle, device) as segmenter:
+        probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
+    return float(np.quantile(probabilities, 0.99))
+
+
 def jobs(work: Work) -> Iterator[Row]:
     """The default model in jobs, alone and behind SaT of 12 layers and real size."""
     sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -276,11 +288,15 @@ def jobs(work: Work) -> Iterator[Row]:
         source.mkdir(parents=True, exist_ok=True)
         write_tokenizer(source / "tokenizer.json", vocabulary)
         write_checkpoint(source, hidden, layers, vocabulary)
-        info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
-        sat = Build(source, folder / precision, info, Quantization(precision))
-        build_sat_bundle(sat, SatOptions(threshold=0.25))
     bundle, count = work.default(), 6 if work.tiny else 1000
     made = pairs(work.size, count, count, seed=8, of=english())
+    if not (folder / precision).exists():
+        info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
+        untuned = Build(source, folder / "untuned", info, Quantization(precision))
+        build_sat_bundle(untuned, SatOptions(threshold=0.25))
+        tuned = Build(source, folder / precision, info, Quantization(precision))
+        threshold = _threshold(folder / "untuned", work.device, [text for text, _ in made[:20]])
+        build_sat_bundle(tuned, SatOptions(threshold=threshold))
     path = folder / "pairs.jsonl"
     lines = [json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made]
     path.write_text("".join(lines), "utf-8")
