@@ -213,19 +213,21 @@ MARKS = [*".!?:,;'\"`()[]<>-*“”‘«»「」。…\n\r\t 1aA", "🎉", "\u20
 
 def seconds(unit: str, length: int) -> float:
     text = (unit * (length // len(unit) + 1))[:length]
-    least = float("inf")
-    for _ in range(2):
-        before = time.thread_time()
-        RULES.split(text)
-        least = min(least, time.thread_time() - before)
-    return least
+    before = time.thread_time()
+    RULES.split(text)
+    return time.thread_time() - before
 
 
-def check_growth(units: list[str]) -> None:
-    """Four times the text takes about four times the time; with a square it would be sixteen."""
-    for unit in units:
+def grows_linearly(unit: str) -> bool:
+    """Whether four times the text takes about four times the time, and not sixteen times.
+
+    Other processes disturb single measurements, so it may be seen at the fifth time.
+    """
+    for _ in range(5):
         short, long = seconds(unit, 12_000), seconds(unit, 48_000)
-        assert long < 6 * max(short, 0.002), (unit, short, long)
+        if long < 6 * max(short, 0.002):
+            return True
+    return False
 
 
 UNITS = ["!:a", "?>(>,", "wow!(", "!(a", "a'", "'", "“", "»“", "「。", "\n", "\u2028", ".\n", "a\n"]
@@ -233,13 +235,13 @@ UNITS = ["!:a", "?>(>,", "wow!(", "!(a", "a'", "'", "“", "»“", "「。", "\
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_grows_with_the_length_of_a_text(unit: str) -> None:
-    check_growth([unit])
+    assert grows_linearly(unit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", MARKS)
 def test_time_grows_with_the_length_for_every_pair_of_marks(first: str) -> None:
-    check_growth([first + second for second in MARKS])
+    assert [first + second for second in MARKS if not grows_linearly(first + second)] == []
 
 
 @pytest.mark.parametrize("text", ["a man walks in he sits down", "NSFW", "one\ttwo", "a\nb"])

@@ -31,12 +31,11 @@ TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။�
 # The longest plausible sentence: a longer one has lost its punctuation.
 MAX_WORDS = 100
 
-# A line with its line end: the characters are those of `str.splitlines`.
-_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_LINE = re.compile(rf"[^{_LINE_ENDS}]*(?:\r\n|[{_LINE_ENDS}]|\Z)")
 # sentencex 1.0.32 panics on white space of more than one byte ("A.\u2028"), so it sees blanks. The
 # line ends of a wrapped paragraph are blanks, too.
-_OTHER_SPACE = re.compile(r"[^\S \t]")
+_OTHER_SPACES = [
+    chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) not in " \t"
+]
 # The dash, number or letter before an item of a list.
 _LIST_MARK = re.compile(r"\s*(?:[-*+•‣◦▪–—·#>]+|\(?(?:\d{1,3}|[A-Za-z])[.):])\s+(?=\S)")
 _NUMBER = re.compile(r"\s*\(?\d{1,3}[.)]\s*")
@@ -74,10 +73,9 @@ _CLOSERS = {
     "{": "}",
     "<": ">",
 }
-# A mark that could be an apostrophe opens before a word and closes after one.
-_MARK = re.compile(
-    r"""(?<!\w)['’‘`](?=\w)|(?<=[^\s'’‘`])['’‘`](?!\w)|["“”„‟«»‹›‚「」『』《》()（）\[\]【】{}<>]"""
-)
+_MARK = re.compile(f"[{re.escape(''.join({*_CLOSERS, *''.join(_CLOSERS.values())}))}]")
+# Marks that can be apostrophes. They open before a word, and close after one.
+_APOSTROPHES = frozenset("'’‘`")
 
 
 class Rules:
@@ -128,14 +126,19 @@ class Rules:
 
     def _starts_in_block(self, block: str) -> list[int]:
         """Return where the sentences after the first start in a block of at most `_BLOCK`."""
-        plain = _OTHER_SPACE.sub(" ", block)
+        plain = block
+        for space in filter(block.__contains__, _OTHER_SPACES):
+            plain = plain.replace(space, " ")
         starts = self._starts_by_sentencex(plain)
-        pairs = [pair for pair in _pairs(block) if _may_hold_an_end(block, *pair)]
+        marks = _marks_in(block)
+        pairs = [pair for pair in _pairs(marks) if _may_hold_an_end(block, *pair)]
         if not pairs:
             return starts
-        without_marks = _MARK.sub(" ", plain)
-        found = self._starts_by_sentencex(without_marks)
-        return sorted({*starts, *_starts_inside(block, found, pairs)})
+        characters = list(plain)
+        for position, _ in marks:
+            characters[position] = " "
+        without_marks = self._starts_by_sentencex("".join(characters))
+        return sorted({*starts, *_starts_inside(block, without_marks, pairs)})
 
     def _starts_by_sentencex(self, plain: str) -> list[int]:
         starts = []
@@ -176,9 +179,10 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
     A unit is a line, or a paragraph that is wrapped. Empty lines belong to the unit before them.
     """
     paragraph: list[tuple[int, int]] = []
-    for match in _LINE.finditer(text):
-        start, end = match.span()
-        if text[start:end].strip():
+    end = 0
+    for line in text.splitlines(keepends=True):
+        start, end = end, end + len(line)
+        if not line.isspace():
             paragraph.append((start, end))
         elif paragraph:
             yield from _units_of(text, paragraph, end)
@@ -232,9 +236,23 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     return not lines[0][0].islower() and 0 < run_on <= 4 * in_small_letters
 
 
-def _pairs(block: str) -> list[tuple[int, int]]:
-    """Return where the outermost pairs of marks open and close; marks without a partner do not."""
-    marks = [(match.start(), match.group()) for match in _MARK.finditer(block)]
+def _marks_in(block: str) -> list[tuple[int, str]]:
+    """Return where marks are, in order, without apostrophes inside words."""
+    marks = []
+    for match in _MARK.finditer(block):
+        position, mark = match.start(), match.group()
+        if mark in _APOSTROPHES:
+            before, after = block[position - 1 : position], block[position + 1 : position + 2]
+            opens = not before.isalnum() and after.isalnum()
+            closes = not after.isalnum() and before not in _APOSTROPHES and not before.isspace()
+            if not opens and not (closes and before):
+                continue
+        marks.append((position, mark))
+    return marks
+
+
+def _pairs(marks: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
+    """Return where the outermost pairs of marks open and close; other marks are left out."""
     last = {mark: position for position, mark in marks}
     pairs = []
     opened = None
@@ -244,7 +262,7 @@ def _pairs(block: str) -> list[tuple[int, int]]:
             if mark in closers:
                 pairs.append((opened, position))
                 opened = None
-        elif mark in _CLOSERS and any(last.get(closer, -1) > position for closer in _CLOSERS[mark]):
+        elif any(last.get(closer, -1) > position for closer in _CLOSERS.get(mark, "")):
             opened, closers = position, _CLOSERS[mark]
     return pairs
 
