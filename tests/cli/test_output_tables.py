@@ -106,7 +106,7 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
     assert score(pairs, "-o", tmp_path / "wanted.csv").code == 1
     assert score(pairs, "-o", tmp_path / "lines.jsonl").code == 1
     first = (tmp_path / "lines.jsonl").read_bytes().splitlines(keepends=True)[0]
-    (tmp_path / "o.csv.jsonl").write_bytes(first)  # a stopped job leaves its lines
+    (tmp_path / ".o.csv.lines").write_bytes(first)  # a stopped job leaves its lines
     done = score(pairs, "-o", tmp_path / "o.csv")
     assert (done.code, "continue it with --resume" in done.stderr) == (2, True)
     done = score(pairs, "-o", tmp_path / "o.csv", "--resume", "--json")
@@ -119,7 +119,7 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
         done = score(pairs, "-o", tmp_path / "o.csv", option)
         assert (done.code, says in done.stderr) == (2, True)
     assert score(pairs, "-o", tmp_path / "o.csv", "--overwrite").code == 1
-    assert not (tmp_path / "o.csv.jsonl").exists()
+    assert not (tmp_path / ".o.csv.lines").exists()
 
 
 @pytest.mark.parametrize("name", ["o.xlsx", "o.html", "o.json"])
