@@ -114,6 +114,7 @@ def test_a_line_end_within_a_value_ends_no_row(tmp_path: Path, suffix: str, text
     write_table(tmp_path / "lines", tmp_path / f"t{suffix}")
     rows = [row for _, row in score_tables.read_table(tmp_path / f"t{suffix}")]
     assert rows == [{"id": text, "k": text}, {"id": "2", "k": "plain"}]
+    assert (tmp_path / f"t{suffix}").read_bytes().endswith(b"plain\n")
 
 
 def test_two_columns_may_have_one_name_without_half_surrogates(tmp_path: Path) -> None:
