@@ -212,8 +212,9 @@ test_a_second_writer_meets_a_job_in_each_phase.pytestmark += forks  # type: igno
 
 EXPORT = "export encoder --from FILES/checkpoint -o HERE/bundle --overwrite"
 FOREIGN = [
+    (".t.csv.lines", "score FILES/pairs.jsonl -o HERE/t.csv --overwrite ENGINE"),
+    (".t.csv.lines", "score FILES/pairs.jsonl -o HERE/t.csv --resume ENGINE"),
     ("t.csv.jsonl", "score FILES/pairs.jsonl -o HERE/t.csv --overwrite ENGINE"),
-    ("t.csv.jsonl", "score FILES/pairs.jsonl -o HERE/t.csv --resume ENGINE"),
     (".t.csv.partial-0123456789abcdef", "score FILES/pairs.jsonl -o HERE/t.csv --overwrite ENGINE"),
     (".s.jsonl.partial-0123456789abcdef", "score FILES/pairs.jsonl -o HERE/s.jsonl ENGINE"),
     ("cache/notes.txt", "score FILES/pairs.jsonl -o HERE/s.jsonl --cache HERE/cache ENGINE"),

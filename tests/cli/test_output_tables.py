@@ -105,7 +105,7 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
     assert score(pairs, "-o", tmp_path / "wanted.csv").code == 1
     assert score(pairs, "-o", tmp_path / "lines.jsonl").code == 1
     first = (tmp_path / "lines.jsonl").read_bytes().splitlines(keepends=True)[0]
-    (tmp_path / "o.csv.jsonl").write_bytes(first)  # a stopped job leaves its lines
+    (tmp_path / ".o.csv.lines").write_bytes(first)  # a stopped job leaves its lines
     done = score(pairs, "-o", tmp_path / "o.csv")
     assert_refused(done, "continue it with --resume")
     done = score(pairs, "-o", tmp_path / "o.csv", "--resume", "--json")
@@ -118,7 +118,7 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
         done = score(pairs, "-o", tmp_path / "o.csv", option)
         assert_refused(done, says)
     assert score(pairs, "-o", tmp_path / "o.csv", "--overwrite").code == 1
-    assert not (tmp_path / "o.csv.jsonl").exists()
+    assert not (tmp_path / ".o.csv.lines").exists()
 
 
 @pytest.mark.parametrize("name", ["o.xlsx", "o.html", "o.json"])

@@ -9,9 +9,11 @@ import sqlite3
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from importlib.metadata import version
 from itertools import count, takewhile
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from vcs_runtime import Scorer
 from vcs_runtime.errors import CacheError
 from vcs_runtime.inference import vector_cache
 from vcs_runtime.inference.custom import PreparedTexts
+from vcs_runtime.inference.device import import_onnxruntime
 from vcs_runtime.inference.vector_cache import VectorCache
 from vcs_runtime.inference.vector_store import VectorStore
 
@@ -275,6 +278,95 @@ def test_a_warm_folder_needs_no_model_and_gives_the_same_scores(
 
         monkeypatch.setattr(second.embedder, "prepare", fail)
         assert second.score_many(pairs) == expected
+
+
+def embedded(folder: Path, **models: Any) -> int:
+    """Score pairs with a folder of vectors, and return how many texts the model embedded."""
+    texts: list[str] = []
+    with Scorer.open(cache=folder, **models) as scorer:
+        prepare = scorer.embedder.prepare
+
+        def counting(wanted: list[str], *rest: Any) -> PreparedTexts:
+            texts.extend(wanted)
+            return prepare(wanted, *rest)
+
+        scorer.embedder.prepare = counting  # type: ignore[method-assign,assignment]
+        scorer.score_many([(story(i), story(i + 1)) for i in range(3)])
+    return len(texts)
+
+
+def update(patch: pytest.MonkeyPatch, library: str) -> None:
+    patch.setattr(
+        "vcs_runtime.inference.environment.version",
+        lambda name: "99.0" if name == library else version(name),
+    )
+
+
+def move(patch: pytest.MonkeyPatch) -> None:
+    simd = {"SIMD Extensions": {"baseline": ["X86_V2"], "found": ["another"]}}
+    patch.setattr(np, "show_config", lambda mode: simd)
+
+
+CPU = {
+    "onnxruntime": lambda patch: patch.setattr(import_onnxruntime(), "__version__", "99.0"),
+    "tokenizers": lambda patch: update(patch, "tokenizers"),
+    "numpy": lambda patch: patch.setattr(np, "__version__", "99.0"),
+    "numba": lambda patch: update(patch, "numba"),
+    "architecture": lambda patch: patch.setattr("platform.machine", lambda: "vax"),
+    "processor": move,
+}
+OPENVINO = {
+    "openvino": lambda patch: update(patch, "openvino"),
+    "limit": lambda patch: patch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2"),
+    "limit by its older name": lambda patch: patch.setenv("DNNL_MAX_CPU_ISA", "AVX2"),
+    "limit of OpenVINO": lambda patch: patch.setenv("OV_CPU_MAX_ISA", "avx2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("device", "change"),
+    [
+        *(("cpu", name) for name in CPU),
+        *(("openvino:fp32", name) for name in (*OPENVINO, "tokenizers", "processor")),
+    ],
+)
+def test_vectors_of_another_environment_are_not_taken(
+    tiny_bundle: Path, tmp_path: Path, device: str, change: str
+) -> None:
+    if device != "cpu":
+        pytest.importorskip("openvino")
+    models = {"bundle": tiny_bundle, "device": device}
+    new = embedded(tmp_path, **models)
+    assert new > 0
+    assert embedded(tmp_path, **models) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        (CPU | OPENVINO)[change](patch)
+        assert embedded(tmp_path, **models) == new
+        assert embedded(tmp_path, **models) == 0
+    assert embedded(tmp_path, **models) == 0
+
+
+def test_a_limit_that_a_device_does_not_read_leaves_its_vectors(
+    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert embedded(tmp_path, bundle=tiny_bundle, device="cpu") > 0
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert embedded(tmp_path, bundle=tiny_bundle, device="cpu") == 0
+
+
+def test_vectors_of_an_earlier_environment_give_way_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = count(1)
+    monkeypatch.setattr(vector_cache.time, "time", lambda: next(now))
+    for name in ("earlier", "this"):
+        cache = VectorCache(tmp_path, name, 1024, limit := 1 << 20)
+        cache.store({f"text {i}": unit(i, 1024) for i in range(150)})
+        cache.close()
+    VectorCache(tmp_path, "this", 1024, limit).close()  # which is opened, and shrinks the file
+    texts = [f"text {i}" for i in range(150)]
+    assert len(VectorCache(tmp_path, "this", 1024).load(texts)) == 150
+    assert len(VectorCache(tmp_path, "earlier", 1024).load(texts)) < 100
 
 
 def test_the_memory_forgets_what_was_not_used_lately(scorer: Scorer) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import io
 import tracemalloc
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from support.stories import write_pairs
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
+from vcs_runtime.jobs.readers.input_file import InputFile
 
 BOM = b"\xef\xbb\xbf"
 
@@ -64,3 +68,37 @@ def test_a_long_file_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
 
     few, many = peak(5000), peak(20_000)
     assert many < 1.5 * few  # the file system chooses how much is read at once
+
+
+class Unclosable(io.FileIO):
+    """A file whose closing fails, as it may on a network's file system."""
+
+    def close(self) -> None:
+        was_open = not self.closed
+        super().close()
+        if was_open:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".jsonl", '{"id": 1}\n{"id": 2}\n'),
+        (".json", '[\n{"id": 1},\n{"id": 2}]'),
+        (".csv", "id\n1\n2\n"),
+        (".tsv", "id\tb\n1\t\n2\t\n"),
+        (".txt", "one\ntwo\n"),
+    ],
+)
+def test_an_input_whose_closing_fails_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, content: str
+) -> None:
+    (tmp_path / f"p{suffix}").write_text(content)
+    expected = list(InputFile(tmp_path / f"p{suffix}").rows("id"))
+    assert len(expected) == 2
+    monkeypatch.setattr(Path, "open", lambda path, *_, **__: io.BufferedReader(Unclosable(path)))
+    file = InputFile(tmp_path / f"p{suffix}")
+    assert list(file.rows("id")) == expected
+    assert next(file.rows("id")) == expected[0]  # and the rest is left
+    gc.collect()

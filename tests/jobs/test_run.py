@@ -143,7 +143,7 @@ def test_no_other_job_takes_the_lines_while_their_table_is_written(
     output, write = tmp_path / "out.csv", score_tables.write_table
 
     def interrupted(lines: Path, table: Path) -> None:
-        with pytest.raises(InputError, match=r"out\.csv\.jsonl: another process is writing it"):
+        with pytest.raises(InputError, match=r"\.out\.csv\.lines: another process is writing it"):
             run(scorer, pairs_file, output, overwrite=True)
         write(lines, table)
 
@@ -167,12 +167,12 @@ def test_no_other_job_takes_the_lines_while_their_table_is_written(
 def test_a_file_where_the_lines_of_a_table_would_lie_is_not_overwritten(
     scorer: Scorer, pairs_file: Path, tmp_path: Path, text: str, lost: bool
 ) -> None:
-    (lines := tmp_path / "out.csv.jsonl").write_text(text)
+    (lines := tmp_path / ".out.csv.lines").write_text(text)
     if lost:
         run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
         assert not lines.exists()
     else:
-        with pytest.raises(InputError, match=r"out\.csv\.jsonl: it holds no lines of a job"):
+        with pytest.raises(InputError, match=r"\.out\.csv\.lines: it holds what a job with"):
             run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
         assert lines.read_text() == text
 

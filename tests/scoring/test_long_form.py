@@ -46,6 +46,10 @@ def test_it_names_openvino_where_that_engine_computes(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2|v:9")
     assert f"{own}onednn:AVX2_v_9|" in long_form(alone)
     assert "onednn" not in long_form("vcs|engine:ort-cpu|v:1")
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2")
+    monkeypatch.setenv("OV_CPU_MAX_ISA", "avx2")
+    assert f"{own}dnnl:AVX2|ovcpu:avx2|" in long_form(alone)
 
 
 def test_another_kind_of_processor_has_another_long_form() -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from vcs_numba.embeddings import unit_rows
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.device import Device
+from vcs_runtime.inference.environment import environment
 from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenVectors
 
 _SHOWN: Final = 60  # characters of a text in an error
@@ -118,7 +119,7 @@ class CustomEmbedder:
         self.device = Device("custom", "CPUExecutionProvider", "the embedder is the caller's")
         self.parallel = 1
         self.dimension = None
-        self.cache_identity = f"custom|{self.name}"
+        self.cache_identity = "|".join(["custom", self.name, *environment([])])
         self.signature_fields = (f"emb:{self.name}",)
         self._embedder = embedder
         self._lock = threading.Lock()

@@ -27,6 +27,7 @@ from vcs_runtime.inference.batching import (
     width_step,
 )
 from vcs_runtime.inference.device import Device, each_device
+from vcs_runtime.inference.environment import environment
 from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
 from vcs_runtime.inference.tensorrt import (
     EngineSession,
@@ -85,7 +86,8 @@ class Embedder:
         identity = [bundle.model_hash(self.spec), device_hash or device.provider_name]
         if device.precision and not device.is_gpu:
             identity.append(self._precision)
-        self.cache_identity = "|".join([*identity, *self._rounding_fields])
+        identity += [*self._rounding_fields, *environment([self._engine])]
+        self.cache_identity = "|".join(identity)
         """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)

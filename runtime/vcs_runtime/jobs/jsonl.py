@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.reading import TooLongError, next_line, refuse_special, unique_keys
+from vcs_runtime.util.reading import TooLongError, next_line, opened, refuse_special, unique_keys
 
 Record = dict[str, Any]
 """One line of an output."""
@@ -34,7 +34,7 @@ def read_jsonl(
     number = 1
     try:
         refuse_special(path, name, pipe=pipe)
-        with path.open("rb") as file:
+        with opened(path) as file:
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:
                 if not line.isspace() and not (skip_torn and is_torn(line)):

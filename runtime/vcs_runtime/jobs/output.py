@@ -177,15 +177,15 @@ class OutputFile:
         finally:
             os.close(self._file)
 
-    def remove(self) -> None:
-        """Remove the file while it is still locked, so no other job can have begun writing it."""
+    def remove(self, leave: Callable[[Path], object] = Path.unlink) -> None:
+        """Remove the file, or rename it, while it is still locked: no other job is writing it."""
         self.check()
         self._regular = False  # from here on there is nothing to check
         if os.name == "nt":  # which removes no open file
             os.close(self._file)
             self._file = os.open(os.devnull, os.O_WRONLY)
         with file_errors(self.path):
-            self.path.unlink()
+            leave(self.path)
 
     def _write(self, content: bytes) -> None:
         self.check()

@@ -84,9 +84,10 @@ def run_blocks(
 
     if files.on_error == ERROR:
         score = partial(_until_failure, source, score)
-    pairs = Items(source.read(), total, attrgetter("name"), partial(check_line, signature))
+    check = partial(check_line, signature)
+    pairs = Items(source.read(), total, attrgetter("name"), check)
     started = time.monotonic()
-    lines, finish = as_lines(replace(files, inputs=source.paths))
+    lines, finish = as_lines(replace(files, inputs=source.paths), source, check)
     run_resumable(lines, pairs, score, count, finish=finish)
     summary.seconds = time.monotonic() - started
     return summary

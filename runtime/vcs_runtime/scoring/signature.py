@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 from collections.abc import Sequence
-from importlib.metadata import version
-
-import numpy as np
 
 from vcs_runtime._version import __version__
 from vcs_runtime.inference.custom import ScoringEmbedder
-from vcs_runtime.inference.device import import_onnxruntime
+from vcs_runtime.inference.environment import environment
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import TIME_STAMPS, ScoringSegmenter
@@ -48,22 +42,7 @@ def long_form(signature: str) -> str:
     """
     fields = signature.split("|")
     engines = [field for field in fields if field.startswith(("engine:", "cut:"))]
-    versions = []
-    if any("openvino" not in engine for engine in engines):
-        versions.append(f"ort:{import_onnxruntime().__version__}")
-    if any("openvino" in engine for engine in engines):
-        versions.append(f"openvino:{version('openvino')}")
-        if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
-            versions.append(f"onednn:{re.sub(r'[^A-Za-z0-9_]', '_', limit)}")
-    if versions:
-        versions.append(f"tokenizers:{version('tokenizers')}")
-    simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
-    groups = [*simd.get("baseline", ()), *simd.get("found", ())]
-    cpu = platform.machine().lower()
-    if groups:
-        cpu = f"{cpu}/{groups[-1]}"
-    versions += [f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
-    return "|".join([signature, *versions])
+    return "|".join([signature, *environment(engines)])
 
 
 def signature_of(options: Options, segmenter: Sequence[str], embedder: Sequence[str]) -> str:

@@ -10,10 +10,10 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any, AnyStr, Final
+from typing import IO, Any, AnyStr, BinaryIO, Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import file_errors
@@ -72,6 +72,17 @@ def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
     return line
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; an error when it is closed changes nothing that was read."""
+    file = path.open("rb")
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.close()
+
+
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     """Read a regular file, or with `pipe` a pipe.
 
@@ -81,7 +92,7 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     limit = _limit(FILE_MB)
     with file_errors(name):
         refuse_special(path, name, pipe=pipe)
-        with path.open("rb") as file:
+        with opened(path) as file:
             content = _read(file, limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
     if content is None or len(content) > limit:
         raise InputError(f"{name}: {too_long('a file', limit)}")

@@ -15,7 +15,7 @@ from vcs_runtime.jobs.readers.json_files import read_json_entries, read_lines
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
-from vcs_runtime.util.reading import refuse_special
+from vcs_runtime.util.reading import opened, refuse_special
 
 #: What each kind of file is called.
 _KINDS: Final = {
@@ -115,7 +115,7 @@ class InputFile:
     def _kind(self) -> str:
         """Return the format. Raises InputError if the contents have another format."""
         declared = self._declared()
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
         held = next((kind for kind, begins in _BEGINNINGS.items() if re.match(begins, head)), None)
         if declared is None:

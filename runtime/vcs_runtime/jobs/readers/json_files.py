@@ -10,7 +10,7 @@ from typing import Any
 
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
 from vcs_runtime.text.times import stamped
-from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
+from vcs_runtime.util.reading import TooLongError, next_line, opened, read_whole, unique_keys
 
 
 class NestedRows(RowError):
@@ -66,7 +66,7 @@ def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
 def read_lines(path: Path, id_key: str) -> Iterator[Row]:
     """Read one text a line, empty lines included. The id of a text is the number of its line."""
     number = 1
-    with path.open("rb") as file:
+    with opened(path) as file:
         try:
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.util.extras import require
-from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
+from vcs_runtime.util.reading import TooLongError, line_limit, next_line, opened, read_whole
 
 _CSV_FIELD = (1 << 31) - 1  # the largest that Windows takes
 _BATCH = 256  # rows of a Parquet file that are read at a time
@@ -21,8 +21,8 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
     """Read a table of text with a header."""
     csv.field_size_limit(min(line_limit(), _CSV_FIELD))  # by default 128 KiB
     separator = _separator(path, separators)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = _Lines(file)
+    with opened(path) as file:
+        lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", newline=""))
         reader = csv.DictReader(lines, strict=True, delimiter=separator)
         try:
             names = list(reader.fieldnames or ())
@@ -122,8 +122,9 @@ def _separator(path: Path, allowed: str) -> str:
 
 def _header(path: Path, separator: str) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return next(csv.reader(_Lines(file), delimiter=separator), [])
+        with opened(path) as file:
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+            return next(csv.reader(_Lines(text), delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, TooLongError):
         return []  # the reader names the line
 

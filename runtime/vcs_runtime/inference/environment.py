@@ -1,0 +1,42 @@
+"""What may round a score otherwise: versions, the processor, and limits of instructions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Final
+
+import numpy as np
+
+from vcs_runtime.inference.device import import_onnxruntime
+
+# The variables that forbid OpenVINO instructions, after the names of their fields.
+_LIMITS: Final = (
+    ("onednn", "ONEDNN_MAX_CPU_ISA"),
+    ("dnnl", "DNNL_MAX_CPU_ISA"),
+    ("ovcpu", "OV_CPU_MAX_ISA"),
+)
+
+
+def environment(engines: Iterable[str]) -> list[str]:
+    """Return the fields of the long form, where these engines run models."""
+    versions = []
+    engines = list(engines)
+    if any("openvino" not in engine for engine in engines):
+        versions.append(f"ort:{import_onnxruntime().__version__}")
+    if any("openvino" in engine for engine in engines):
+        versions.append(f"openvino:{version('openvino')}")
+        for name, variable in _LIMITS:
+            if limit := os.environ.get(variable):
+                versions.append(f"{name}:{re.sub(r'[^A-Za-z0-9_]', '_', limit)}")
+    if versions:
+        versions.append(f"tokenizers:{version('tokenizers')}")
+    simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
+    groups = [*simd.get("baseline", ()), *simd.get("found", ())]
+    cpu = platform.machine().lower()
+    if groups:
+        cpu = f"{cpu}/{groups[-1]}"
+    return [*versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
