@@ -160,4 +160,7 @@ def test_scores_are_by_time_and_the_signature_says_so(tiny_bundle: Path, tmp_pat
     by_id = ("--references", tmp_path / "texts.json", "--predictions", tmp_path / "texts.json")
     assert vcs("score", *by_id, "--bundle", tiny_bundle, "--segmenter", "time-stamps").code == 0
     short = vcs("score", pairs, "--bundle", tiny_bundle, "--segmenter", "time-stamps", "--short")
-    assert "with time stamps, which is scored too: --clean time-stamps\n" in short.stderr
+    assert (
+        "with time stamps ('1 00:00:12,000 --> 00:00...'), which is scored too: --clean time-stamps\n"
+        in short.stderr
+    )
