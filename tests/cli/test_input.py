@@ -624,8 +624,8 @@ def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command
     assert "a.jsonl: scored with lct:0, this run with lct:1: give the same options" in other.stderr
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
         said = (
-            f"of {count} generated texts, {count} with Markdown, which is scored too: --clean"
-            " markdown"
+            f"of {count} generated texts, {count} with Markdown ('# Title'), which is scored too:"
+            " --clean markdown"
         )
         assert (done.code, said in done.stderr) == (0, True), done.stderr
 

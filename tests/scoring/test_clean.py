@@ -67,6 +67,8 @@ def test_the_signature_names_cleaning_in_one_order_and_only_if_there_is_some(
 def test_a_text_of_which_nothing_is_left_is_an_error_of_its_own(scorer: Scorer) -> None:
     result = score(scorer, (story(1), "<think>A man walks."), Options(clean=["think"]))
     assert result.error == "generated: nothing is left after cleaning (think)"
+    nothing = score(scorer, (story(1), "Sure!</s>"), Options(clean=["chat"]))
+    assert nothing.error == "generated: nothing is left after cleaning (chat)"
     assert str(score(scorer, ("***", story(1)), ALL).error).startswith("reference: nothing is left")
 
 
@@ -75,7 +77,7 @@ def test_a_text_of_which_nothing_is_left_is_an_error_of_its_own(scorer: Scorer) 
     [
         (
             ["html"],
-            "^clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not 'html'$",
+            "^clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', 'chat', not 'html'$",
         ),
         ("markdown", "^clean must be a sequence of names, not the string 'markdown'$"),
     ],
@@ -108,6 +110,6 @@ def test_the_command_refuses_unknown_names(names: str) -> None:
     done = vcs("score", "pairs.jsonl", "--clean", names)
     assert done.code == 2
     assert (
-        "clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', not '"
+        "clean must be one of 'markdown', 'think', 'list-numbers', 'time-stamps', 'chat', not '"
         in done.stderr
     )

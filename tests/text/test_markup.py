@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import math
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.waiting import HANGS_AFTER_S
-from vcs_runtime.text.markup import CLEANINGS, markup_in, remove_markup
+from vcs_runtime.text.chat import without_chat
+from vcs_runtime.text.markup import CLEANINGS, MarkupCounts, remove_markup
 
 PIECES = [
     *"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5",
@@ -19,6 +19,14 @@ PIECES = [
     "1. ",
     "2. ",
     "Step 3: ",
+    "12 - 18 seconds, ",
+    "Frame 3: ",
+    "<answer>",
+    "</s>",
+    "USER: ",
+    "\nassistant\n",
+    "Sure! ",
+    '{"text": "',
     "**",
     "](",
     "```",
@@ -42,6 +50,8 @@ chosen = st.sets(st.sampled_from(CLEANINGS), min_size=1)
         ("<think>They say <think> here.</think>A man walks.", "A man walks."),
         ("<think>all of it", ""),
         ("I think <thinking> is 3 < 4.", "I think <thinking> is 3 < 4."),
+        ("<Reasoning>Is it?</Reasoning>A man walks.", "A man walks."),
+        ("◁think▷Is it?◁/think▷A man walks.", "A man walks."),
     ],
 )
 def test_reasoning_in_think_tags_is_removed(text: str, clean: str) -> None:
@@ -107,17 +117,140 @@ def test_numbers_of_lists_are_removed_and_items_stand_apart(text: str, clean: st
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    "text",
     [
-        ("[00:12-00:18] A man walks. (1:05) He sits.", ["time-stamps"]),
-        ("1\n00:00:01,000 --> 00:00:03,500\nA man walks.", ["time-stamps"]),
-        ("<think>x</think>A **man** walks.", ["think", "markdown"]),
-        ("At 10:30 a man walks 2*3 steps.", []),
+        "A man walks.<|im_end|>",
+        "<s> A man walks.</s>",
+        "A man walks.<|eot_id|><|endoftext|>",
+        "A man walks.<eos><pad><pad>",
+        "A man walks.<｜end▁of▁sentence｜>",
+        "A man walks.<end_of_utterance>",
+        "USER: <video>\nDescribe it. ASSISTANT: A man walks.</s>",
+        "A chat between a curious user and an assistant. USER: Describe it. ASSISTANT: A man walks.",
+        "<|im_start|>system\nHelp.<|im_end|>\n<|im_start|>user\nWhat?<|im_end|>\n"
+        "<|im_start|>assistant\nA man walks.<|im_end|>",
+        "<|start_header_id|>user<|end_header_id|>\n\nWhat?<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nA man walks.<|eot_id|>",
+        "<start_of_turn>user\nWhat?<end_of_turn>\n<start_of_turn>model\nA man walks.",
+        "[INST] <<SYS>>Help.<</SYS>> What? [/INST] A man walks.",
+        "system\nYou are a helpful assistant.\nuser\nDescribe it.\nassistant\nA man walks.",
+        "### Human: What? \n### Assistant: A man walks.",
+        "<|channel|>analysis<|message|>Is it?<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>A man walks.",
+        "Question: What happens in the video? Answer: A man walks.",
+        "A man walks.\nUSER: Thanks.",
+        "Assistant: A man walks.",
+        "USER: A man walks.",
+        "Sure! Here is a description of the video:\n\nA man walks.",
+        "Sure, here's the text:\nA man walks.",
+        "Certainly! A man walks.",
+        "Okay, here is the caption: A man walks.",
+        "Here are the events:\nA man walks.",
+        "Of course! Here’s a detailed description of the video.\nA man walks.",
+        "Below is a summary. A man walks.",
+        "I'd be happy to describe the video! A man walks.",
+        "Caption: A man walks.",
+        "**Answer:** A man walks.",
+        "A man walks. I hope this helps! Let me know if you have questions.",
+        "A man walks.\n\nFeel free to ask for more.",
+        "<answer>A man walks.</answer>",
+        "It moves. <answer>\nA man walks.\n</answer> Yes.",
+        "<answer>A man walks.",
+        "A man walks.</answer>",
+        "<caption>A man walks.</caption>",
+        '{"caption": "A man walks."}',
+        '```json\n{"video": 3, "description": "A man walks."}\n```',
+        '{"description": "A man walks.',
+        "{'response': 'A man walks.'}",
+        '[{"start": 1, "end": 2, "text": "A man walks."}]',
+        '{"scenes": [{"time": "1 to 2", "description": "A man walks."}]}',
+        'Sure! Here is the JSON:\n```json\n{"answer": "A man walks.<|im_end|>"}\n```',
     ],
 )
-def test_markup_is_named_and_time_stamps_are_removed(text: str, found: list[str]) -> None:
-    assert markup_in(text) == found
-    assert markup_in(remove_markup(text, found)) == []
+def test_what_a_chat_puts_around_an_answer_is_named_and_removed(text: str) -> None:
+    counts = MarkupCounts()
+    counts.add(text)
+    assert "chat" in counts.unused([])
+    assert remove_markup(text, ["chat"]).strip("*").strip() == "A man walks."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[00:12-00:18] {} [0:00:20] {}",
+        "1\n00:00:01,000 --> 00:00:03,500\n{}\n\n2\n00:00:04,000 --> 00:00:05,000\n{}",
+        "12.0 - 18.0 seconds, {}\n18.0 - 20.0 seconds, {}",
+        "12s-18s: {}\n18s-20s: {}",
+        "0 to 7 seconds: {} 7 to 9 seconds: {}",
+        "<12 - 18> {}\n<18 - 20> {}",
+        "<12.0 seconds> {} <18.0 seconds> {}",
+        "[12.0, 18.0] {}\n[18.0, 20.0] {}",
+        "[12s - 18s] {} [18s - 20s] {}",
+        "From 12s to 18s, {} From 18s to 20s, {}",
+        "From 12.0 to 18.0 seconds {}\nBetween 18 seconds and 20 seconds, {}",
+        "From 00:12 to 00:18, {}\nFrom 00:18 to 00:20: {}",
+        "00:12 - 00:18: {}\n00:18 - 00:20: {}",
+        "0:12–0:18 {} 0:18–0:20 {}",
+        "**00:12 - 00:18**: {}\n**00:18 - 00:20:** {}",
+        "00:12: {}\n00:18 - {}",
+        "At 12s, {} At 18.5 seconds, {}",
+        "Frame 3: {}\nFrame 4: {}",
+        "Frames 3-5: {} [Frame 6]: {}",
+        "**Scene 1 (0:12):** {}\nClip 2 - {}",
+    ],
+)
+def test_forms_of_time_are_named_and_removed(text: str) -> None:
+    counts = MarkupCounts()
+    filled = text.format("A man walks.", "He sits.")
+    counts.add(filled)
+    assert counts.unused([]) in (["time-stamps"], ["time-stamps", "markdown"])
+    assert remove_markup(filled, ["time-stamps"]).split() == "A man walks. He sits.".split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "At 10:30 a man walks 2*3 steps. He waits. 10 to 15 seconds later he sits.",
+        "From 10 to 20 people wait. From 9:00 to 17:00 is a day. 12:00-13:00 is lunch.",
+        "The score is [3-2], and he was king (1990-1995). 10 - 15 seconds of rain fall.",
+        "Frame by frame, scene 2 is shown: 3 men. In scene 1, a man walks.",
+        "Sure, he walks. Certainly he does. Okay, they all leave.",
+        "Here is a man who walks. Here comes a dog.",
+        "Of course the user leaves. An assistant asks: are you a human? The answer: no.",
+        "This is the story of a man: he walks.\nThe model\nwalks.",
+        "[Music] A man walks. [1] {no JSON}",
+        "a < b > c <i> and 3 < 4 s > 2",
+        "He tells her: let me know if it rains. Then, feel free to go, he says, and leaves.",
+    ],
+)
+def test_ordinary_prose_gets_no_notice_and_stays_as_it_is(text: str) -> None:
+    counts = MarkupCounts()
+    counts.add(text)
+    assert counts.unused([]) == []
+    assert remove_markup(text, ["think", "time-stamps", "chat"]) == text
+
+
+def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
+    counts = MarkupCounts()
+    for text in (
+        "<think>x</think>A **man** walks.",
+        "Frame 1: A man.</s>",
+        "[0:01] He sits. (0:02) He runs.</s>",
+        None,
+    ):
+        counts.add(text)
+    assert counts.total == 4
+    assert counts.unused(["chat"]) == ["time-stamps", "think", "markdown"]
+    assert counts.shares(["time-stamps", "chat"]) == (
+        "1 with time stamps ('[0:01]'), 1 with frame numbers ('Frame 1:'),"
+        " 2 with special tokens ('</s>')"
+    )
+
+
+def test_a_prompt_without_an_answer_is_no_answer_but_its_text_is_kept() -> None:
+    assert without_chat("USER: Describe it. ASSISTANT: ").strip() == "Describe it."
+    several = "USER: one ASSISTANT: two USER: three ASSISTANT: four"
+    assert without_chat(several).split() == ["two", "four"]
 
 
 @pytest.mark.parametrize(
@@ -161,23 +294,38 @@ def test_marks_nested_beyond_all_reason_are_removed_too() -> None:
     assert "[" not in remove_markup(text, ["markdown"])
 
 
-# Quadratic time would take hours; linear time takes some seconds.
-HOSTILE = """
-from vcs_runtime.text.markup import CLEANINGS, remove_markup
-for unit in ("*", "<think>", "|", "[", "7"):
-    remove_markup(unit * (1_000_000 // len(unit)), CLEANINGS)
-for unit in ("*", "_", "`", "~", "#", "(", "](", "[x](", "![", " #", "*a ", "**a ", "_a ", "`a ", \
-"~~a ", "* a",
-             " ", "\\n", "1. ", ". 1. ", "1.\\n", "(1) ", "Step ", "a   ", "- ", "> ", "a |", \
-"<", "</think>"):
-    remove_markup("a" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
-    remove_markup("-" + unit * (50_000 // len(unit)) + "b", CLEANINGS)
-for opening in ("~~", "*", "**", "_", "`", "[", "[x](", "| ", "# ", "#", "<think>", "1. ", "- ", \
-"> ", "```"):
-    for letter in ("a", " ", "(a)", "#", "-", "1"):
-        remove_markup(opening + letter * 10_000 + "!", CLEANINGS)
-"""
+UNITS = (
+    *("*", "_", "`", "~", "#", "(", "](", "[x](", "![", " #", "*a ", "**a ", "_a ", "`a ", "~~a "),
+    *("* a", " ", "\n", "1. ", ". 1. ", "1.\n", "(1) ", "Step ", "a   ", "- ", "> ", "a |"),
+    *("<", "<think>", "</think>", "|", "[", "7", "</answer>", "<answer>", "<|", "<|im_start|>"),
+    *("USER: ", "\nuser\n", "Sure! ", "Here is ", ". Let me know if", "\nFeel free to ", '{"a":'),
+    *(
+        '[{"text":"',
+        "7:",
+        "1:23",
+        "1:23-",
+        "1:23 - 1:24 ",
+        "\n12 - ",
+        ". 12 to 13 s",
+        "From 1s to ",
+    ),
+    *(". From 1", "\nFrame 3", "Frame 3(", "<12 - ", "[1-2", "1\n", "-->", '!" ', ". *", "\n- - "),
+)
 
 
-def test_hostile_texts_take_linear_time() -> None:
-    subprocess.run([sys.executable, "-c", HOSTILE], check=True, timeout=HANGS_AFTER_S)
+def seconds_for(text: str) -> float:
+    best = math.inf
+    for _ in range(3):
+        before = time.thread_time()
+        remove_markup(text, CLEANINGS)
+        MarkupCounts().add(text)
+        best = min(best, time.thread_time() - before)
+    return best
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("before", ["", "a", "-", "Here is ", '{"text": "'])
+def test_hostile_texts_take_linear_time(unit: str, before: str) -> None:
+    short, long = (before + unit * (size // len(unit)) + "!" for size in (6_000, 24_000))
+    # A busy machine may disturb one measurement, and not all of them.
+    assert any(seconds_for(long) < 6 * seconds_for(short) for _ in range(4))

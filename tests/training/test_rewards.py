@@ -14,7 +14,7 @@ from support.stories import story
 from vcs_numba import Params
 from vcs_runtime import BundleError, DeviceError, Scorer, ScorerConfig, training
 from vcs_runtime.scoring.score_table import SMALLER_IS_BETTER
-from vcs_runtime.training import TrainingScorer, compute_score
+from vcs_runtime.training import TextMetric, TrainingScorer, compute_score
 
 TEXT, OTHER = story(1), story(2)
 
@@ -132,6 +132,35 @@ def test_a_group_of_equal_rewards_is_reported_once(
 @pytest.mark.parametrize("reference", [None, "", [], [TEXT, None], 3.5])
 def test_so_is_one_whose_reference_cannot(rewards: TrainingScorer, reference: Any) -> None:
     assert rewards.reward_fn(["p", "p"], [TEXT, TEXT], reference=[reference, TEXT])[0] is None
+
+
+def test_residue_of_models_is_named_once_and_cleaned_if_asked(
+    config: ScorerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    residue = [f"<think>A dog?</think>{OTHER}", f"{OTHER}<|im_end|>", f"Sure! Here it is:\n{OTHER}"]
+    arguments = (["p"] * 3, residue)
+    raw = TrainingScorer(config)
+    plain = raw.score_many([(TEXT, OTHER)])[0].margin
+    assert plain not in raw.reward_fn(*arguments, reference=[TEXT] * 3)
+    raw.reward_fn(*arguments, reference=[TEXT] * 3)
+    notices = [each.message for each in caplog.records if "scored too" in each.message]
+    assert notices == [
+        "of 3 generated texts, 1 with reasoning ('<think>'), 1 with special tokens"
+        " ('<|im_end|>'), 1 with a polite opening or end ('Sure! Here it is:'), which is scored"
+        " too: clean=('think', 'chat') (reported once)"
+    ]
+    caplog.clear()
+    cleaned = TrainingScorer(config, clean=("think", "chat"))
+    assert cleaned.reward_fn(*arguments, reference=[TEXT] * 3) == [plain] * 3
+    metric = TextMetric(config, clean=["chat", "think"])
+    metric.update(residue, [TEXT] * 3)
+    assert metric.compute()["margin"] == plain
+    assert "|clean:think+chat|" in metric.signature
+    options = {"bundle": config.bundle, "device": "cpu", "clean": ["think", "chat"]}  # of YAML
+    assert [compute_score("", text, TEXT, **options) for text in residue] == [plain] * 3
+    assert not [each for each in caplog.records if "scored too" in each.message]
+    with pytest.raises(ValueError, match="^clean must be one of"):
+        TrainingScorer(config, clean=["html"])
 
 
 def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> None:

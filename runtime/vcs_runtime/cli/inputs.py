@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from vcs_runtime.jobs.texts import MatchedFiles, Texts
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
-from vcs_runtime.text.markup import markup_in
+from vcs_runtime.text.markup import MarkupCounts
 from vcs_runtime.util.reading import read_whole
 
 # Suffixes of files that hold more than one plain text.
@@ -351,28 +350,23 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
 
     The warning also names the option that removes the markup.
     """
-    counts: Counter[str] = Counter()
-    total = 0
+    counts = MarkupCounts()
     for text in texts:
-        total += 1
-        if isinstance(text, str):
-            counts.update(markup_in(text))
+        counts.add(text)
     options = getattr(click.get_current_context(silent=True), "params", {})
     has_sentences = not options.get("short")
     used = [*cleaned]
     if has_sentences and options.get("segmenter") == TIME_STAMPS:
         used.append(TIME_STAMPS)
-    unused = [name for name in _MARKUP if counts[name] and name not in used]
+    unused = counts.unused(used)
     if not unused:
         return
-    shares = ", ".join(f"{counts[name]} {_MARKUP[name]}" for name in unused)
     remedy = f"--clean {','.join([*cleaned, *unused])}"
     if has_sentences and TIME_STAMPS in unused:
         remedy += f", or --segmenter {TIME_STAMPS} to score by them"
-    warn(f"of {total} generated texts, {shares}, which is scored too: {remedy}")
-
-
-_MARKUP = {TIME_STAMPS: "with time stamps", "think": "with <think>", "markdown": "with Markdown"}
+    warn(
+        f"of {counts.total} generated texts, {counts.shares(unused)}, which is scored too: {remedy}"
+    )
 
 
 def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:

@@ -141,7 +141,8 @@ scoring_options = combined(
             metavar="NAMES",
             help=(
                 "Comma-separated list of what is removed from all texts first: markdown, think "
-                "(reasoning in <think> tags), list-numbers, time-stamps. [default: nothing]"
+                "(reasoning in <think> tags), list-numbers, time-stamps, chat (end tokens, turns,"
+                " polite openings, answer tags, JSON). [default: nothing]"
             ),
         ),
         click.option(

@@ -47,8 +47,8 @@ class Options:
     short
         Words take the place of chunks (VCS_short; docs/reference/vcs.md, section 10).
     clean
-        What is removed from every text first: names of "markdown", "think", "list-numbers" and
-        "time-stamps", kept in this order (docs/reference/vcs.md, section 1).
+        What is removed from every text first: names of "markdown", "think", "list-numbers",
+        "time-stamps" and "chat", kept in this order (docs/reference/vcs.md, section 1).
     also
         Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which
         embeds the unchanged sentences of all texts as well, and "substitution" (section 15), for

@@ -26,7 +26,7 @@ from vcs_runtime.text.cleaning import (
     strip_punctuation,
 )
 from vcs_runtime.text.markup import remove_markup
-from vcs_runtime.text.times import timed_segments
+from vcs_runtime.text.times import TimedText, timed_segments
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped
 
@@ -418,13 +418,25 @@ def _chunk_times(times: Sequence[tuple[float, float]], size: int) -> npt.NDArray
 
 def _checked(text: object, name: str, options: Options) -> str:
     """Check a text, and remove the markup that `options.clean` names."""
-    plain = plain_line_ends(check_text(text, name))
-    if not options.clean:
-        return plain
-    cleaned = remove_markup(plain, options.clean)
+    plain = check_text(text, name)
+    if isinstance(plain, TimedText):
+        cleaned = _cleaned_segments(plain, options.clean)
+    elif options.clean:
+        cleaned = remove_markup(plain_line_ends(plain), options.clean)
+    else:
+        return plain_line_ends(plain)
     if not cleaned:
         raise TextError(f"{name}: nothing is left after cleaning ({', '.join(options.clean)})")
     return cleaned
+
+
+def _cleaned_segments(text: TimedText, cleanings: Sequence[str]) -> str:
+    """Clean the text of each segment; without time stamps, return their texts alone."""
+    others = [each for each in cleanings if each != TIME_STAMPS]
+    timed = text.map(lambda piece: remove_markup(plain_line_ends(piece), others))
+    if TIME_STAMPS not in cleanings:
+        return timed
+    return "\n".join(segment.text for segment in timed.segments).strip()
 
 
 def _words(texts: dict[str, str]) -> PreparedPair:

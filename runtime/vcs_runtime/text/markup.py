@@ -6,20 +6,28 @@ Every pattern is anchored or has possessive, disjoint parts, so that hostile tex
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
+
+from vcs_runtime.text import chat
+from vcs_runtime.text.stamps import FRAME, LABEL, STAMP
 
 #: What can be cleaned away, in the order of signatures.
-CLEANINGS: Final = ("markdown", "think", "list-numbers", "time-stamps")
+CLEANINGS: Final = ("markdown", "think", "list-numbers", "time-stamps", "chat")
 
-_THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
+_THINK = re.compile(
+    r"<(/?)(think|thinking|thought|reasoning|reflection)>|◁(/?)(think)▷|\[(/?)((?-i:THINK))\]",
+    re.IGNORECASE,
+)
 
 # The first characters of lines that are not running text.
 _LINE_MARKS = frozenset("#*_-+=|>`~[•‣⁃◦▪●○")
 _HEADING = re.compile(r"(?:#{1,6}(?:\s++|$))++")
 _CLOSING_MARKS = re.compile(r"(?<![#\s])\s++#++$")
 _MARKDOWN = re.compile(r"^(?:#{1,6} |[-*+] |`{3})|\*\*\S", re.MULTILINE)
+_DIGIT = re.compile(r"\d")
 _TITLE = re.compile(r"(\*\*|__)(?=\S)[^*_]++\1:?")
 _BULLET = re.compile(r"(?:[•‣⁃◦▪●○]\s*+|[-*+](?:\s++|$))++")
 _FENCE = re.compile(r"`{3,}+\s*+[\w+#.-]*+|~{3,}+")
@@ -47,39 +55,135 @@ _ANYWHERE = re.compile(
     rf"(?:^[^\S\n]*+|(?<=[{_ENDS}])[^\S\n]++){_NUMBERS}", re.IGNORECASE | re.MULTILINE
 )
 
-_TIME = r"(?:\d{1,2}:)?\d{1,2}:\d\d(?:[.,]\d{1,3})?"
-_STAMP = re.compile(
-    rf"^(?:\d{{1,5}}[^\S\n]?\n)?{_TIME} ?--> ?{_TIME}[^\S\n]*+$"
-    rf"|[\[(]{_TIME}(?: ?(?:-->|[-–—]|to) ?{_TIME})?[\])]:?",
-    re.MULTILINE,
-)
-
 # One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of
 # a model: it loses every character that these patterns need.
 _ROUNDS = 8
 _MARKS = {
     "markdown": re.compile(r"[-*_`~#|>\[\]+=•‣⁃◦▪●○]"),
-    "think": re.compile("<"),
+    "think": re.compile(r"[<◁\[]"),
     "list-numbers": re.compile(r"\d"),
     "time-stamps": re.compile(r"\d"),
+    "chat": re.compile(r"[<\[{:!,.?]"),
 }
 
 
-def remove_markup(text: str, cleanings: Collection[str]) -> str:
-    """Remove reasoning, Markdown, list numbers and time stamps, as named in `cleanings`.
+class Kind(NamedTuple):
+    """A kind of markup that is probably not meant to be scored."""
 
-    The result may be "".
+    cleaning: str  # of `CLEANINGS`: what removes it
+    words: str  # as in "3 of 10 texts, with Markdown"
+    find: Callable[[str], str | None]  # the first example in a text
+
+
+def _first(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
+    """Return a function that returns the first match of a pattern in a text."""
+
+    def find(text: str) -> str | None:
+        match = pattern.search(text)
+        return match[0] if match else None
+
+    return find
+
+
+def _first_stamp(text: str) -> str | None:
+    match = _DIGIT.search(text) and (STAMP.search(text) or LABEL.search(text))
+    return match[0] if match else None
+
+
+def _first_frame(text: str) -> str | None:
+    match = _DIGIT.search(text) and FRAME.search(text)
+    return match[0] if match else None
+
+
+def _first_turn(text: str) -> str | None:
+    match = chat.first_turn(text)
+    return match[0] if match else None
+
+
+def _courtesy(text: str) -> str | None:
+    match = chat.OPENING.match(text) or chat.closing(text)
+    return match[0] if match else None
+
+
+def _first_markdown(text: str) -> str | None:
+    match = _MARKDOWN.search(text)
+    return text[match.start() :].partition("\n")[0] if match else None
+
+
+def _first_think(text: str) -> str | None:
+    return next((tag[0] for tag in _think_tags(text)), None)
+
+
+#: What is looked for, in the order of notices.
+KINDS: Final = (
+    Kind("time-stamps", "with time stamps", _first_stamp),
+    Kind("time-stamps", "with frame numbers", _first_frame),
+    Kind("think", "with reasoning", _first_think),
+    Kind("markdown", "with Markdown", _first_markdown),
+    Kind("chat", "with special tokens", _first(chat.TOKEN)),
+    Kind("chat", "with turns of a chat", _first_turn),
+    Kind("chat", "with a polite opening or end", _courtesy),
+    Kind("chat", "with answer tags", _first(chat.ANSWER)),
+    Kind("chat", "in JSON", lambda text: None if chat.json_text(text) is None else text),
+)
+_SHOWN = 24  # characters of an example
+
+
+class MarkupCounts:
+    """Counts of texts with each kind of markup, and an example of each."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._counts: Counter[Kind] = Counter()
+        self._examples: dict[Kind, str] = {}
+
+    def add(self, text: object) -> None:
+        """Count a text; what is not a text counts in `total` alone."""
+        self.total += 1
+        if not isinstance(text, str):
+            return
+        for kind in KINDS:
+            if example := kind.find(text):
+                self._counts[kind] += 1
+                example = " ".join(example.split())
+                if len(example) > _SHOWN:
+                    example = f"{example[:_SHOWN]}..."
+                self._examples.setdefault(kind, example)
+
+    def unused(self, used: Collection[str]) -> list[str]:
+        """Return the cleanings that are not used, and would remove something."""
+        found = dict.fromkeys(kind.cleaning for kind in KINDS if self._counts[kind])
+        return [name for name in found if name not in used]
+
+    def shares(self, cleanings: Collection[str]) -> str:
+        """Return the counts and examples of what some cleanings would remove."""
+        shares = []
+        for kind in KINDS:
+            if self._counts[kind] and kind.cleaning in cleanings:
+                shares.append(f"{self._counts[kind]} {kind.words} ({self._examples[kind]!r})")
+        return ", ".join(shares)
+
+
+def remove_markup(text: str, cleanings: Collection[str]) -> str:
+    """Remove reasoning, what chats put around an answer, Markdown, list numbers and time stamps.
+
+    `cleanings` names what is removed. The result may be "".
     """
     for _ in range(_ROUNDS):
         cleaned = text
         if "think" in cleanings:
             cleaned = _without_think(cleaned)
+        if "chat" in cleanings:
+            cleaned = chat.without_chat(cleaned)
         if "markdown" in cleanings:
             cleaned = _without_markdown(cleaned)
         if "list-numbers" in cleanings:
             cleaned = _without_list_numbers(cleaned)
         if "time-stamps" in cleanings:
-            cleaned = _STAMP.sub("", cleaned)
+            # A segment begins at these, so a sentence has ended.
+            cleaned = FRAME.sub(r"\n\n\g<lead>", cleaned)
+            cleaned = STAMP.sub("", cleaned)
+            cleaned = LABEL.sub(r"\n\n\g<lead>", cleaned)
         if cleaned == text:
             return text
         text = cleaned.strip()
@@ -88,16 +192,15 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
     return text.strip()
 
 
-def markup_in(text: str) -> list[str]:
-    """Return the names of `CLEANINGS` for markup that is probably not meant to be scored."""
-    names = []
-    if _STAMP.search(text):
-        names.append("time-stamps")
-    if _THINK.search(text):
-        names.append("think")
-    if _MARKDOWN.search(text):
-        names.append("markdown")
-    return names
+def _think_tags(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tags of reasoning. Names other than "think" need a closing tag in the text."""
+    if "<" not in text and "◁" not in text and "[" not in text:
+        return
+    closed = {name.lower() for name in re.findall(r"</(\w{5,10})>", text)}
+    for tag in _THINK.finditer(text):
+        name = next(filter(None, tag.groups()[1::2])).lower()
+        if name == "think" or name in closed:
+            yield tag
 
 
 def _without_think(text: str) -> str:
@@ -107,10 +210,11 @@ def _without_think(text: str) -> str:
     """
     pieces: list[str] = []
     start, opened = 0, False
-    for tag in _THINK.finditer(text):
-        if not tag[1] and not opened:
+    for tag in _think_tags(text):
+        closes = "/" in tag[0]
+        if not closes and not opened:
             pieces.append(text[start : tag.start()])
-        start, opened = tag.end(), not tag[1]
+        start, opened = tag.end(), not closes
     if not opened:
         pieces.append(text[start:])
     return "\n".join(pieces)

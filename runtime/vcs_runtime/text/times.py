@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import TextError
+from vcs_runtime.text.stamps import BARE, CLOCK, ENCLOSED, at_beginning, without_groups
 
-_CLOCK = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,6})?"
-_TIME = rf"{_CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?"  # or seconds
-_TO = r" ?(?:-->|[-–—]|to) ?"
-_STAMP = re.compile(
-    # A cue of SRT or WebVTT, whose number stands on the line before it; or a range in brackets.
-    # Numbers in parentheses may be years.
-    rf"^(?:\d{{1,6}}[^\S\n]*\n)?[^\S\n]*({_CLOCK}) ?--> ?({_CLOCK})(?:[^\S\n][^\n]*)?$"
-    rf"|\[({_TIME})s?{_TO}({_TIME})s?\]:?|\(({_CLOCK}){_TO}({_CLOCK})\):?",
-    re.MULTILINE,
+_FLAGS = re.IGNORECASE | re.MULTILINE
+# The styles of stamps: a text has one of them.
+_STYLES = [
+    *(re.compile(pattern, _FLAGS) for pattern in ENCLOSED.values()),
+    *(re.compile(at_beginning(pattern), _FLAGS) for pattern in BARE.values()),
+]
+_LABELS = re.compile(
+    at_beginning(*(without_groups(each) for each in (*ENCLOSED.values(), *BARE.values()))), _FLAGS
 )
 # Parts of WebVTT beside its cues: its head, notes, and names of cues.
 _ASIDE = re.compile(
     r"\AWEBVTT.*(?:\n(?!.*-->).+)*|(?<=\n\n)(?:(?:NOTE|STYLE|REGION)\b.*(?:\n.+)*|.+(?=\n.*-->))"
 )
 # A stamp without an end within a segment: its text would become a part of this segment.
-_HALF = re.compile(rf"\[{_CLOCK}|^[^\S\n]*(?:\({_CLOCK}\)|{_CLOCK}{_TO}{_CLOCK})|-->", re.MULTILINE)
+_HALF = re.compile(rf"\[{CLOCK}|^[^\S\n]*\({CLOCK}\)|-->", re.MULTILINE)
 _INSTANT = 0.001  # seconds that a moment lasts: the smallest step of SRT
+# Marks within the cues of WebVTT and SRT, such as <v Bob>, <c.red>, <i> and {\\an8}.
+_TAG = re.compile(
+    r"</?(?:[bciuv]|lang|ruby|rt|font)(?:[. ][^<>\n]{0,80})?>|<\d\d:[\d:.]{1,12}>|\{\\\w{1,20}\}"
+)
+# Names of the text of a segment, and of its start and end in one list.
+_TEXTS = ("text", "sentence", "caption", "description")
+_PAIRS = ("timestamp", "timestamps", "segment")
+_TIME = re.compile(rf"{CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?s?")
 _SHOWN = 40  # characters of a text in an error
 
 
@@ -36,60 +44,119 @@ class TimedSegment(NamedTuple):
     text: str
 
 
+class TimedText(str):
+    """A text with time stamps that was made of segments, which it keeps."""
+
+    segments: Sequence[TimedSegment] = ()
+
+    @classmethod
+    def of(cls, segments: Sequence[TimedSegment]) -> TimedText:
+        """Write segments as a text with time stamps."""
+        lines = [f"[{_clock(each.start)}-{_clock(each.end)}] {each.text}" for each in segments]
+        text = cls("\n".join(lines))
+        text.segments = tuple(segments)
+        return text
+
+    def map(self, change: Callable[[str], str]) -> TimedText:
+        """Return the text with the text of each segment changed."""
+        return TimedText.of([each._replace(text=change(each.text)) for each in self.segments])
+
+
 def timed_segments(text: str, name: str) -> list[TimedSegment]:
     """Return the segments of a text with time stamps, in the order of their starts.
 
-    Raises TextError, which starts with `name`, unless every part of the text has a stamp before it
+    The style of the first stamp counts: other numbers within a sentence are text. Raises TextError,
+    which starts with `name`, unless every part of the text has a stamp before it, of this style,
     that does not end before it starts.
     """
-    text = text.strip()
-    if text.startswith("WEBVTT"):
-        text = _ASIDE.sub("", text)
-    stamps = list(_STAMP.finditer(text))
-    starts = [stamp.start() for stamp in stamps]
-    before = text[: starts[0]].strip() if stamps else text.strip()
-    if before:
-        place = "before the first time stamp"
-        if not stamps:
-            place = "without a start and an end such as [00:12-00:18]"
-        raise TextError(f"{name}: there is text {place}: {before[:_SHOWN]!r}")
     segments = []
-    ends = [*starts, len(text)][1:]
-    for stamp, end in zip(stamps, ends, strict=True):
-        first, last = (_seconds(time) for time in stamp.groups() if time)
-        if last < first:
-            raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
-        piece = text[stamp.end() : end].strip()
-        if half := _HALF.search(piece):
-            raise TextError(
-                f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
-            )
-        if piece:
-            segments.append(TimedSegment(first, max(last, first + _INSTANT), piece))
+    found = text.segments if isinstance(text, TimedText) else _parsed(text.strip(), name)
+    for start, end, piece in found:
+        if end < start:
+            stamp = f"{_clock(start)}-{_clock(end)}"
+            raise TextError(f"{name}: the time stamp {stamp!r} ends before it starts")
+        if piece.strip():
+            segments.append(TimedSegment(start, max(end, start + _INSTANT), piece.strip()))
     if not segments:
         raise TextError(f"{name}: there is no text after its time stamps")
     return sorted(segments, key=lambda segment: segment[:2])
 
 
+def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
+    """Yield the segments of a text as they are written."""
+    if text.startswith("WEBVTT"):
+        text = _ASIDE.sub("", text)
+    first = [match for style in _STYLES if (match := style.search(text))]
+    if not first:
+        place = "without a start and an end such as [00:12-00:18]"
+        raise TextError(f"{name}: there is text {place}: {text.strip()[:_SHOWN]!r}")
+    begun = min(first, key=re.Match.start)
+    if before := text[: begun.start()].strip():
+        raise TextError(f"{name}: there is text before the first time stamp: {before[:_SHOWN]!r}")
+    stamps = list(begun.re.finditer(text))
+    ends = [*(stamp.start() for stamp in stamps), len(text)][1:]
+    for stamp, end in zip(stamps, ends, strict=True):
+        piece = text[stamp.end() : end].strip()
+        if other := _LABELS.search(piece):
+            raise TextError(
+                f"{name}: the time stamp {other[0].strip()!r} has another style than the first,"
+                f" {begun[0].strip()!r}: {piece[other.start() :].strip()[:_SHOWN]!r}"
+            )
+        if half := _HALF.search(piece):
+            raise TextError(
+                f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
+            )
+        if begun.re is _STYLES[0]:
+            piece = _TAG.sub("", piece)
+        # The group before the times is a list mark.
+        times = [_seconds(group) for group in stamp.groups() if group and group[0].isdigit()]
+        if times[1] < times[0]:
+            raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
+        yield TimedSegment(times[0], times[1], piece)
+
+
 def stamped(value: Any) -> Any:
-    """Return timed segments as one text with time stamps, and any other value unchanged.
+    """Return timed segments as one `TimedText`, and any other value unchanged.
 
-    A segment is an object with `start` and `end` in seconds, and `text`.
+    Segments are a list of objects with text and times, or an object with lists of both.
     """
-    if not isinstance(value, Sequence) or not value or not all(map(_is_segment, value)):
+    if isinstance(value, Mapping) and {"timestamps", "sentences"} <= value.keys():
+        times, texts = value["timestamps"], value["sentences"]
+        if not isinstance(times, list) or not isinstance(texts, list) or len(times) != len(texts):
+            return value
+        rows = [{"timestamp": time, "text": text} for time, text in zip(times, texts, strict=True)]
+        timed = stamped(rows)
+        return value if timed is rows else timed
+    if isinstance(value, Mapping) and isinstance(value.get("annotations"), list):  # of YouCook2
+        timed = stamped(value["annotations"])
+        return value if timed is value["annotations"] else timed
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return value
-    return "\n".join(
-        f"[{_clock(row['start'])}-{_clock(row['end'])}] {row['text']}" for row in value
-    )
+    segments = [segment for row in value if (segment := _segment(row))]
+    return TimedText.of(segments) if len(segments) == len(value) else value
 
 
-def _is_segment(value: object) -> bool:
-    if not isinstance(value, Mapping) or not isinstance(value.get("text"), str):
-        return False
-    times = value.get("start"), value.get("end")
-    return all(
-        isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < 1e6 for t in times
-    )
+def _segment(row: object) -> TimedSegment | None:
+    """Return the segment of an object with a text and its times, or None."""
+    if not isinstance(row, Mapping):
+        return None
+    text = next((row[key] for key in _TEXTS if key in row), None)
+    pair = next((row[key] for key in _PAIRS if key in row), None)
+    if pair is None:
+        pair = [row.get("start", row.get("start_time")), row.get("end", row.get("end_time"))]
+    if not isinstance(text, str) or not isinstance(pair, list | tuple) or len(pair) != 2:
+        return None
+    start, end = map(_time, pair)
+    return None if start is None or end is None else TimedSegment(start, end, text)
+
+
+def _time(value: object) -> float | None:
+    """Return the seconds of a number or a clock such as 00:12.5, or None."""
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return _seconds(value)
+    # Milliseconds, as in a text.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return round(float(value), 3) if is_number and 0 <= value < 1e6 else None  # type: ignore[arg-type,operator]
 
 
 def _clock(seconds: float) -> str:
@@ -101,6 +168,6 @@ def _clock(seconds: float) -> str:
 def _seconds(time: str) -> float:
     """Return the seconds of a time such as 1:02:03.5, 02:03,500 or 123.5."""
     seconds = 0.0
-    for part in time.replace(",", ".").split(":"):
+    for part in time.rstrip("s").replace(",", ".").split(":"):
         seconds = 60 * seconds + float(part)
     return seconds

@@ -40,11 +40,13 @@ def _scorer(**options: Any) -> TrainingScorer:
 
 
 def _hashable(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with weights as a tuple, so calls with equal options share a scorer."""
-    weights = options.get("score")
-    if isinstance(weights, Mapping):
-        return {**options, "score": tuple(weights.items())}
-    return options
+    """Return the options with lists and weights as tuples: equal options share a scorer."""
+    hashable = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            value = tuple(value.items())
+        hashable[name] = tuple(value) if isinstance(value, list) else value
+    return hashable
 
 
 def reward_fn(

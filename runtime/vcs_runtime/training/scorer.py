@@ -23,6 +23,8 @@ from vcs_runtime.scoring.options import SUBSTITUTION, Options, ScorerConfig
 from vcs_runtime.scoring.result import Pair, Reference, Result
 from vcs_runtime.scoring.score_table import ALL, FURTHER, SMALLER_IS_BETTER
 from vcs_runtime.scoring.substitution import WordComparison
+from vcs_runtime.segmentation.custom import TIME_STAMPS
+from vcs_runtime.text.markup import MarkupCounts
 from vcs_runtime.training import service
 from vcs_runtime.util.numbers import checked_number
 
@@ -142,6 +144,27 @@ class Warnings:
                     values[0],
                 )
 
+    def markup(self, texts: Sequence[Any], cleaned: Sequence[str], by_time: bool) -> None:
+        """Warn of markup in generated texts that is probably not meant to be scored.
+
+        `by_time`: time stamps are read, and are no markup.
+        """
+        counts = MarkupCounts()
+        for text in texts:
+            counts.add(text)
+        used = {*cleaned, *self._logged}
+        if by_time:
+            used.add(TIME_STAMPS)
+        unused = counts.unused(used)
+        if unused:
+            self._logged.update(unused)
+            _LOG.warning(
+                "of %d generated texts, %s, which is scored too: clean=%r (reported once)",
+                counts.total,
+                counts.shares(unused),
+                (*cleaned, *unused),
+            )
+
     def _once(self, kind: str, message: str, *arguments: object) -> None:
         if kind not in self._logged:
             self._logged.add(kind)
@@ -187,6 +210,9 @@ class TrainingScorer:
         "lowest" for the lowest value of the reward. With None, TRL leaves the row out, so a model
         can learn to say nothing; verl accepts only numbers and gets the lowest. A missed deadline
         or a bad reference is not the model's fault: TRL gets None for it in any case.
+    clean
+        What is removed from every text first, as for `Options`: "think" and "chat" for models that
+        reason. Without it, a warning names what was found.
 
     Raises
     ------
@@ -209,9 +235,10 @@ class TrainingScorer:
         score: Score = "margin",
         reference_column: str = "reference",
         unscorable: float | Literal["lowest"] | None = "lowest",
+        clean: Sequence[str] = (),
     ) -> None:
         self._reward = Reward.of(score)
-        options = Options(chunk_size, params, aggregate, short, also=also)
+        options = Options(chunk_size, params, aggregate, short, clean, also)
         self._options = replace(options, also=(*options.also, *self._reward.also))
         self._deadline_s = _positive(deadline_s)
         self._warnings = Warnings()
@@ -279,6 +306,8 @@ class TrainingScorer:
     ) -> Future[list[Result]]:
         """Score pairs in the background with one deadline: one Result for each pair, in order."""
         deadline = self._deadline_s if deadline_s is None else _positive(deadline_s)
+        by_time = self._config.segmenter == TIME_STAMPS and not self._options.short
+        self._warnings.markup([pair[1] for pair in pairs], self._options.clean, by_time)
         return service.submit(self._config, self._options, list(pairs), deadline)
 
     def score_many(self, pairs: Sequence[Pair]) -> list[Result]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
-from vcs_runtime.text.times import stamped
+from vcs_runtime.text.times import TimedText, stamped
 from vcs_runtime.util.reading import TooLongError, next_line, opened, read_whole, unique_keys
 
 
@@ -30,6 +30,8 @@ def read_json_entries(
     top-level object.
     """
     value = _load(path, name)
+    if key is None and isinstance(value, dict):
+        value = _timed_entries(value)
     if key is not None:
         if not (isinstance(value, dict) and key in value):
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
@@ -42,6 +44,17 @@ def read_json_entries(
         raise RowError(f"an array or an object of JSON was expected, not {type(value).__name__}")
     for number, entry in enumerate(value, 1):
         yield f"entry {number}", entry
+
+
+def _timed_entries(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a dense-captioning file, which may lie under a key."""
+    for key in ("results", "database"):
+        if isinstance(value.get(key), dict):
+            entries = map(stamped, value[key].values())
+            if any(isinstance(entry, TimedText) for entry in entries):
+                inner: dict[str, Any] = value[key]
+                return inner
+    return value
 
 
 def _refuse_nested(entries: dict[str, Any]) -> None:
@@ -59,7 +72,9 @@ def _refuse_nested(entries: dict[str, Any]) -> None:
 def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
     """Return an entry of a JSON object as a row, whose id is the entry's name."""
     if isinstance(entry, dict):
-        return {id_key: name, **entry}
+        timed = stamped(entry)
+        text = {TEXT: timed} if isinstance(timed, TimedText) else {}
+        return {id_key: name, **text, **entry}
     return {id_key: name, TEXT: entry}
 
 

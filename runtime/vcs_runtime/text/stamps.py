@@ -1,0 +1,87 @@
+"""Time stamps as captioners write them: one table of styles, for reading and for cleaning."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CLOCK: Final = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,6})?"
+_SECONDS = r"\d{1,6}(?:\.\d{1,6})?"
+_EITHER = rf"{CLOCK}|{_SECONDS}"
+_UNIT = r"(?: ?s(?:ec(?:ond)?s?)?\b)"
+_DASH = r"[^\S\n]?(?:-->|[-–—~])[^\S\n]?"
+_TO = rf"(?:{_DASH}|[^\S\n](?:to|and)[^\S\n])"
+_LIST = rf"(?:{_TO}|, ?(?=\d+\.\d))"
+
+# Where a segment may begin: at the start of a line, or where a sentence has ended.
+_BEGINS = r"(?:^|(?<=[.!?:;…] )|(?<=[.!?…][\"'”’)] ))"
+_LEAD = r"(?P<lead>[^\S\n]*+(?:[-*•>#]{1,6}[^\S\n]++)?)\*{0,3}"
+# After a stamp without brackets comes a mark, the end of the line, or a capital; or at least no
+# word that makes it a part of a sentence, as in "10 to 15 seconds later".
+_MARK = (
+    r"(?:\*{0,3}[^\S\n]*+[:,;|–—-]{1,3}(?!\d)\*{0,3}|\*{1,3}|(?=[^\S\n]*+$)"
+    r"|(?=[^\S\n]++[\"'“‘(\[*]?(?-i:[^\W\d_a-z])))"
+)
+_JOINS = r"(?:is|are|was|were|has|had|will|later|of|on|in|and|or|every|each|before|after|long)\b"
+_WORD = rf"(?:{_MARK}|(?=[^\S\n]++(?!{_JOINS})[^\W\d]))"
+
+#: Styles that stand anywhere, with start and end as their groups.
+ENCLOSED: Final = {
+    # A cue of SRT or WebVTT, whose number stands on the line before it.
+    "cues": rf"^(?:\d{{1,6}}[^\S\n]*\n)?[^\S\n]*({CLOCK}) ?--> ?({CLOCK})(?:[^\S\n][^\n]*)?$",
+    "[0:01-0:02]": rf"\[({CLOCK})s?{_LIST}({CLOCK})s?\]:?",
+    "[1-2]": rf"\[({_SECONDS}){_UNIT}?{_LIST}({_SECONDS}){_UNIT}?\]:?",
+    # Numbers in parentheses may be years.
+    "(0:01-0:02)": rf"\(({CLOCK})s?{_LIST}({CLOCK})s?\):?",
+    "<1-2>": rf"<({_EITHER}){_UNIT}?{_LIST}({_EITHER}){_UNIT}?>:?",
+}
+#: Styles without brackets, which stand where a segment may begin.
+BARE: Final = {
+    "0:01-0:02": rf"({CLOCK})(?:{_DASH}({CLOCK}){_WORD}|{_TO}({CLOCK}){_MARK})",
+    "1-2 seconds": rf"({_SECONDS}){_UNIT}?{_TO}({_SECONDS}){_UNIT}{_MARK}",
+    "from 1s to 2s": (
+        rf"(?:from|between)[^\S\n]({_EITHER}){_UNIT}?{_TO}"
+        rf"(?:({_SECONDS}){_UNIT}{_WORD}|({CLOCK}){_MARK})"
+    ),
+}
+
+
+def at_beginning(*bodies: str) -> str:
+    """Return a pattern of stamps where a segment may begin; the group `lead` is a list mark."""
+    return rf"{_BEGINS}{_LEAD}(?:{'|'.join(bodies)})"
+
+
+def without_groups(pattern: str) -> str:
+    """Return a pattern whose unnamed groups capture nothing."""
+    return re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern)
+
+
+_FLAGS = re.IGNORECASE | re.MULTILINE
+_CUE = rf"^(?:\d{{1,6}}[^\S\n]?\n)?{CLOCK} ?--> ?{CLOCK}(?:[^\S\n]++[a-z]++:[^\s]++)*+[^\S\n]*+$"
+_OF_CLOCK = rf"[\[(]{CLOCK}s?(?:{_LIST}{CLOCK}s?)?[\])]:?"
+_OF_SECONDS = rf"(?:{_SECONDS}){_UNIT}?{_LIST}(?:{_SECONDS})"
+#: Stamps between brackets, which are unmistakable anywhere.
+STAMP: Final = re.compile(
+    rf"{_CUE}|{_OF_CLOCK}|\[{_OF_SECONDS}{_UNIT}\]:?|\[(?:{_SECONDS}){_UNIT}\]:?"
+    rf"|{without_groups(ENCLOSED['<1-2>'])}|<(?:{CLOCK}|{_SECONDS}{_UNIT})>:?",
+    _FLAGS,
+)
+#: Stamps that count only where a segment may begin.
+LABEL: Final = re.compile(
+    at_beginning(
+        *map(without_groups, BARE.values()),
+        rf"\[{_OF_SECONDS}\]:?|\({_OF_SECONDS}{_UNIT}\):?|[\[(]{_OF_SECONDS}{_UNIT}[\])]:?",
+        rf"{CLOCK}\*{{0,3}}(?::|[^\S\n]?[|–—-])\*{{0,3}}(?=[^\S\n])",
+        rf"(?:at[^\S\n])?{_SECONDS}{_UNIT}\*{{0,3}}[:|]\*{{0,3}}|at[^\S\n]{_SECONDS}{_UNIT},",
+    ),
+    _FLAGS,
+)
+#: Numbers of frames and the like, where a segment may begin.
+FRAME: Final = re.compile(
+    at_beginning(
+        r"[\[(<]?(?:frames?|clip|segment|shot|scene)[^\S\n]?#?\d{1,6}(?:[^\S\n]?[-–][^\S\n]?\d{1,6})?"
+        r"(?:[^\S\n]?[\[(][^()\[\]\n]{1,40}[\])])?[\])>]?\*{0,3}"
+        r"(?:[^\S\n]?[:|–—]|[^\S\n]-(?=[^\S\n]))\*{0,3}"
+    ),
+    _FLAGS,
+)
