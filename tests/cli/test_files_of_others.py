@@ -70,3 +70,121 @@ def test_a_failed_request_of_a_toolkit_is_an_error_of_its_pair(
         assert run.code == 1
         assert "(id 1): generated: a toolkit's failed request, not a description" in run.stderr
         assert ["error" in line for line in read_lines(output)] == [False, True, False]
+
+
+def test_several_references_are_named_in_the_summary(
+    score: Score, tmp_path: Path, predictions: Path
+) -> None:
+    whole = list(REFERENCES.values())
+    sentences = [f"{sentence}." for sentence in story(0, 5).strip(".").split(". ")]
+    cases = {
+        "5 references a pair, the best counts": dict.fromkeys(IDS, sentences),
+        "2 references a pair, the best counts": dict.fromkeys(IDS, whole),
+        "1 to 2 references a pair, the best counts": {IDS[0]: whole, IDS[1]: whole[:1]},
+    }
+    for line, references in cases.items():
+        file = dump(tmp_path / "several.json", references)
+        run = score("--references", file, "--predictions", predictions)
+        assert run.stdout.count(f"\n{line}\n") == 1
+        lone = "In 2 pairs the reference that counts is one sentence" in run.stdout
+        assert lone == line.startswith("5")
+    run = score("--references", file, "--predictions", predictions, "--aggregate", "mean")
+    assert "1 to 2 references a pair, their mean counts" in run.stdout
+    run = score("--references", file, "--predictions", predictions, "--json")
+    assert json.loads(run.stdout)["references"] == {"fewest": 1, "most": 2}
+
+
+def test_one_reference_a_pair_is_not_worth_a_line(
+    score: Score, references: Path, predictions: Path
+) -> None:
+    run = score("--references", references, "--predictions", predictions)
+    assert "a pair" not in run.stdout
+    assert not run.stderr
+    run = score("--references", references, "--predictions", predictions, "--json")
+    assert "references" not in json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("write", [json.dumps, str, lambda texts: json.dumps([*texts, None])])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_list_in_a_cell_is_a_list(
+    score: Score, tmp_path: Path, write: Callable[[list[str]], str], suffix: str
+) -> None:
+    several = [story(0, 3), "It's a man's \"dog\". He runs."]
+    wanted = tmp_path / "wanted.jsonl"
+    write_pairs(wanted, [{"id": "a", "reference": several, "generated": story(9, 3)}])
+    score(wanted, "-o", tmp_path / "wanted")
+    row = {"id": "a", "reference": write(several), "generated": str([story(9, 3)])}
+    path = tmp_path / f"cells.{suffix}"
+    if suffix == "csv":
+        cells = ",".join('"' + value.replace('"', '""') + '"' for value in row.values())
+        path.write_text(f"{','.join(row)}\n{cells}\n", "utf-8")
+    else:
+        write_pairs(path, [row])
+    run = score(path, "-o", tmp_path / "s")
+    assert scored(run, tmp_path / "s") == scored(run, tmp_path / "wanted")
+    assert "a list written as text, whose items were read as texts: 1" in run.stderr
+    assert "2 references a pair" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["['A man runs.' 'He sits.']", "['A man runs.'\n 'He sits.' 'He ends.']"]
+)
+def test_what_only_looks_like_a_list_is_named_and_scored(
+    score: Score, tmp_path: Path, text: str
+) -> None:
+    write_pairs(tmp_path / "a.jsonl", [{"id": 7, "reference": story(0), "generated": text}])
+    run = score(tmp_path / "a.jsonl")
+    assert run.code == 0
+    assert "look like lists, each scored as one text: 1" in run.stderr
+    assert "(id 7)" in run.stderr
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", " None ", "null", "<NA>", "N/A"])
+def test_a_text_that_is_only_nan_is_named(score: Score, tmp_path: Path, text: str) -> None:
+    rows = [
+        {"id": 7, "reference": story(0), "generated": text},
+        {"id": 8, "reference": story(0), "generated": f"{text} is what she said to him."},
+    ]
+    write_pairs(tmp_path / "a.jsonl", rows)
+    run = score(tmp_path / "a.jsonl")
+    assert f"scored all the same: 1, as {text.strip()!r} (id 7): leave them empty" in run.stderr
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  \n", float("nan")])
+def test_a_missing_reference_among_others_is_left_out(
+    score: Score, tmp_path: Path, nothing: Any
+) -> None:
+    rest = {"id": 1, "generated": story(9)}
+    pairs = tmp_path / "pairs.jsonl"
+    write_pairs(pairs, [{"reference": [story(0), story(1)], **rest}])
+    wanted = scored(score(pairs, "-o", tmp_path / "wanted"), tmp_path / "wanted")
+    write_pairs(pairs, [{"reference": [story(0), nothing, story(1)], **rest}])
+    assert scored(score(pairs, "-o", tmp_path / "list"), tmp_path / "list") == wanted
+    write_pairs(pairs, [{"a": story(0), "b": nothing, "c": [story(1), nothing], **rest}])
+    keys = [option for name in "abc" for option in ("--reference-key", name)]
+    assert scored(score(pairs, *keys, "-o", tmp_path / "keys"), tmp_path / "keys") == wanted
+
+
+def test_references_that_are_all_missing_are_an_error_of_the_pair(
+    score: Score, tmp_path: Path
+) -> None:
+    rows = [{"id": i, "reference": [story(0)], "generated": story(9)} for i in range(2)]
+    rows[1]["reference"] = ["", ""]
+    write_pairs(tmp_path / "a.jsonl", rows)
+    run = score(tmp_path / "a.jsonl")
+    assert run.code == 1
+    assert "line 2 (id 1): reference: the list is empty" in run.stderr
+
+
+def test_lists_of_one_by_id_on_both_sides(score: Score, tmp_path: Path, references: Path) -> None:
+    wanted = dump(tmp_path / "texts.json", PREDICTIONS)
+    lists = dump(tmp_path / "lists.json", {name: [text] for name, text in PREDICTIONS.items()})
+    both = dump(tmp_path / "r.json", {name: [text] for name, text in REFERENCES.items()})
+    run = score("--references", references, "--predictions", wanted, "-o", tmp_path / "wanted")
+    assert run.code == 0
+    run = score("--references", both, "--predictions", lists, "-o", tmp_path / "s")
+    assert scored(run, tmp_path / "s") == scored(run, tmp_path / "wanted")
+    several = dump(tmp_path / "several.json", {name: ["A man.", "A dog."] for name in IDS})
+    run = score("--references", references, "--predictions", several)
+    assert run.code == 1
+    assert "must be a string, not list" in run.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -275,7 +276,7 @@ def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
     Return the number of sources that have texts without a match.
     """
     pairs = chain.from_iterable(source.read() for source in sources)
-    markup_notice((pair.generated for pair in pairs), cleaned)
+    markup_notice(_assumptions(pairs), cleaned)
     count = 0
     for source in sources:
         problems = source.problems() if isinstance(source, MatchedFiles) else []
@@ -284,6 +285,37 @@ def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
         if problems:
             count += 1
     return count
+
+
+def _assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
+    """Yield generated texts, then name on standard error what was assumed of the pairs."""
+    lists = 0
+    no_texts: list[str] = []
+    unread: list[str] = []
+    for pair in pairs:
+        yield pair.generated
+        if pair.from_list:
+            lists += 1
+        several = pair.reference if isinstance(pair.reference, list) else [pair.reference]
+        for text in (*several, pair.generated):
+            if isinstance(text, str) and text.strip().casefold() in _NO_TEXTS:
+                no_texts.append(f"{text.strip()!r} (id {pair.name})")
+            elif isinstance(text, str) and _LIST.fullmatch(text):
+                unread.append(f"{text[:40]!r} (id {pair.name})")
+    if lists:
+        warn(f"pairs with a list written as text, whose items were read as texts: {lists}")
+    if unread:
+        warn(f"texts that look like lists, each scored as one text: {len(unread)}, as {unread[0]}")
+    if no_texts:
+        warn(
+            "texts of a single word that programs write for a missing text, scored all the same:"
+            f" {len(no_texts)}, as {no_texts[0]}: leave them empty"
+        )
+
+
+# What programs write for a missing text.
+_NO_TEXTS = frozenset(("nan", "none", "null", "<na>", "n/a", "#n/a", "nat"))
+_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
 
 
 def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:

@@ -18,8 +18,7 @@ import numpy as np
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.readers.input_file import InputFile
-from vcs_runtime.jobs.readers.layouts import Layout
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, is_missing, listed, quoted
 from vcs_runtime.scoring import score_table
 from vcs_runtime.text.times import stamped
 
@@ -54,6 +53,7 @@ class InputPair:
     generated: Any
     kept: Mapping[str, Any] = field(default_factory=dict)  # columns that the output repeats
     missing: bool = False  # there is no generated text, which was reported already
+    from_list: bool = False  # a text of it was a list written as text
 
     @property
     def name(self) -> str | int:
@@ -153,12 +153,18 @@ class PairFile:
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
         try:
-            reference = references_of([as_text(row[key], self.file) for key in references], layout)
+            reference = references_of([as_text(row[key], self.file) for key in references])
             text = layout.read_generated(as_text(row[generated], self.file))
         except RowError as error:
             raise RowError(f"{place}: {error}") from None
-        kept = kept_of(row, self.keys.keep)
-        return InputPair(place, checked_id(row.get(id_key), place, id_key), reference, text, kept)
+        return InputPair(
+            place,
+            checked_id(row.get(id_key), place, id_key),
+            reference,
+            text,
+            kept_of(row, self.keys.keep),
+            from_list=any(listed(row[key]) is not row[key] for key in (*references, generated)),
+        )
 
 
 def read_pairs(source: Path | PairSource) -> Iterator[InputPair]:
@@ -244,11 +250,12 @@ def checked_id(name: Any, place: str, key: str) -> str | int | None:
 
 
 def as_text(value: Any, file: InputFile) -> Any:
-    """Return numbers of untyped files and timed segments as text, and other values unchanged.
+    """Return numbers of untyped files and timed segments as text, and lists written as text.
 
     Segments become one text with time stamps. In a list of several references, each one is
     converted.
     """
+    value = listed(value)
     if isinstance(value, list):
         text = stamped(value)
         if text is not value:
@@ -259,11 +266,14 @@ def as_text(value: Any, file: InputFile) -> Any:
     return value
 
 
-def references_of(texts: Sequence[Any], layout: Layout) -> Any:
-    """Return the reference of one column, or the references of several without empty ones."""
-    if len(texts) == 1:
-        return layout.read_reference(texts[0])
-    return [layout.read_reference(text) for text in texts if text not in ("", None)]
+def references_of(texts: Sequence[Any]) -> Any:
+    """Return the one reference, or several of columns and lists without the missing ones."""
+    if len(texts) == 1 and not isinstance(texts[0], list):
+        return texts[0]
+    every = []
+    for text in texts:
+        every += text if isinstance(text, list) else [text]
+    return [text for text in every if not is_missing(text)]
 
 
 def kept_of(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from vcs_runtime.jobs.pairs import (
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import OWN
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted
 
 #: The keys of a reference and of a prediction in rows, if none is given; the first one that is
 #: there counts.
@@ -61,14 +61,16 @@ class Texts:
             raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
         name = checked_id(row[id_key], place, id_key)
         kept = kept_of(row, [key for key in self.keys.keep if key in row])
-        texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
-        layout = self.file.layout
+        keys = self._keys(place, row, id_key)
+        texts = [as_text(row[key], self.file) for key in keys]
+        from_list = any(listed(row[key]) is not row[key] for key in keys)
+        if not self.predictions:
+            return InputPair(place, name, references_of(texts), None, kept, from_list=from_list)
         try:
-            if self.predictions:
-                return InputPair(place, name, None, layout.read_generated(texts[0]), kept)
-            return InputPair(place, name, references_of(texts, layout), None, kept)
+            text = self.file.layout.read_generated(texts[0])
         except RowError as error:
             raise RowError(f"{place}: {error}") from None
+        return InputPair(place, name, None, text, kept, from_list=from_list)
 
     def by_id(self) -> dict[str, InputPair]:
         """Read all texts, by id. Raises InputError if two have one id, or if there are no texts."""
@@ -138,6 +140,7 @@ class MatchedFiles:
                 text.generated,
                 {**text.kept, **reference.kept},
                 text.missing,
+                reference.from_list or text.from_list,
             )
             for key in keep:
                 if key not in pair.kept:
