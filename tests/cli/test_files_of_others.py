@@ -188,3 +188,67 @@ def test_lists_of_one_by_id_on_both_sides(score: Score, tmp_path: Path, referenc
     run = score("--references", references, "--predictions", several)
     assert run.code == 1
     assert "must be a string, not list" in run.stderr
+
+
+def rows_of(texts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each text of each id, with a number of its own, as COCO has them."""
+    pairs = [(name, text) for name, several in texts.items() for text in several]
+    return [{"id": i, "video": name, "caption": text} for i, (name, text) in enumerate(pairs)]
+
+
+CAPTION_KEYS = ("--id-key", "video", "--reference-key", "caption", "--generated-key", "caption")
+
+
+@pytest.mark.parametrize("order", ["grouped", "mixed"])
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "csv"])
+def test_rows_with_one_id_are_the_references_of_one_video(
+    score: Score, tmp_path: Path, order: str, suffix: str
+) -> None:
+    several = {"bakery": [story(i, 3) for i in range(3)], "lake": [story(5, 3)]}
+    rows = rows_of(several)
+    if order == "mixed":
+        rows = [rows[0], rows[3], rows[1], rows[2]]
+    path = tmp_path / f"rows.{suffix}"
+    if suffix == "csv":
+        lines = [f'{row["id"]},{row["video"]},"{row["caption"]}"\n' for row in rows]
+        path.write_text(f"id,video,caption\n{''.join(lines)}", "utf-8")
+    elif suffix == "json":
+        dump(path, rows)
+    else:
+        write_pairs(path, rows)
+    predictions = dump(tmp_path / "p.json", rows_of({k: [v] for k, v in PREDICTIONS.items()}))
+    wanted = dump(tmp_path / "wanted.json", several)
+    by_id = dump(tmp_path / "by-id.json", PREDICTIONS)
+    run = score("--references", wanted, "--predictions", by_id, "-o", tmp_path / "w")
+    expected = scored(run, tmp_path / "w")
+    run = score(
+        "--references", path, "--predictions", predictions, *CAPTION_KEYS, "-o", tmp_path / "s"
+    )
+    assert scored(run, tmp_path / "s") == expected
+    assert "1 to 3 references a pair, the best counts" in run.stdout
+
+
+def test_predictions_with_one_id_are_refused(
+    score: Score, tmp_path: Path, references: Path
+) -> None:
+    rows = dump(tmp_path / "p.json", rows_of(dict.fromkeys(IDS, (story(1), story(2)))))
+    run = score(
+        "--references", references, "--predictions", rows, *CAPTION_KEYS[:2], *CAPTION_KEYS[4:]
+    )
+    assert run.code == 2
+    assert "p.json entry 2: entry 1 has the id 'bakery', too" in run.stderr
+
+
+def test_the_list_of_texts_is_named_among_several_lists(
+    score: Score, tmp_path: Path, predictions: Path
+) -> None:
+    coco = {
+        "info": {"year": 2026},
+        "videos": [{"id": name, "url": f"http://a/{name}" * 99} for name in IDS],
+        "annotations": rows_of({name: [text] for name, text in REFERENCES.items()}),
+        "licenses": [{"id": 1, "name": "Free"}],
+    }
+    path = dump(tmp_path / "coco.json", coco)
+    run = score("--references", path, "--predictions", predictions)
+    assert run.code == 2
+    assert "'annotations' is a list of 2 objects: --rows annotations" in run.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +73,24 @@ class Texts:
         return InputPair(place, name, None, text, kept, from_list=from_list)
 
     def by_id(self) -> dict[str, InputPair]:
-        """Read all texts, by id. Raises InputError if two have one id, or if there are no texts."""
+        """Read all texts, by id. References with one id belong together.
+
+        Raises InputError if two predictions have one id, or if there are no texts.
+        """
         texts: dict[str, InputPair] = {}
         seen: Counter[str] = Counter()
+        groups: dict[str, list[InputPair]] = {}
         for text in self.read():
             if self.duplicates != REFUSE:
                 text = with_suffix(text, seen)
             name = str(text.name)
-            if name in texts:
+            if name in texts and self.predictions:
                 raise twice(self.file, name, texts[name].place, text.place)
-            texts[name] = text
+            texts.setdefault(name, text)
+            groups.setdefault(name, []).append(text)
         if not texts:
             raise InputError(f"{self.file}: it holds no texts")
-        return texts
+        return texts if self.predictions else joined(groups)
 
     def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
         """Return the keys of the text, or of several references. Raises RowError if it has none."""
@@ -106,6 +111,18 @@ class Texts:
             option = "--generated-key" if self.predictions else "--reference-key"
             raise RowError(f"{place}: no {names} (there is {quoted(row)}): give {option}")
         return keys
+
+
+def joined(groups: Mapping[str, Sequence[InputPair]]) -> dict[str, InputPair]:
+    """Return one pair for each group: the first, with the references of all."""
+    texts = {}
+    for name, pairs in groups.items():
+        texts[name] = pairs[0]
+        if len(pairs) > 1:
+            references = references_of([pair.reference for pair in pairs])
+            from_list = any(pair.from_list for pair in pairs)
+            texts[name] = replace(pairs[0], reference=references, from_list=from_list)
+    return texts
 
 
 class MatchedFiles:

@@ -45,15 +45,29 @@ def read_json_entries(
 
 
 def _refuse_nested(entries: dict[str, Any]) -> None:
-    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments."""
+    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments.
+
+    Of several lists it names the one with most words, as `annotations` of COCO has.
+    """
+    lists = {}
     for key, rows in entries.items():
         is_list = isinstance(rows, list) and bool(rows)
         if is_list and all(type(row) is dict for row in rows) and stamped(rows) is rows:
-            raise NestedRows(
-                f"an object with {quoted(entries)}; {key!r} is a list of {len(rows)} objects:"
-                f" --rows {key}",
-                key,
-            )
+            lists[key] = _words(rows)
+    if not lists:
+        return
+    key = max(lists, key=lambda name: lists[name])
+    raise NestedRows(
+        f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects:"
+        f" --rows {key}",
+        key,
+    )
+
+
+def _words(rows: list[dict[str, Any]]) -> int:
+    """Count the blanks in the values of rows: ids and addresses have none."""
+    values = [value for row in rows for value in row.values()]
+    return sum(value.count(" ") for value in values if isinstance(value, str))
 
 
 def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
