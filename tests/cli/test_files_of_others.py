@@ -252,3 +252,83 @@ def test_the_list_of_texts_is_named_among_several_lists(
     run = score("--references", path, "--predictions", predictions)
     assert run.code == 2
     assert "'annotations' is a list of 2 objects: --rows annotations" in run.stderr
+
+
+@pytest.mark.parametrize("side", ["references", "predictions", "both"])
+def test_rows_are_those_of_the_side_that_has_them(
+    score: Score, tmp_path: Path, references: Path, predictions: Path, side: str
+) -> None:
+    wanted = score("--references", references, "--predictions", predictions, "-o", tmp_path / "w")
+    nested = {"references": REFERENCES, "predictions": PREDICTIONS}
+    for name, texts in nested.items():
+        if side in (name, "both"):
+            rows = [{"id": key, "text": text} for key, text in texts.items()]
+            dump(tmp_path / f"{name}.json", {"model": "m", "results": rows, "data": {"rows": rows}})
+    given = ("--references", references, "--predictions", predictions)
+    for key in ("results", "data.rows"):
+        run = score(*given, "--rows", key, "-o", tmp_path / "s", "--overwrite")
+        assert scored(run, tmp_path / "s") == scored(wanted, tmp_path / "w")
+    run = score(*given, "--rows", "nothing")
+    assert run.code == 2
+    assert "--rows nothing: none of the files is an object with this key" in run.stderr
+
+
+def test_errors_list_at_most_five_keys(score: Score, tmp_path: Path, predictions: Path) -> None:
+    many = {f"video_{i:04}.mp4": "A man walks." for i in range(400)}
+    path = dump(tmp_path / "many.json", many)
+    for arguments in (
+        (path, "--rows", "results"),
+        (
+            "--references",
+            predictions,
+            "--predictions",
+            dump(tmp_path / "n.json", many | {"x": [{}]}),
+        ),
+        (dump(tmp_path / "row.json", [many]),),
+    ):
+        run = score(*arguments)
+        assert run.code == 2
+        assert "and 39" in run.stderr
+        assert run.stderr.count(".mp4") == 5
+        assert len(run.stderr) < 500
+
+
+BATCH = "response.body.choices.0.message.content"
+
+
+def test_a_path_names_a_text_below_a_key(
+    score: Score, tmp_path: Path, references: Path, predictions: Path
+) -> None:
+    wanted = score("--references", references, "--predictions", predictions, "-o", tmp_path / "w")
+    expected = scored(wanted, tmp_path / "w")
+    rows = [
+        {
+            "custom": {"id": name},
+            "response": {"body": {"choices": [{"message": {"content": text}}]}},
+            "conversations": [{"value": "Describe."}, {"value": text}],
+            "gt": {"a.b": REFERENCES[name]},
+            "a.b": text,
+        }
+        for name, text in PREDICTIONS.items()
+    ]
+    write_pairs(tmp_path / "batch.jsonl", rows)
+    dump(tmp_path / "batch.json", rows)
+    for key in (BATCH, "conversations.1.value", "conversations.-1.value", "a.b"):
+        for name in ("batch.jsonl", "batch.json"):
+            output = tmp_path / "s"
+            run = score(
+                *("--references", references, "--predictions", tmp_path / name, "--overwrite"),
+                *("--id-key", "custom.id", "--generated-key", key, "-o", output),
+            )
+            assert scored(run, output) == expected
+    for row, name in zip(rows, IDS, strict=True):
+        row["gt"] = {"texts": [REFERENCES[name]]}
+    write_pairs(tmp_path / "batch.jsonl", rows)
+    keys = ("--reference-key", "gt.texts.0", "--id-key", "custom.id", "--keep-column", "custom.id")
+    for key in (BATCH, "conversations.1.value", "conversations.-1.value", "a.b"):
+        output = tmp_path / "s"
+        run = score(
+            *(tmp_path / "batch.jsonl", *keys, "--generated-key", key, "-o", output, "--overwrite")
+        )
+        assert scored(run, output) == expected
+        assert read_lines(output)[0]["custom.id"] == "bakery"

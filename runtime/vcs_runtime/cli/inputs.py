@@ -248,11 +248,14 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
     """Return the pairs of each system, by the stem of its file or the name of its column."""
     references: dict[str, InputPair] = {}
     if source.reference_file is not None:
-        reference_file = input_file(source.reference_file, source.format, source.rows)
+        rows = _rows_of((source.reference_file, *source.prediction_files), source)
+        reference_file = input_file(
+            source.reference_file, source.format, rows.get(source.reference_file)
+        )
         references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
     systems: dict[str, PairSource] = {}
     for path in files_of(pairs or source.prediction_files):
-        file = input_file(path, source.format, source.rows)
+        file = input_file(path, source.format, source.rows if pairs else rows.get(path))
         names = source.generated_key if source.has_several_systems else (path.stem,)
         for name in names:
             if name in systems:
@@ -268,6 +271,26 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
                 keys = replace(keys, generated=name)
             systems[name] = PairFile(file, keys, source.duplicates)
     return systems
+
+
+def _rows_of(paths: Iterable[Path], source: InputOptions) -> dict[Path, str]:
+    """Return the key of --rows for each of the files of texts by id that has it.
+
+    Raises InputError if none has it.
+    """
+    if source.rows is None:
+        return {}
+    having = {}
+    for path in files_of(list(paths)):
+        file = InputFile(path, source.format)
+        try:
+            if str(path) == "-" or file.has_key(source.rows):
+                having[path] = source.rows
+        except (RowError, OSError) as error:
+            raise file.error(error) from None
+    if not having:
+        raise InputError(f"--rows {source.rows}: none of the files is an object with this key")
+    return having
 
 
 def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:

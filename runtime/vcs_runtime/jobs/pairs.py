@@ -18,7 +18,7 @@ import numpy as np
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.readers.input_file import InputFile
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, is_missing, listed, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, is_missing, listed, quoted, with_paths
 from vcs_runtime.scoring import score_table
 from vcs_runtime.text.times import stamped
 
@@ -132,8 +132,11 @@ class PairFile:
             needed[id_key] = "--id-key"
 
         def pick(names: list[str], place: str) -> list[str]:
-            refuse_missing(needed, names, f"{place}: no column", ())
-            return [name for name in dict.fromkeys((id_key, *needed)) if name in names]
+            columns = {column_of(key, names): key for key in needed}
+            options = {column: needed[key] for column, key in columns.items()}
+            refuse_missing(options, names, f"{place}: no column", ())
+            every = (column_of(id_key, names), *columns)
+            return [name for name in dict.fromkeys(every) if name in names]
 
         seen: Counter[str] = Counter()
         try:
@@ -150,6 +153,7 @@ class PairFile:
             raise RowError(
                 f"{place}: an object with {names} was expected, not {type(row).__name__}"
             )
+        row = with_paths(row, (id_key, *needed))
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
         try:
@@ -217,6 +221,12 @@ def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
     seen[str(pair.id)] += 1
     count = seen[str(pair.id)]
     return pair if count == 1 else replace(pair, id=f"{pair.id}#{count}")
+
+
+def column_of(key: str, names: Collection[str]) -> str:
+    """Return the column of a table that holds a key: the key, or the first part of a path."""
+    column = key.split(".")[0]
+    return column if key not in names and column in names else key
 
 
 def refuse_missing(

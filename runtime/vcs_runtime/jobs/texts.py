@@ -22,7 +22,7 @@ from vcs_runtime.jobs.pairs import (
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import OWN
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, with_paths
 
 #: The keys of a reference and of a prediction in rows, if none is given; the first one that is
 #: there counts.
@@ -51,7 +51,8 @@ class Texts:
                     raise RowError(
                         f"{place}: a text with an id was expected, not {type(row).__name__}"
                     )
-                yield self._pair(place, row, id_key)
+                keys = (id_key, *self.keys.reference, self.keys.generated or "", *self.keys.keep)
+                yield self._pair(place, with_paths(row, keys), id_key)
         except (RowError, OSError) as error:
             raise self.file.error(error) from None
 

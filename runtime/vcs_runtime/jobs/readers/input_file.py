@@ -11,7 +11,7 @@ from typing import Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.jobs.readers.json_files import read_json_entries, read_lines
+from vcs_runtime.jobs.readers.json_files import has_key, read_json_entries, read_lines
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
@@ -97,6 +97,11 @@ class InputFile:
             yield from read_xlsx(self.path, pick, self)
         else:
             yield from read_separated(self.path, ",;" if kind == "csv" else "\t", pick)
+
+    def has_key(self, key: str) -> bool:
+        """Return whether it is a JSON object with a key. Raises InputError as `rows` does."""
+        refuse_special(self.path, self)
+        return self._kind() == "json" and has_key(self.path, self, key)
 
     def error(self, error: RowError | OSError) -> InputError:
         """Return the error of a row, or of the system, with the name of the file."""

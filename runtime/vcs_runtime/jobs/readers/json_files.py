@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, with_paths
 from vcs_runtime.text.times import stamped
 from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
 
@@ -31,7 +31,8 @@ def read_json_entries(
     """
     value = _load(path, name)
     if key is not None:
-        if not (isinstance(value, dict) and key in value):
+        value = with_paths(value, [key]) if isinstance(value, dict) else {}
+        if key not in value:
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
@@ -42,6 +43,12 @@ def read_json_entries(
         raise RowError(f"an array or an object of JSON was expected, not {type(value).__name__}")
     for number, entry in enumerate(value, 1):
         yield f"entry {number}", entry
+
+
+def has_key(path: Path, name: object, key: str) -> bool:
+    """Return whether a JSON file is an object with a key. Raises RowError if it is not JSON."""
+    value = _load(path, name)
+    return isinstance(value, dict) and key in with_paths(value, [key])
 
 
 def _refuse_nested(entries: dict[str, Any]) -> None:

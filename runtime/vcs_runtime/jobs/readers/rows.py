@@ -24,13 +24,40 @@ _LIST = re.compile(r"""\s*\[\s*['"]""")
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 
 
+_SHOWN = 5  # names in a message
+
+
 class RowError(Exception):
     """A row that cannot be used. The message begins with the place."""
 
 
 def quoted(names: Iterable[object]) -> str:
-    """List names in quotes, or say that there are none."""
-    return ", ".join(repr(name) for name in names) or "nothing"
+    """List at most five names in quotes, or say that there are none."""
+    every = list(names)
+    shown = ", ".join(repr(name) for name in every[:_SHOWN]) or "nothing"
+    return f"{shown} and {len(every) - _SHOWN} more" if len(every) > _SHOWN else shown
+
+
+def with_paths(row: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return a row with the values of paths such as `choices.0.message.content` as columns.
+
+    Keys that are columns, and paths that lead nowhere, change nothing. Below null all is null.
+    """
+    values = {}
+    for key in keys:
+        if key not in row and "." in key:
+            value: Any = row
+            try:
+                for part in key.split("."):
+                    value = None if value is None else _item(value, part)
+            except (LookupError, ValueError, TypeError):
+                continue
+            values[key] = value
+    return {**row, **values} if values else row
+
+
+def _item(value: Any, part: str) -> Any:
+    return value[part if isinstance(value, dict) else int(part)]
 
 
 def listed(value: Any) -> Any:
