@@ -332,3 +332,126 @@ def test_a_path_names_a_text_below_a_key(
         )
         assert scored(run, output) == expected
         assert read_lines(output)[0]["custom.id"] == "bakery"
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("how", ["pattern", "repeated", "="])
+def test_several_reference_files_are_several_references(
+    score: Score, tmp_path: Path, predictions: Path, how: str, last: bool
+) -> None:
+    several = {name: [story(i + k, 4) for k in range(3)] for i, name in enumerate(IDS)}
+    del several["lake"][2]  # which the last file does not have
+    wanted = dump(tmp_path / "wanted.json", several)
+    run = score("--references", wanted, "--predictions", predictions, "-o", tmp_path / "w")
+    files = []
+    for k in range(3):
+        texts = {name: list_[k] for name, list_ in several.items() if k < len(list_)}
+        files.append(dump(tmp_path / f"{k}.json", texts))
+    given: list[object] = ["--references", *files]
+    if how == "repeated":
+        given = [part for file in files for part in ("--references", file)]
+    elif how == "=":
+        given = [f"--references={files[0]}", *files[1:]]
+    rest = ["--predictions", predictions, "-o", tmp_path / "s"]
+    run = score(*rest, *given) if last else score(*given, *rest)
+    assert scored(run, tmp_path / "s") == {
+        line["id"]: line["vcs"] for line in read_lines(tmp_path / "w")
+    }
+    assert "2 to 3 references a pair, the best counts" in run.stdout
+
+
+def test_lines_of_several_reference_files_belong_together(score: Score, tmp_path: Path) -> None:
+    for k in range(3):
+        (tmp_path / f"{k}.txt").write_text("".join(f"{story(k + i)}\n" for i in range(2)), "utf-8")
+    files = sorted(tmp_path.glob("*.txt"))
+    run = score("--references", *files[:2], "--predictions", files[2])
+    assert run.code == 0
+    assert "2 references a pair" in run.stdout
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of references and one of predictions, with a text a file."""
+    for folder, texts in (("ref", REFERENCES), ("gen", PREDICTIONS)):
+        (tmp_path / folder).mkdir()
+        for name, text in texts.items():
+            (tmp_path / folder / f"{name}.txt").write_text(text, "utf-8")
+        (tmp_path / folder / ".hidden.txt").write_bytes(b"\xff")
+    return tmp_path / "ref", tmp_path / "gen"
+
+
+def test_a_folder_holds_a_text_a_file(
+    score: Score, tmp_path: Path, references: Path, predictions: Path, folders: tuple[Path, Path]
+) -> None:
+    run = score("--references", references, "--predictions", predictions, "-o", tmp_path / "w")
+    expected = scored(run, tmp_path / "w")
+    ref, gen = folders
+    for arguments in (
+        ("--references", ref, "--predictions", gen),
+        ("--references", references, "--predictions", gen),
+        ("--references", ref, "--predictions", predictions),
+        (ref, gen),
+    ):
+        run = score(*arguments, "-o", tmp_path / "s", "--overwrite")
+        assert scored(run, tmp_path / "s") == expected
+    (gen / "lake.txt").unlink()
+    (ref / "empty.txt").touch()
+    run = score("--references", ref, "--predictions", gen)
+    assert run.code == 1
+    assert "gen: no prediction for 2 of 3 references: 'empty', 'lake'" in run.stderr
+    (ref / "lake.txt").write_bytes(b"Caf\xe9.")
+    assert "ref: lake.txt: not UTF-8" in score("--references", ref, "--predictions", gen).stderr
+
+
+def test_a_folder_of_files_is_still_a_folder_of_systems(
+    score: Score, tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    (folders[1] / ".hidden.txt").unlink()
+    lines = tmp_path / "refs.txt"
+    lines.write_text(f"{story(0)}\n", "utf-8")
+    run = score("--references", lines, "--predictions", folders[1])
+    assert run.code == 0
+    assert all(name in run.stdout for name in IDS)
+
+
+def test_a_folder_without_texts_is_named(score: Score, tmp_path: Path, predictions: Path) -> None:
+    (tmp_path / "ref").mkdir()
+    run = score("--references", tmp_path / "ref", "--predictions", predictions)
+    assert run.code == 2
+    assert "ref: a folder without a file that ends in .txt" in run.stderr
+
+
+@pytest.mark.parametrize(
+    "change", ["videos/{}.mp4", "{}.webm", "C:\\clips\\{}.avi", "a/b/{}", "{}.3gp", "x.y/{}.mp4"]
+)
+@pytest.mark.parametrize("side", ["references", "predictions"])
+def test_ids_are_matched_without_folder_and_suffix(
+    score: Score, tmp_path: Path, references: Path, predictions: Path, change: str, side: str
+) -> None:
+    given = ("--references", references, "--predictions", predictions)
+    expected = scored(score(*given, "-o", tmp_path / "w"), tmp_path / "w")
+    texts = {"references": REFERENCES, "predictions": PREDICTIONS}[side]
+    changed = {change.format(name): text for name, text in texts.items()}
+    dump(tmp_path / f"{side}.json", changed)
+    run = score(*given, "-o", tmp_path / "s")
+    assert [*scored(run, tmp_path / "s").values()] == [*expected.values()]
+    assert "without folder and suffix 2 are the same, as " in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        (["a", "b"], ["c.mp4", "d.mp4"]),
+        (["clip.01", "clip.02"], ["clip"]),
+        (["a"], ["run/a.mp4", "jump/a.mp4"]),
+        (["run/a", "jump/a"], ["a.mp4"]),
+    ],
+)
+def test_ids_that_may_be_others_are_not_matched(
+    score: Score, tmp_path: Path, there: list[str], here: list[str]
+) -> None:
+    references = dump(tmp_path / "r.json", dict.fromkeys(there, story(0)))
+    predictions = dump(tmp_path / "p.json", dict.fromkeys(here, story(1)))
+    run = score("--references", references, "--predictions", predictions)
+    assert run.code == 2
+    assert "no id in common" in run.stderr

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,12 +31,12 @@ from vcs_runtime.jobs.pairs import (
     PairSource,
     count_pairs,
 )
-from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of
+from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of, texts_in
 from vcs_runtime.jobs.readers.json_files import NestedRows
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.score_files import read_scores
-from vcs_runtime.jobs.texts import MatchedFiles, Texts
+from vcs_runtime.jobs.texts import MatchedFiles, Texts, joined
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
@@ -97,7 +97,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
 class InputOptions:
     """How the input of a command is read: the values of its options."""
 
-    reference_file: Path | None
+    reference_files: tuple[Path, ...]
     prediction_files: tuple[Path, ...]
     format: str | None
     reference_key: tuple[str, ...]
@@ -133,10 +133,11 @@ input_options = combined(
     together(
         click.option(
             "--references",
-            "reference_file",
+            "reference_files",
             type=PATH,
+            multiple=True,
             metavar="FILE",
-            help="References by id, in place of PAIRS.",
+            help="References by id, in place of PAIRS: a file, several, or a folder of ID.txt.",
         ),
         click.option(
             "--predictions",
@@ -145,8 +146,8 @@ input_options = combined(
             multiple=True,
             metavar="FILE",
             help=(
-                "Generated texts by id: a file for each system, or a folder of them; may be"
-                " repeated."
+                "Generated texts by id: a file for each system, or a folder of them, or of ID.txt;"
+                " may be repeated."
             ),
         ),
         click.option(
@@ -204,7 +205,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
 
     Raises UsageError if the input is missing, or given in two ways.
     """
-    by_id = source.reference_file is not None or bool(source.prediction_files)
+    by_id = bool(source.reference_files or source.prediction_files)
     if files and source.prediction_files:
         raise click.UsageError("--predictions takes one file here: one system at a time")
     if bool(files) == by_id:
@@ -212,7 +213,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "give either PAIRS, or --references and --predictions, or text files of one pair: "
             "REFERENCE GENERATED"
         )
-    if by_id and (source.reference_file is None or not source.prediction_files):
+    if by_id and not (source.reference_files and source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
     if len(files) < 2:
         return False
@@ -247,15 +248,18 @@ def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
 def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSource]:
     """Return the pairs of each system, by the stem of its file or the name of its column."""
     references: dict[str, InputPair] = {}
-    if source.reference_file is not None:
-        rows = _rows_of((source.reference_file, *source.prediction_files), source)
-        reference_file = input_file(
-            source.reference_file, source.format, rows.get(source.reference_file)
-        )
-        references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
+    reference_files: list[InputFile] = []
+    paths = files_of(pairs)
+    rows = dict.fromkeys(paths, source.rows)
+    if source.reference_files:
+        rows = _rows_of((*source.reference_files, *source.prediction_files), source)
+        for path in source.reference_files:
+            reference_files.append(input_file(path, source.format, rows.get(path)))
+        references = _references(reference_files, source)
+        paths = _systems_in(source, references)
     systems: dict[str, PairSource] = {}
-    for path in files_of(pairs or source.prediction_files):
-        file = input_file(path, source.format, source.rows if pairs else rows.get(path))
+    for path in paths:
+        file = input_file(path, source.format, rows.get(path))
         names = source.generated_key if source.has_several_systems else (path.stem,)
         for name in names:
             if name in systems:
@@ -263,13 +267,39 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
                     f"two systems are called {name!r}: rename one of their files"
                 )
             keys = source.keys
-            if not pairs:
+            if reference_files:
                 predictions = Texts(file, True, keys, source.duplicates)
-                systems[name] = MatchedFiles(references, reference_file, predictions, keys.keep)
+                systems[name] = MatchedFiles(references, reference_files, predictions, keys.keep)
                 continue
             if source.has_several_systems:
                 keys = replace(keys, generated=name)
             systems[name] = PairFile(file, keys, source.duplicates)
+    return systems
+
+
+def _references(files: Sequence[InputFile], source: InputOptions) -> dict[str, InputPair]:
+    """Return the references by id; several files have further references of the same ids."""
+    groups: dict[str, list[InputPair]] = {}
+    for file in files:
+        texts = Texts(file, False, source.keys, source.duplicates).by_id()
+        for name, text in texts.items():
+            groups.setdefault(name, []).append(text)
+    return joined(groups)
+
+
+def _systems_in(source: InputOptions, references: Mapping[str, InputPair]) -> list[Path]:
+    """Return the files of predictions, and the folders that hold a text for each reference.
+
+    Any other folder stands for its files, a system each.
+    """
+    by_name = any(path.is_dir() for path in source.reference_files)
+    systems = []
+    for path in source.prediction_files:
+        texts = texts_in(path)
+        if texts and (by_name or not texts.isdisjoint(references)):
+            systems.append(path)
+        else:
+            systems += files_of([path])
     return systems
 
 
@@ -281,7 +311,7 @@ def _rows_of(paths: Iterable[Path], source: InputOptions) -> dict[Path, str]:
     if source.rows is None:
         return {}
     having = {}
-    for path in files_of(list(paths)):
+    for path in chain.from_iterable(files_of([path]) for path in paths):
         file = InputFile(path, source.format)
         try:
             if str(path) == "-" or file.has_key(source.rows):
@@ -302,7 +332,11 @@ def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
     markup_notice(_assumptions(pairs), cleaned)
     count = 0
     for source in sources:
-        problems = source.problems() if isinstance(source, MatchedFiles) else []
+        problems = []
+        if isinstance(source, MatchedFiles):
+            problems = source.problems()
+            if source.assumed:
+                warn(source.assumed)
         for problem in problems:
             warn(problem)
         if problems:

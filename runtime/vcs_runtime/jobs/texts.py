@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, with_p
 REFERENCE_KEYS = ("reference", "summary", TEXT)
 PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT)
 _SHOWN = 3  # ids in a message
+# A suffix of a file has a letter: "clip.01" has none.
+_SUFFIX = re.compile(r"\.(?=\d?[A-Za-z])[A-Za-z0-9]{2,5}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +135,24 @@ class MatchedFiles:
     def __init__(
         self,
         references: Mapping[str, InputPair],
-        reference_file: InputFile,
+        reference_files: Sequence[InputFile],
         predictions: Texts,
         keep: Sequence[str] = (),
     ) -> None:
-        self._files = (reference_file, predictions.file)
+        self._files = (predictions.file, *reference_files)
+        reference_file = ", ".join(map(str, reference_files))
         texts = predictions.by_id()
+        self.assumed = ""
+        if texts.keys().isdisjoint(references):
+            equal = _equal_without_place(references, texts)
+            if equal:
+                there, here = next(iter(equal.items()))
+                self.assumed = (
+                    f"{self}: no id in common with {reference_file}; without folder and suffix"
+                    f" {len(equal)} are the same, as {here!r} and {there!r}: so they were matched"
+                )
+            names = {here: there for there, here in equal.items()}
+            texts = {names.get(name, name): text for name, text in texts.items()}
         self.missing = [name for name in references if name not in texts]
         self.superfluous = [name for name in texts if name not in references]
         if len(self.missing) == len(references):
@@ -168,12 +183,12 @@ class MatchedFiles:
             self._pairs.append(pair)
 
     def __str__(self) -> str:
-        return str(self._files[1])
+        return str(self._files[0])
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The predictions, and the references."""
-        return (self._files[1].path, self._files[0].path)
+        return tuple(file.path for file in self._files)
 
     def read(self) -> Iterator[InputPair]:
         """Return the pairs. One without a prediction is among them, and cannot be scored."""
@@ -192,6 +207,21 @@ class MatchedFiles:
                 f" out: {_some(self.superfluous)}"
             )
         return sentences
+
+
+def _equal_without_place(references: Iterable[str], predictions: Iterable[str]) -> dict[str, str]:
+    """Return the predictions of references whose ids are equal without folder and suffix."""
+    there, here = _without_place(references), _without_place(predictions)
+    return {name: here[bare] for bare, name in there.items() if bare in here}
+
+
+def _without_place(names: Iterable[str]) -> dict[str, str]:
+    """Return ids by what is left without folder and suffix, where it is of one id alone."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        bare = _SUFFIX.sub("", name.replace("\\", "/").rsplit("/", 1)[-1])
+        groups.setdefault(bare, []).append(name)
+    return {bare: group[0] for bare, group in groups.items() if len(group) == 1}
 
 
 def _some(names: Sequence[str]) -> str:

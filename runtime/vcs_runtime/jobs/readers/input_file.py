@@ -11,7 +11,13 @@ from typing import Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.jobs.readers.json_files import has_key, read_json_entries, read_lines
+from vcs_runtime.jobs.readers.json_files import (
+    has_key,
+    plain_texts,
+    read_folder,
+    read_json_entries,
+    read_lines,
+)
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
@@ -83,6 +89,9 @@ class InputFile:
         Raises RowError and InputError.
         """
         refuse_special(self.path, self)
+        if self.path.is_dir():
+            yield from read_folder(self.path, id_key)
+            return
         kind = self._kind()
         if kind == "jsonl":
             for number, row in read_jsonl(self.path, name=self, unique=True):
@@ -101,7 +110,7 @@ class InputFile:
     def has_key(self, key: str) -> bool:
         """Return whether it is a JSON object with a key. Raises InputError as `rows` does."""
         refuse_special(self.path, self)
-        return self._kind() == "json" and has_key(self.path, self, key)
+        return self.path.is_file() and self._kind() == "json" and has_key(self.path, self, key)
 
     def error(self, error: RowError | OSError) -> InputError:
         """Return the error of a row, or of the system, with the name of the file."""
@@ -135,6 +144,11 @@ class InputFile:
         raise InputError(
             f"{self}: {source} says {_KINDS[declared]}, and it holds {_KINDS[str(held)]}: {remedy}"
         )
+
+
+def texts_in(folder: Path) -> set[str]:
+    """Return the names without suffix of a folder's plain texts; empty for a file."""
+    return {path.stem for path in plain_texts(folder)} if folder.is_dir() else set()
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Rows of JSON files, and of files with one text a line."""
+"""Rows of JSON files, and of plain texts: one a line of a file, or one a file of a folder."""
 
 from __future__ import annotations
 
@@ -98,6 +98,28 @@ def read_lines(path: Path, id_key: str) -> Iterator[Row]:
             raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
         except TooLongError as error:
             raise RowError(f"line {number}: {error}") from None
+
+
+def plain_texts(folder: Path) -> list[Path]:
+    """Return the .txt files of a folder, by name."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix.lower() == ".txt" and path.is_file() and not path.name.startswith(".")
+    ]
+
+
+def read_folder(folder: Path, id_key: str) -> Iterator[Row]:
+    """Read one text a file. The id of a text is the name of its file, without the suffix."""
+    paths = plain_texts(folder)
+    if not paths:
+        raise RowError("a folder without a file that ends in .txt, of one text each")
+    for path in paths:
+        try:
+            text = read_whole(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise RowError(f"{path.name}: not UTF-8 (byte {error.start})") from None
+        yield path.name, {id_key: path.stem, TEXT: text}
 
 
 def _load(path: Path, name: object) -> Any:
