@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -455,3 +456,85 @@ def test_ids_that_may_be_others_are_not_matched(
     run = score("--references", references, "--predictions", predictions)
     assert run.code == 2
     assert "no id in common" in run.stderr
+
+
+def written(path: Path, suffix: str, rows: list[dict[str, str]]) -> Path:
+    path = path.with_suffix(f".{suffix}")
+    if suffix == "json":
+        return dump(path, rows)
+    if suffix == "jsonl":
+        path.write_text(
+            "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8"
+        )
+        return path
+    lines = [",".join(f'"{value}"' for value in row.values()) for row in rows]
+    path.write_text("\n".join([",".join(rows[0]), *lines]), "utf-8")
+    return path
+
+
+ROWS = [
+    {"id": name, "reference": REFERENCES[name], "generated": f"{PREDICTIONS[name]} A café."}
+    for name in IDS
+]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv"])
+@pytest.mark.parametrize("named", [True, False])
+def test_gzip_is_read(score: Score, tmp_path: Path, suffix: str, named: bool) -> None:
+    path = written(tmp_path / "pairs", suffix, ROWS)
+    expected = scored(score(path, "-o", tmp_path / "w"), tmp_path / "w")
+    packed = tmp_path / (f"packed.{suffix}.gz" if named else f"packed.{suffix}")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert scored(score(packed, "-o", tmp_path / "s"), tmp_path / "s") == expected
+    packed.write_bytes(packed.read_bytes()[:-9])
+    run = score(packed)
+    assert run.code == 2
+    assert run.stderr.count("\n") == 1
+    assert f"{packed}: a broken gzip file: " in run.stderr
+
+
+def test_systems_of_gzip_files_have_their_names(
+    score: Score, tmp_path: Path, references: Path, predictions: Path
+) -> None:
+    names = ("one", "two")
+    for name in names:
+        (tmp_path / f"{name}.json.gz").write_bytes(gzip.compress(predictions.read_bytes()))
+    files = [tmp_path / f"{name}.json.gz" for name in names]
+    run = score("--references", references, "--predictions", *files, "-o", tmp_path / "scores/")
+    assert run.code == 0
+    assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == [
+        "one.jsonl",
+        "two.jsonl",
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv"])
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [
+        ("utf-16", "UTF-16, as PowerShell and Excel write it: iconv -f UTF-16 -t UTF-8"),
+        ("utf-16-le", "UTF-16 without a mark: iconv -f UTF-16LE -t UTF-8"),
+        ("utf-16-be", "UTF-16 without a mark: iconv -f UTF-16BE -t UTF-8"),
+        ("cp1252", "Windows-1252: iconv -f CP1252 -t UTF-8"),
+        ("latin-1", "Windows-1252: iconv -f CP1252 -t UTF-8"),
+    ],
+)
+def test_another_encoding_is_named_with_the_command_that_converts(
+    score: Score, tmp_path: Path, suffix: str, encoding: str, named: str
+) -> None:
+    path = written(tmp_path / "pairs", suffix, ROWS)
+    text = path.read_text("utf-8").replace("\\u00e9", "é")
+    path.write_bytes(text.encode(encoding))
+    run = score(path)
+    assert run.code == 2
+    assert named in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_the_encoding_of_plain_texts_is_named(score: Score, tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_text(story(0), "utf-8")
+    (tmp_path / "b.txt").write_text(f"{story(1)} A café.", encoding)
+    run = score(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert run.code == 2
+    assert f"iconv -f {encoding.upper()} -t UTF-8" in run.stderr

@@ -41,7 +41,7 @@ from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
 from vcs_runtime.text.markup import markup_in
-from vcs_runtime.util.reading import read_whole
+from vcs_runtime.util.reading import not_utf8, read_whole, suffix_of
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
@@ -222,7 +222,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "the arguments are files, and these look like texts: put each text into a file, then"
             " type vcs-runtime score reference.txt generated.txt"
         )
-    data = [path for path in files if path.suffix.lower() in _DATA]
+    data = [path for path in files if suffix_of(path) in _DATA]
     if len(data) == len(files):
         return False  # one file of pairs for each system
     if data:
@@ -260,7 +260,7 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
     systems: dict[str, PairSource] = {}
     for path in paths:
         file = input_file(path, source.format, rows.get(path))
-        names = source.generated_key if source.has_several_systems else (path.stem,)
+        names = source.generated_key if source.has_several_systems else (_system(path),)
         for name in names:
             if name in systems:
                 raise click.UsageError(
@@ -275,6 +275,11 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
                 keys = replace(keys, generated=name)
             systems[name] = PairFile(file, keys, source.duplicates)
     return systems
+
+
+def _system(path: Path) -> str:
+    """Return the name of the system of a file."""
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
 def _references(files: Sequence[InputFile], source: InputOptions) -> dict[str, InputPair]:
@@ -493,4 +498,4 @@ def _read_text(path: Path) -> str:
     try:
         return read_whole(path, pipe=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
+        raise InputError(f"{path}: {not_utf8(error)}") from None

@@ -21,7 +21,7 @@ from vcs_runtime.jobs.readers.json_files import (
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
-from vcs_runtime.util.reading import refuse_special
+from vcs_runtime.util.reading import converted, open_plain, refuse_special, suffix_of
 
 #: What each kind of file is called.
 _KINDS: Final = {
@@ -124,13 +124,16 @@ class InputFile:
         if self.format in _KINDS:
             return self.format
         default = "jsonl" if self.format == "lmms-eval" else None
-        return _SUFFIXES.get(self.path.suffix.lower(), default)
+        return _SUFFIXES.get(suffix_of(self.path), default)
 
     def _kind(self) -> str:
         """Return the format. Raises InputError if the contents have another format."""
         declared = self._declared()
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
+        if re.match(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}", head):
+            order = "BE" if head[:1] == b"\0" else "LE"
+            raise InputError(f"{self}: UTF-16 without a mark: {converted(f'UTF-16{order}')}")
         held = next((kind for kind, begins in _BEGINNINGS.items() if re.match(begins, head)), None)
         if declared is None:
             return held or "jsonl"
@@ -162,7 +165,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
             continue
         in_folder = sorted(path.iterdir())
-        inputs = [each for each in in_folder if each.suffix.lower() in SUFFIXES and each.is_file()]
+        inputs = [each for each in in_folder if suffix_of(each) in SUFFIXES and each.is_file()]
         if not inputs:
             raise InputError(f"{path}: no file in it that ends in {', '.join(SUFFIXES)}")
         files += inputs

@@ -10,7 +10,14 @@ from typing import Any
 
 from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, with_paths
 from vcs_runtime.text.times import stamped
-from vcs_runtime.util.reading import TooLongError, next_line, read_whole, unique_keys
+from vcs_runtime.util.reading import (
+    TooLongError,
+    next_line,
+    not_utf8,
+    open_plain,
+    read_whole,
+    unique_keys,
+)
 
 
 class NestedRows(RowError):
@@ -87,7 +94,7 @@ def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
 def read_lines(path: Path, id_key: str) -> Iterator[Row]:
     """Read one text a line, empty lines included. The id of a text is the number of its line."""
     number = 1
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         try:
             line = next_line(file).removeprefix(codecs.BOM_UTF8)
             while line:
@@ -95,7 +102,7 @@ def read_lines(path: Path, id_key: str) -> Iterator[Row]:
                 number += 1
                 line = next_line(file)
         except UnicodeDecodeError as error:
-            raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+            raise RowError(f"line {number}: {not_utf8(error, ' of the line')}") from None
         except TooLongError as error:
             raise RowError(f"line {number}: {error}") from None
 
@@ -118,7 +125,7 @@ def read_folder(folder: Path, id_key: str) -> Iterator[Row]:
         try:
             text = read_whole(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise RowError(f"{path.name}: not UTF-8 (byte {error.start})") from None
+            raise RowError(f"{path.name}: {not_utf8(error)}") from None
         yield path.name, {id_key: path.stem, TEXT: text}
 
 
@@ -126,7 +133,7 @@ def _load(path: Path, name: object) -> Any:
     try:
         text = read_whole(path, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RowError(f"not UTF-8 (byte {error.start})") from None
+        raise RowError(not_utf8(error)) from None
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:

@@ -10,7 +10,14 @@ from typing import TextIO
 
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.util.extras import require
-from vcs_runtime.util.reading import TooLongError, line_limit, next_line, read_whole
+from vcs_runtime.util.reading import (
+    TooLongError,
+    line_limit,
+    next_line,
+    not_utf8,
+    open_plain,
+    read_whole,
+)
 
 _CSV_FIELD = (1 << 31) - 1  # the largest that Windows takes
 _BATCH = 256  # rows of a Parquet file that are read at a time
@@ -21,7 +28,7 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
     """Read a table of text with a header."""
     csv.field_size_limit(min(line_limit(), _CSV_FIELD))  # by default 128 KiB
     separator = _separator(path, separators)
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with _open_text(path) as file:
         lines = _Lines(file)
         reader = csv.DictReader(lines, strict=True, delimiter=separator)
         try:
@@ -36,8 +43,8 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
                 lines.begin_row()
         except TooLongError as error:
             raise RowError(f"line {reader.line_num + 1}: {error}") from None
-        except UnicodeDecodeError:
-            raise RowError(f"line {reader.line_num + 1}: not UTF-8") from None
+        except UnicodeDecodeError as error:
+            raise RowError(f"line {reader.line_num + 1}: {not_utf8(error, '-')}") from None
         except csv.Error as error:
             raise RowError(f"line {reader.line_num + 1}: not CSV: {error}") from None
 
@@ -120,9 +127,13 @@ def _separator(path: Path, allowed: str) -> str:
     return str(best)
 
 
+def _open_text(path: Path) -> TextIO:
+    return io.TextIOWrapper(open_plain(path), "utf-8-sig", newline="")
+
+
 def _header(path: Path, separator: str) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with _open_text(path) as file:
             return next(csv.reader(_Lines(file), delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, TooLongError):
         return []  # the reader names the line
