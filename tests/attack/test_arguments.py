@@ -76,7 +76,7 @@ _GOOD: dict[str, tuple[str, ...]] = {
 # Good files of options and arguments, by their names.
 _FITTING: dict[str, tuple[str, ...]] = {
     "references": ("in/references.json", "in/ref.txt"),
-    "reference_file": ("in/references.json",),
+    "reference_files": ("in/references.json",),
     "generated": ("in/gen.txt",),
     "prediction_files": ("in/systems/a.json", "in/systems"),
     "predictions": ("in/systems",),

@@ -142,13 +142,13 @@ def test_input_that_is_not_meant_is_refused_with_what_to_type(tmp_path: Path) ->
     assert_one_line(
         vcs("score", tmp_path / "w.json", "--rows", "samples"), 2, "entry 1: no 'generated'"
     )
-    for name in ("bakery", "bakery.mp4"):
+    for name in ("bakery", "lake.mp4"):
         (tmp_path / f"{name}.json").write_text(json.dumps({name: "A man."}))
     inputs = (
         "--references",
         tmp_path / "bakery.json",
         "--predictions",
-        tmp_path / "bakery.mp4.json",
+        tmp_path / "lake.mp4.json",
     )
     assert_one_line(vcs("score", *inputs, "-o", tmp_path / "o.jsonl"), 2, "no id in common")
     assert not (tmp_path / "o.jsonl").exists()

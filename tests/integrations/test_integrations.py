@@ -83,7 +83,12 @@ def test_the_recipe_for_vlmevalkit_reads_the_file_of_predictions(
     with monkeypatch.context() as patch:
         patch.setattr(TextMetric, "update", update)
         found = Captions.evaluate(str(predictions), model="exact_matching", nproc=4)
-    assert seen == [story(20), story(21), "", ""]  # and not "nan", which other bundles would score
+    assert seen == [
+        story(20),
+        story(21),
+        "",
+        rows[3][0],
+    ]  # and not "nan", which other bundles would score
     expected = TextMetric(ScorerConfig(tiny_bundle, "cpu"))
     expected.update(
         [generated for generated, _ in rows[:2]], [reference for _, reference in rows[:2]]

@@ -127,7 +127,7 @@ def test_parquet_gives_the_same_pairs(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.jsonl: No such file"):
         count_pairs(tmp_path / "missing.jsonl")
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match=r"a folder without a file that ends in \.txt"):
         count_pairs(tmp_path)
     with pytest.raises(InputError, match="not a regular file"):
         count_pairs(Path("/dev/null"))

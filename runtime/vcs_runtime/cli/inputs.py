@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,17 +30,17 @@ from vcs_runtime.jobs.pairs import (
     PairSource,
     count_pairs,
 )
-from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of
+from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, files_of, texts_in
 from vcs_runtime.jobs.readers.json_files import NestedRows
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.score_files import read_scores
-from vcs_runtime.jobs.texts import MatchedFiles, Texts
+from vcs_runtime.jobs.texts import MatchedFiles, Texts, joined
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
 from vcs_runtime.text.markup import MarkupCounts
-from vcs_runtime.util.reading import read_whole
+from vcs_runtime.util.reading import not_utf8, read_whole, suffix_of
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
@@ -95,7 +96,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
 class InputOptions:
     """How the input of a command is read: the values of its options."""
 
-    reference_file: Path | None
+    reference_files: tuple[Path, ...]
     prediction_files: tuple[Path, ...]
     format: str | None
     reference_key: tuple[str, ...]
@@ -131,10 +132,11 @@ input_options = combined(
     together(
         click.option(
             "--references",
-            "reference_file",
+            "reference_files",
             type=PATH,
+            multiple=True,
             metavar="FILE",
-            help="References by id, in place of PAIRS.",
+            help="References by id, in place of PAIRS: a file, several, or a folder of ID.txt.",
         ),
         click.option(
             "--predictions",
@@ -143,8 +145,8 @@ input_options = combined(
             multiple=True,
             metavar="FILE",
             help=(
-                "Generated texts by id: a file for each system, or a folder of them; may be"
-                " repeated."
+                "Generated texts by id: a file for each system, or a folder of them, or of ID.txt;"
+                " may be repeated."
             ),
         ),
         click.option(
@@ -202,7 +204,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
 
     Raises UsageError if the input is missing, or given in two ways.
     """
-    by_id = source.reference_file is not None or bool(source.prediction_files)
+    by_id = bool(source.reference_files or source.prediction_files)
     if files and source.prediction_files:
         raise click.UsageError("--predictions takes one file here: one system at a time")
     if bool(files) == by_id:
@@ -210,7 +212,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "give either PAIRS, or --references and --predictions, or text files of one pair: "
             "REFERENCE GENERATED"
         )
-    if by_id and (source.reference_file is None or not source.prediction_files):
+    if by_id and not (source.reference_files and source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
     if len(files) < 2:
         return False
@@ -219,7 +221,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
             "the arguments are files, and these look like texts: put each text into a file, then"
             " type vcs-runtime score reference.txt generated.txt"
         )
-    data = [path for path in files if path.suffix.lower() in _DATA]
+    data = [path for path in files if suffix_of(path) in _DATA]
     if len(data) == len(files):
         return False  # one file of pairs for each system
     if data:
@@ -245,27 +247,84 @@ def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
 def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSource]:
     """Return the pairs of each system, by the stem of its file or the name of its column."""
     references: dict[str, InputPair] = {}
-    if source.reference_file is not None:
-        reference_file = input_file(source.reference_file, source.format, source.rows)
-        references = Texts(reference_file, False, source.keys, source.duplicates).by_id()
+    reference_files: list[InputFile] = []
+    paths = files_of(pairs)
+    rows = dict.fromkeys(paths, source.rows)
+    if source.reference_files:
+        rows = _rows_of((*source.reference_files, *source.prediction_files), source)
+        for path in source.reference_files:
+            reference_files.append(input_file(path, source.format, rows.get(path)))
+        references = _references(reference_files, source)
+        paths = _systems_in(source, references)
     systems: dict[str, PairSource] = {}
-    for path in files_of(pairs or source.prediction_files):
-        file = input_file(path, source.format, source.rows)
-        names = source.generated_key if source.has_several_systems else (path.stem,)
+    for path in paths:
+        file = input_file(path, source.format, rows.get(path))
+        names = source.generated_key if source.has_several_systems else (_system(path),)
         for name in names:
             if name in systems:
                 raise click.UsageError(
                     f"two systems are called {name!r}: rename one of their files"
                 )
             keys = source.keys
-            if not pairs:
+            if reference_files:
                 predictions = Texts(file, True, keys, source.duplicates)
-                systems[name] = MatchedFiles(references, reference_file, predictions, keys.keep)
+                systems[name] = MatchedFiles(references, reference_files, predictions, keys.keep)
                 continue
             if source.has_several_systems:
                 keys = replace(keys, generated=name)
             systems[name] = PairFile(file, keys, source.duplicates)
     return systems
+
+
+def _system(path: Path) -> str:
+    """Return the name of the system of a file."""
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+
+
+def _references(files: Sequence[InputFile], source: InputOptions) -> dict[str, InputPair]:
+    """Return the references by id; several files have further references of the same ids."""
+    groups: dict[str, list[InputPair]] = {}
+    for file in files:
+        texts = Texts(file, False, source.keys, source.duplicates).by_id()
+        for name, text in texts.items():
+            groups.setdefault(name, []).append(text)
+    return joined(groups)
+
+
+def _systems_in(source: InputOptions, references: Mapping[str, InputPair]) -> list[Path]:
+    """Return the files of predictions, and the folders that hold a text for each reference.
+
+    Any other folder stands for its files, a system each.
+    """
+    by_name = any(path.is_dir() for path in source.reference_files)
+    systems = []
+    for path in source.prediction_files:
+        texts = texts_in(path)
+        if texts and (by_name or not texts.isdisjoint(references)):
+            systems.append(path)
+        else:
+            systems += files_of([path])
+    return systems
+
+
+def _rows_of(paths: Iterable[Path], source: InputOptions) -> dict[Path, str]:
+    """Return the key of --rows for each of the files of texts by id that has it.
+
+    Raises InputError if none has it.
+    """
+    if source.rows is None:
+        return {}
+    having = {}
+    for path in chain.from_iterable(files_of([path]) for path in paths):
+        file = InputFile(path, source.format)
+        try:
+            if str(path) == "-" or file.has_key(source.rows):
+                having[path] = source.rows
+        except (RowError, OSError) as error:
+            raise file.error(error) from None
+    if not having:
+        raise InputError(f"--rows {source.rows}: none of the files is an object with this key")
+    return having
 
 
 def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
@@ -274,15 +333,50 @@ def unmatched(sources: Sequence[PairSource], cleaned: Sequence[str]) -> int:
     Return the number of sources that have texts without a match.
     """
     pairs = chain.from_iterable(source.read() for source in sources)
-    markup_notice((pair.generated for pair in pairs), cleaned)
+    markup_notice(_assumptions(pairs), cleaned)
     count = 0
     for source in sources:
-        problems = source.problems() if isinstance(source, MatchedFiles) else []
+        problems = []
+        if isinstance(source, MatchedFiles):
+            problems = source.problems()
+            if source.assumed:
+                warn(source.assumed)
         for problem in problems:
             warn(problem)
         if problems:
             count += 1
     return count
+
+
+def _assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
+    """Yield generated texts, then name on standard error what was assumed of the pairs."""
+    lists = 0
+    no_texts: list[str] = []
+    unread: list[str] = []
+    for pair in pairs:
+        yield pair.generated
+        if pair.from_list:
+            lists += 1
+        several = pair.reference if isinstance(pair.reference, list) else [pair.reference]
+        for text in (*several, pair.generated):
+            if isinstance(text, str) and text.strip().casefold() in _NO_TEXTS:
+                no_texts.append(f"{text.strip()!r} (id {pair.name})")
+            elif isinstance(text, str) and _LIST.fullmatch(text):
+                unread.append(f"{text[:40]!r} (id {pair.name})")
+    if lists:
+        warn(f"pairs with a list written as text, whose items were read as texts: {lists}")
+    if unread:
+        warn(f"texts that look like lists, each scored as one text: {len(unread)}, as {unread[0]}")
+    if no_texts:
+        warn(
+            "texts of a single word that programs write for a missing text, scored all the same:"
+            f" {len(no_texts)}, as {no_texts[0]}: leave them empty"
+        )
+
+
+# What programs write for a missing text.
+_NO_TEXTS = frozenset(("nan", "none", "null", "<na>", "n/a", "#n/a", "nat"))
+_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
 
 
 def as_scored(source: InputOptions, scores: Path, pairs: Path) -> InputOptions:
@@ -398,4 +492,4 @@ def _read_text(path: Path) -> str:
     try:
         return read_whole(path, pipe=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
+        raise InputError(f"{path}: {not_utf8(error)}") from None

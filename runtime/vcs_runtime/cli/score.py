@@ -52,6 +52,7 @@ from vcs_runtime.cli.tables import (
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
+from vcs_runtime.jobs.readers.input_file import texts_in
 from vcs_runtime.jobs.score_files import SCORES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -160,7 +161,26 @@ _cluster = combined(
 )
 
 
-@click.command(cls=SectionedCommand)
+class _Score(SectionedCommand):
+    """A command whose --references take as many files as a pattern of the shell gives."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat --references for each of its files."""
+        repeated = []
+        begun = follows = False
+        for argument in args:
+            if argument.startswith("-") and argument != "-":
+                begun = argument.startswith("--references")
+                follows = begun and "=" in argument
+            elif begun and follows:
+                repeated.append("--references")
+            else:
+                follows = True
+            repeated.append(argument)
+        return super().parse_args(ctx, repeated)
+
+
+@click.command(cls=_Score)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @_job
 @input_options
@@ -204,6 +224,9 @@ def score(
     """
     if source.prediction_files:  # a pattern of the shell gives one option several files
         source = replace(source, prediction_files=(*source.prediction_files, *files))
+        files = ()
+    if len(files) == 2 and not source.reference_files and all(map(texts_in, files)):
+        source = replace(source, reference_files=files[:1], prediction_files=files[1:])
         files = ()
     of_texts = is_text_pair(files, source)
     _check_usage(job, cluster, of_texts)

@@ -219,6 +219,7 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
             prose(out, points)
     _print_worst(out, summaries, seen)
     _print_counts(out, every, scored)
+    _print_references(out, every)
     for summary in every:
         if len(summary.segmenters) > 1:
             mix = Mix({"": summary.segmenters})
@@ -263,6 +264,27 @@ def _print_counts(out: Console, summaries: Sequence[Summary], scored: int) -> No
     rate = f", {fresh / seconds:.1f} pairs/s" if fresh and seconds else ""
     before = f", {resumed} of them before" if resumed else ""
     out.print(f"\n{scored} scored, {failed} failed{before}; {seconds:.1f} s{rate}")
+
+
+def _print_references(out: Console, summaries: Sequence[Summary]) -> None:
+    """Print how many references pairs have and how they count, unless every pair has one."""
+    numbers: set[int] = set()
+    for summary in summaries:
+        numbers.update(summary.references)
+    most = max(numbers, default=1)
+    if most < 2:
+        return
+    count = f"{most}" if len(numbers) == 1 else f"{min(numbers)} to {most}"
+    mean = any("|refs:mean" in summary.signature for summary in summaries)
+    out.print(f"{count} references a pair, {'their mean' if mean else 'the best'} counts")
+    lone = sum(summary.lone_sentences for summary in summaries)
+    if lone:
+        pairs = "1 pair" if lone == 1 else f"{lone} pairs"
+        prose(
+            out,
+            f"In {pairs} the reference that counts is one sentence, and the generated text has"
+            " several: if the references are the sentences of one text, join them to one text.",
+        )
 
 
 def _about_zeros(summary: Summary) -> list[str]:

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from vcs_runtime.errors import InputError
-from vcs_runtime.util.reading import TooLongError, next_line, opened, refuse_special, unique_keys
+from vcs_runtime.util.reading import (
+    TooLongError,
+    next_line,
+    not_utf8,
+    opened,
+    refuse_special,
+    unique_keys,
+)
 
 Record = dict[str, Any]
 """One line of an output."""
@@ -83,6 +90,6 @@ def _parse(
     try:
         return json.loads(line.decode(), object_pairs_hook=hook)
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: not UTF-8 (byte {error.start} of the line)") from None
+        raise InputError(f"{place}: {not_utf8(error, ' of the line')}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not JSON: {error}") from None

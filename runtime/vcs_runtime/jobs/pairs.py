@@ -18,8 +18,7 @@ import numpy as np
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.readers.input_file import InputFile
-from vcs_runtime.jobs.readers.layouts import Layout
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, is_missing, listed, quoted, with_paths
 from vcs_runtime.scoring import score_table
 from vcs_runtime.text.times import stamped
 
@@ -54,6 +53,7 @@ class InputPair:
     generated: Any
     kept: Mapping[str, Any] = field(default_factory=dict)  # columns that the output repeats
     missing: bool = False  # there is no generated text, which was reported already
+    from_list: bool = False  # a text of it was a list written as text
 
     @property
     def name(self) -> str | int:
@@ -132,8 +132,11 @@ class PairFile:
             needed[id_key] = "--id-key"
 
         def pick(names: list[str], place: str) -> list[str]:
-            refuse_missing(needed, names, f"{place}: no column", ())
-            return [name for name in dict.fromkeys((id_key, *needed)) if name in names]
+            columns = {column_of(key, names): key for key in needed}
+            options = {column: needed[key] for column, key in columns.items()}
+            refuse_missing(options, names, f"{place}: no column", ())
+            every = (column_of(id_key, names), *columns)
+            return [name for name in dict.fromkeys(every) if name in names]
 
         seen: Counter[str] = Counter()
         try:
@@ -150,15 +153,22 @@ class PairFile:
             raise RowError(
                 f"{place}: an object with {names} was expected, not {type(row).__name__}"
             )
+        row = with_paths(row, (id_key, *needed))
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
         try:
-            reference = references_of([as_text(row[key], self.file) for key in references], layout)
+            reference = references_of([as_text(row[key], self.file) for key in references])
             text = layout.read_generated(as_text(row[generated], self.file))
         except RowError as error:
             raise RowError(f"{place}: {error}") from None
-        kept = kept_of(row, self.keys.keep)
-        return InputPair(place, checked_id(row.get(id_key), place, id_key), reference, text, kept)
+        return InputPair(
+            place,
+            checked_id(row.get(id_key), place, id_key),
+            reference,
+            text,
+            kept_of(row, self.keys.keep),
+            from_list=any(listed(row[key]) is not row[key] for key in (*references, generated)),
+        )
 
 
 def read_pairs(source: Path | PairSource) -> Iterator[InputPair]:
@@ -213,6 +223,12 @@ def with_suffix(pair: InputPair, seen: Counter[str]) -> InputPair:
     return pair if count == 1 else replace(pair, id=f"{pair.id}#{count}")
 
 
+def column_of(key: str, names: Collection[str]) -> str:
+    """Return the column of a table that holds a key: the key, or the first part of a path."""
+    column = key.split(".")[0]
+    return column if key not in names and column in names else key
+
+
 def refuse_missing(
     needed: Mapping[str, str], names: Any, begins: str, by_id: tuple[str, ...]
 ) -> None:
@@ -244,11 +260,12 @@ def checked_id(name: Any, place: str, key: str) -> str | int | None:
 
 
 def as_text(value: Any, file: InputFile) -> Any:
-    """Return numbers of untyped files and timed segments as text, and other values unchanged.
+    """Return numbers of untyped files and timed segments as text, and lists written as text.
 
     Segments become one text with time stamps. In a list of several references, each one is
     converted.
     """
+    value = listed(value)
     if isinstance(value, list):
         text = stamped(value)
         if text is not value:
@@ -259,11 +276,14 @@ def as_text(value: Any, file: InputFile) -> Any:
     return value
 
 
-def references_of(texts: Sequence[Any], layout: Layout) -> Any:
-    """Return the reference of one column, or the references of several without empty ones."""
-    if len(texts) == 1:
-        return layout.read_reference(texts[0])
-    return [layout.read_reference(text) for text in texts if text not in ("", None)]
+def references_of(texts: Sequence[Any]) -> Any:
+    """Return the one reference, or several of columns and lists without the missing ones."""
+    if len(texts) == 1 and not isinstance(texts[0], list):
+        return texts[0]
+    every = []
+    for text in texts:
+        every += text if isinstance(text, list) else [text]
+    return [text for text in every if not is_missing(text)]
 
 
 def kept_of(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

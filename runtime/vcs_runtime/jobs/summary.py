@@ -43,6 +43,8 @@ class Summary:
     seconds: float = 0.0
     segmenters: Counter[str] = field(default_factory=Counter)
     counts: FlagCounts = field(default_factory=FlagCounts)
+    references: Counter[int] = field(default_factory=Counter)  # pairs by number of references
+    lone_sentences: int = 0  # pairs of several references, the best of which is one sentence
     keep: int = 0  # number of lines that `worst` returns
     _lines: list[Mapping[str, Any]] = field(default_factory=list)
     _columns: dict[str, array[float]] = field(
@@ -86,6 +88,10 @@ class Summary:
             self._lines.append(record)
             if len(self._lines) > 8 * self.keep:
                 self._drop_lines()
+        references = record.get("n_references", 1)
+        self.references[references] += 1
+        if references > 1 and record["n_ref"] == 1 and record["n_gen"] > 1:
+            self.lone_sentences += 1
         self._with.update(score_table.metrics_in(record))
         judged = self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
         self._count(record, judged=judged)
@@ -139,6 +145,8 @@ class Summary:
             "signature": self.signature,
             "signature_long": long_form(self.signature),
         }
+        if max(self.references, default=1) > 1:
+            result["references"] = {"fewest": min(self.references), "most": max(self.references)}
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from vcs_runtime.jobs.pairs import (
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import OWN
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, with_paths
 
 #: The keys of a reference and of a prediction in rows, if none is given; the first one that is
 #: there counts.
 REFERENCE_KEYS = ("reference", "summary", TEXT)
 PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT)
 _SHOWN = 3  # ids in a message
+# A suffix of a file has a letter: "clip.01" has none.
+_SUFFIX = re.compile(r"\.(?=\d?[A-Za-z])[A-Za-z0-9]{2,5}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Texts:
                     raise RowError(
                         f"{place}: a text with an id was expected, not {type(row).__name__}"
                     )
-                yield self._pair(place, row, id_key)
+                keys = (id_key, *self.keys.reference, self.keys.generated or "", *self.keys.keep)
+                yield self._pair(place, with_paths(row, keys), id_key)
         except (RowError, OSError) as error:
             raise self.file.error(error) from None
 
@@ -61,29 +65,36 @@ class Texts:
             raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
         name = checked_id(row[id_key], place, id_key)
         kept = kept_of(row, [key for key in self.keys.keep if key in row])
-        texts = [as_text(row[key], self.file) for key in self._keys(place, row, id_key)]
-        layout = self.file.layout
+        keys = self._keys(place, row, id_key)
+        texts = [as_text(row[key], self.file) for key in keys]
+        from_list = any(listed(row[key]) is not row[key] for key in keys)
+        if not self.predictions:
+            return InputPair(place, name, references_of(texts), None, kept, from_list=from_list)
         try:
-            if self.predictions:
-                return InputPair(place, name, None, layout.read_generated(texts[0]), kept)
-            return InputPair(place, name, references_of(texts, layout), None, kept)
+            text = self.file.layout.read_generated(texts[0])
         except RowError as error:
             raise RowError(f"{place}: {error}") from None
+        return InputPair(place, name, None, text, kept, from_list=from_list)
 
     def by_id(self) -> dict[str, InputPair]:
-        """Read all texts, by id. Raises InputError if two have one id, or if there are no texts."""
+        """Read all texts, by id. References with one id belong together.
+
+        Raises InputError if two predictions have one id, or if there are no texts.
+        """
         texts: dict[str, InputPair] = {}
         seen: Counter[str] = Counter()
+        groups: dict[str, list[InputPair]] = {}
         for text in self.read():
             if self.duplicates != REFUSE:
                 text = with_suffix(text, seen)
             name = str(text.name)
-            if name in texts:
+            if name in texts and self.predictions:
                 raise twice(self.file, name, texts[name].place, text.place)
-            texts[name] = text
+            texts.setdefault(name, text)
+            groups.setdefault(name, []).append(text)
         if not texts:
             raise InputError(f"{self.file}: it holds no texts")
-        return texts
+        return texts if self.predictions else joined(groups)
 
     def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
         """Return the keys of the text, or of several references. Raises RowError if it has none."""
@@ -106,18 +117,42 @@ class Texts:
         return keys
 
 
+def joined(groups: Mapping[str, Sequence[InputPair]]) -> dict[str, InputPair]:
+    """Return one pair for each group: the first, with the references of all."""
+    texts = {}
+    for name, pairs in groups.items():
+        texts[name] = pairs[0]
+        if len(pairs) > 1:
+            references = references_of([pair.reference for pair in pairs])
+            from_list = any(pair.from_list for pair in pairs)
+            texts[name] = replace(pairs[0], reference=references, from_list=from_list)
+    return texts
+
+
 class MatchedFiles:
     """The pairs of references and the predictions of one system, in the order of the references."""
 
     def __init__(
         self,
         references: Mapping[str, InputPair],
-        reference_file: InputFile,
+        reference_files: Sequence[InputFile],
         predictions: Texts,
         keep: Sequence[str] = (),
     ) -> None:
-        self._files = (reference_file, predictions.file)
+        self._files = (predictions.file, *reference_files)
+        reference_file = ", ".join(map(str, reference_files))
         texts = predictions.by_id()
+        self.assumed = ""
+        if texts.keys().isdisjoint(references):
+            equal = _equal_without_place(references, texts)
+            if equal:
+                there, here = next(iter(equal.items()))
+                self.assumed = (
+                    f"{self}: no id in common with {reference_file}; without folder and suffix"
+                    f" {len(equal)} are the same, as {here!r} and {there!r}: so they were matched"
+                )
+            names = {here: there for there, here in equal.items()}
+            texts = {names.get(name, name): text for name, text in texts.items()}
         self.missing = [name for name in references if name not in texts]
         self.superfluous = [name for name in texts if name not in references]
         if len(self.missing) == len(references):
@@ -138,6 +173,7 @@ class MatchedFiles:
                 text.generated,
                 {**text.kept, **reference.kept},
                 text.missing,
+                reference.from_list or text.from_list,
             )
             for key in keep:
                 if key not in pair.kept:
@@ -147,12 +183,12 @@ class MatchedFiles:
             self._pairs.append(pair)
 
     def __str__(self) -> str:
-        return str(self._files[1])
+        return str(self._files[0])
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The predictions, and the references."""
-        return (self._files[1].path, self._files[0].path)
+        return tuple(file.path for file in self._files)
 
     def read(self) -> Iterator[InputPair]:
         """Return the pairs. One without a prediction is among them, and cannot be scored."""
@@ -171,6 +207,21 @@ class MatchedFiles:
                 f" out: {_some(self.superfluous)}"
             )
         return sentences
+
+
+def _equal_without_place(references: Iterable[str], predictions: Iterable[str]) -> dict[str, str]:
+    """Return the predictions of references whose ids are equal without folder and suffix."""
+    there, here = _without_place(references), _without_place(predictions)
+    return {name: here[bare] for bare, name in there.items() if bare in here}
+
+
+def _without_place(names: Iterable[str]) -> dict[str, str]:
+    """Return ids by what is left without folder and suffix, where it is of one id alone."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        bare = _SUFFIX.sub("", name.replace("\\", "/").rsplit("/", 1)[-1])
+        groups.setdefault(bare, []).append(name)
+    return {bare: group[0] for bare, group in groups.items() if len(group) == 1}
 
 
 def _some(names: Sequence[str]) -> str:

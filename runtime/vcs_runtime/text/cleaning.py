@@ -37,6 +37,13 @@ MAX_CHARACTERS = 1_000_000
 
 _PUNCTUATION = string.punctuation.encode()
 
+# What VLMEvalKit, CogVLM's wrapper in it and lmms-eval write in place of an answer.
+_FAILED = re.compile(
+    r"Failed to obtain answer(?: via API|\s*\.?\Z)"
+    r"|Video .{0,4096} can not load, check the source\Z",
+    re.DOTALL,
+)
+
 
 def check_text(text: object, name: str) -> str:
     """Return a text that can be scored; raises TextError, which starts with `name`."""
@@ -54,6 +61,8 @@ def check_text(text: object, name: str) -> str:
     # Blanks, control and zero-width characters alone count as empty, too.
     if not any(map(str.isalnum, text)) and all(unicodedata.category(c)[0] in "CZ" for c in text):
         raise TextError(f"{name}: the text is empty")
+    if failure := _FAILED.match(text.strip()):
+        raise TextError(f"{name}: a toolkit's failed request, not a description: {failure[0]!r}")
     return text
 
 

@@ -6,14 +6,16 @@ passed by mistake, or an attack on memory.
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import io
-import os
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any, AnyStr, BinaryIO, Final
+from typing import IO, Any, AnyStr, Final, cast
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import file_errors
@@ -72,15 +74,65 @@ def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
     return line
 
 
+class _Unpacked(io.RawIOBase):
+    """The contents of a gzip file. Raises OSError where the file is broken."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._packed = file
+        self._file = gzip.GzipFile(fileobj=file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._file.readinto(buffer)
+        except (EOFError, zlib.error) as error:
+            raise OSError(f"a broken gzip file: {error}") from None
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading; an error when it is closed changes nothing that was read."""
-    file = path.open("rb")
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, unpacked if it is a gzip file.
+
+    An error when it is closed changes nothing that was read.
+    """
+    file: IO[bytes] = path.open("rb")
+    if file.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
+        file = io.BufferedReader(cast("io.RawIOBase", _Unpacked(file)), _PORTION >> 8)
     try:
         yield file
     finally:
         with suppress(OSError):
             file.close()
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file in small letters; of a gzip file the one before it."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def not_utf8(error: UnicodeDecodeError, whole: str = "") -> str:
+    """Return that a text is not UTF-8, what it may be, and the command that converts it.
+
+    `whole` says of what the error's byte is (" of the line"); "-" leaves the byte out.
+    """
+    byte = f" (byte {error.start}{whole})" if whole != "-" else ""
+    if error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return (
+            f"not UTF-8{byte} but UTF-16, as PowerShell and Excel write it: {converted('UTF-16')}"
+        )
+    return f"not UTF-8{byte}; if it is of the code page Windows-1252: {converted('CP1252')}"
+
+
+def converted(encoding: str) -> str:
+    """Return the command that converts a file to UTF-8."""
+    return f"iconv -f {encoding} -t UTF-8 FILE > NEW, or save it as UTF-8"
 
 
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
@@ -93,7 +145,7 @@ def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
     with file_errors(name):
         refuse_special(path, name, pipe=pipe)
         with opened(path) as file:
-            content = _read(file, limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
+            content = _read(file, limit + 1) if path.stat().st_size <= limit else None
     if content is None or len(content) > limit:
         raise InputError(f"{name}: {too_long('a file', limit)}")
     return content

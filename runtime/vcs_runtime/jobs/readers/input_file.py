@@ -11,11 +11,17 @@ from typing import Final
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.jsonl import read_jsonl
-from vcs_runtime.jobs.readers.json_files import read_json_entries, read_lines
+from vcs_runtime.jobs.readers.json_files import (
+    has_key,
+    plain_texts,
+    read_folder,
+    read_json_entries,
+    read_lines,
+)
 from vcs_runtime.jobs.readers.layouts import LAYOUTS, OWN, Layout
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.jobs.readers.tables import read_parquet, read_separated, read_xlsx
-from vcs_runtime.util.reading import opened, refuse_special
+from vcs_runtime.util.reading import converted, opened, refuse_special, suffix_of
 
 #: What each kind of file is called.
 _KINDS: Final = {
@@ -83,6 +89,9 @@ class InputFile:
         Raises RowError and InputError.
         """
         refuse_special(self.path, self)
+        if self.path.is_dir():
+            yield from read_folder(self.path, id_key)
+            return
         kind = self._kind()
         if kind == "jsonl":
             for number, row in read_jsonl(self.path, name=self, unique=True):
@@ -98,6 +107,11 @@ class InputFile:
         else:
             yield from read_separated(self.path, ",;" if kind == "csv" else "\t", pick)
 
+    def has_key(self, key: str) -> bool:
+        """Return whether it is a JSON object with a key. Raises InputError as `rows` does."""
+        refuse_special(self.path, self)
+        return self.path.is_file() and self._kind() == "json" and has_key(self.path, self, key)
+
     def error(self, error: RowError | OSError) -> InputError:
         """Return the error of a row, or of the system, with the name of the file."""
         if isinstance(error, OSError):
@@ -110,13 +124,16 @@ class InputFile:
         if self.format in _KINDS:
             return self.format
         default = "jsonl" if self.format == "lmms-eval" else None
-        return _SUFFIXES.get(self.path.suffix.lower(), default)
+        return _SUFFIXES.get(suffix_of(self.path), default)
 
     def _kind(self) -> str:
         """Return the format. Raises InputError if the contents have another format."""
         declared = self._declared()
         with opened(self.path) as file:
             head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
+        if re.match(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}", head):
+            order = "BE" if head[:1] == b"\0" else "LE"
+            raise InputError(f"{self}: UTF-16 without a mark: {converted(f'UTF-16{order}')}")
         held = next((kind for kind, begins in _BEGINNINGS.items() if re.match(begins, head)), None)
         if declared is None:
             return held or "jsonl"
@@ -132,6 +149,11 @@ class InputFile:
         )
 
 
+def texts_in(folder: Path) -> set[str]:
+    """Return the names without suffix of a folder's plain texts; empty for a file."""
+    return {path.stem for path in plain_texts(folder)} if folder.is_dir() else set()
+
+
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """Return the files. A folder stands for its files with a suffix in `SUFFIXES`, by name.
 
@@ -143,7 +165,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
             continue
         in_folder = sorted(path.iterdir())
-        inputs = [each for each in in_folder if each.suffix.lower() in SUFFIXES and each.is_file()]
+        inputs = [each for each in in_folder if suffix_of(each) in SUFFIXES and each.is_file()]
         if not inputs:
             raise InputError(f"{path}: no file in it that ends in {', '.join(SUFFIXES)}")
         files += inputs

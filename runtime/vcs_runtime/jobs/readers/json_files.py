@@ -1,4 +1,4 @@
-"""Rows of JSON files, and of files with one text a line."""
+"""Rows of JSON files, and of plain texts: one a line of a file, or one a file of a folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, with_paths
 from vcs_runtime.text.times import TimedText, stamped
-from vcs_runtime.util.reading import TooLongError, next_line, opened, read_whole, unique_keys
+from vcs_runtime.util.reading import (
+    TooLongError,
+    next_line,
+    not_utf8,
+    opened,
+    read_whole,
+    unique_keys,
+)
 
 
 class NestedRows(RowError):
@@ -33,7 +40,8 @@ def read_json_entries(
     if key is None and isinstance(value, dict):
         value = _timed_entries(value)
     if key is not None:
-        if not (isinstance(value, dict) and key in value):
+        value = with_paths(value, [key]) if isinstance(value, dict) else {}
+        if key not in value:
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
@@ -57,16 +65,36 @@ def _timed_entries(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def has_key(path: Path, name: object, key: str) -> bool:
+    """Return whether a JSON file is an object with a key. Raises RowError if it is not JSON."""
+    value = _load(path, name)
+    return isinstance(value, dict) and key in with_paths(value, [key])
+
+
 def _refuse_nested(entries: dict[str, Any]) -> None:
-    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments."""
+    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments.
+
+    Of several lists it names the one with most words, as `annotations` of COCO has.
+    """
+    lists = {}
     for key, rows in entries.items():
         is_list = isinstance(rows, list) and bool(rows)
         if is_list and all(type(row) is dict for row in rows) and stamped(rows) is rows:
-            raise NestedRows(
-                f"an object with {quoted(entries)}; {key!r} is a list of {len(rows)} objects:"
-                f" --rows {key}",
-                key,
-            )
+            lists[key] = _words(rows)
+    if not lists:
+        return
+    key = max(lists, key=lambda name: lists[name])
+    raise NestedRows(
+        f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects:"
+        f" --rows {key}",
+        key,
+    )
+
+
+def _words(rows: list[dict[str, Any]]) -> int:
+    """Count the blanks in the values of rows: ids and addresses have none."""
+    values = [value for row in rows for value in row.values()]
+    return sum(value.count(" ") for value in values if isinstance(value, str))
 
 
 def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
@@ -89,16 +117,38 @@ def read_lines(path: Path, id_key: str) -> Iterator[Row]:
                 number += 1
                 line = next_line(file)
         except UnicodeDecodeError as error:
-            raise RowError(f"line {number}: not UTF-8 (byte {error.start} of the line)") from None
+            raise RowError(f"line {number}: {not_utf8(error, ' of the line')}") from None
         except TooLongError as error:
             raise RowError(f"line {number}: {error}") from None
+
+
+def plain_texts(folder: Path) -> list[Path]:
+    """Return the .txt files of a folder, by name."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix.lower() == ".txt" and path.is_file() and not path.name.startswith(".")
+    ]
+
+
+def read_folder(folder: Path, id_key: str) -> Iterator[Row]:
+    """Read one text a file. The id of a text is the name of its file, without the suffix."""
+    paths = plain_texts(folder)
+    if not paths:
+        raise RowError("a folder without a file that ends in .txt, of one text each")
+    for path in paths:
+        try:
+            text = read_whole(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise RowError(f"{path.name}: {not_utf8(error)}") from None
+        yield path.name, {id_key: path.stem, TEXT: text}
 
 
 def _load(path: Path, name: object) -> Any:
     try:
         text = read_whole(path, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RowError(f"not UTF-8 (byte {error.start})") from None
+        raise RowError(not_utf8(error)) from None
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,20 +9,9 @@ from typing import Any, Final
 from vcs_runtime.jobs.readers.rows import RowError
 
 
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _target(value: Any) -> Any:
-    """Return a target of lmms-eval, which writes a list of references as Python shows it."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            texts = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return value
-        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
-            return texts if len(texts) > 1 else texts[0]
-    return value
+def _single(value: Any) -> Any:
+    """Return the text of a list of one, as result files of COCO captions have it."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _response(value: Any) -> Any:
@@ -44,13 +32,12 @@ class Layout:
     reference: str = "reference"
     generated: str = "generated"
     id: str = "id"
-    read_reference: Callable[[Any], Any] = _as_is
-    read_generated: Callable[[Any], Any] = _as_is
+    read_generated: Callable[[Any], Any] = _single
 
 
 OWN: Final = Layout()
 #: The layouts that have a name.
 LAYOUTS: Final = {
-    "lmms-eval": Layout("target", "filtered_resps", "doc_id", _target, _response),
+    "lmms-eval": Layout("target", "filtered_resps", "doc_id", _response),
     "vlmevalkit": Layout("answer", "prediction", "index"),
 }

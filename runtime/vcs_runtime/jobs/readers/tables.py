@@ -10,7 +10,14 @@ from typing import TextIO
 
 from vcs_runtime.jobs.readers.rows import Pick, Row, RowError
 from vcs_runtime.util.extras import require
-from vcs_runtime.util.reading import TooLongError, line_limit, next_line, opened, read_whole
+from vcs_runtime.util.reading import (
+    TooLongError,
+    line_limit,
+    next_line,
+    not_utf8,
+    opened,
+    read_whole,
+)
 
 _CSV_FIELD = (1 << 31) - 1  # the largest that Windows takes
 _BATCH = 256  # rows of a Parquet file that are read at a time
@@ -36,8 +43,8 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
                 lines.begin_row()
         except TooLongError as error:
             raise RowError(f"line {reader.line_num + 1}: {error}") from None
-        except UnicodeDecodeError:
-            raise RowError(f"line {reader.line_num + 1}: not UTF-8") from None
+        except UnicodeDecodeError as error:
+            raise RowError(f"line {reader.line_num + 1}: {not_utf8(error, '-')}") from None
         except csv.Error as error:
             raise RowError(f"line {reader.line_num + 1}: not CSV: {error}") from None
 
