@@ -14,7 +14,7 @@ import numpy as np
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.jobs.output import SKIP, ZERO
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
+from vcs_runtime.scoring.flags import NOT_JUDGED, NOT_SPLIT, ZEROS, FlagCounts
 from vcs_runtime.scoring.signature import long_form
 
 # The scores of a text that says nothing: no content, no order, and so the lowest margin.
@@ -87,7 +87,13 @@ class Summary:
             if len(self._lines) > 8 * self.keep:
                 self._drop_lines()
         self._with.update(score_table.metrics_in(record))
-        judged = self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
+        judged = self.counts.add(
+            record,
+            int(record["n_ref"]),
+            int(record["n_gen"]),
+            record.get("flags") or (),  # missing in old files
+            str(record.get("id", "")),
+        )
         self._count(record, judged=judged)
 
     def _drop_lines(self) -> None:
@@ -139,6 +145,8 @@ class Summary:
             "signature": self.signature,
             "signature_long": long_form(self.signature),
         }
+        if count := self.counts.flags[NOT_SPLIT]:
+            result[NOT_SPLIT] = {"pairs": count, "first": self.counts.first_not_split}
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result
