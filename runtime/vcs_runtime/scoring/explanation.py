@@ -322,7 +322,8 @@ def _about_vcs(e: Explanation) -> list[str]:
     sentences = []
     if e.scores.vcs > 0:
         sentences.append(f"VCS is {e.scores.vcs:.3f}.")
-    reason = describe(e.scores._asdict(), *e.similarity.shape, e.result.noted)
+    n_ref, n_gen = e.similarity.shape
+    reason = describe(e.scores._asdict(), n_ref, n_gen, e.result.noted)
     if reason:
         sentences.append(reason)
     cost_of_order = e.costs["nas_d"] + e.costs["nas_l"] + e.costs["window_regularizer"]
