@@ -203,7 +203,7 @@ BUDGETS = {
     "words of the manual": 24_000,
     "words of pages of benchmarks": 3_850,
     "commands": 38,  # goal: 37
-    "options, once a command": 486,  # goal: 470
+    "options, once a command": 487,  # goal: 470; a server limits the characters of a pair
     "targets of make": 14,
     "environments that make builds": 4,
 }

@@ -83,7 +83,8 @@ typedef enum {
     VCS_SINGLE_CHUNKS = 2,   /* one chunk against one: VCS restates the cosine of the texts */
     VCS_ZERO_CONTENT = 4,    /* VCS is 0 because the texts share too little */
     VCS_ZERO_ORDER = 8,      /* VCS is 0 because the order is no better than chance */
-    VCS_BELOW_GATE = 16      /* VCS is 0 because content and order together stay below 1 */
+    VCS_BELOW_GATE = 16,     /* VCS is 0 because content and order together stay below 1 */
+    VCS_NOT_SPLIT = 32       /* a text of many words counts as one sentence, beside several of the other */
 } vcs_flag;
 
 /* The scores of a pair, as docs/reference/vcs.md defines them. `status` is the vcs_status of this pair. New members stand at

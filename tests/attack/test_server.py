@@ -150,8 +150,8 @@ def test_after_any_client_has_gone_a_small_request_is_answered_at_once(
     scored: list[Any] = []
     really = BackgroundScorer._score
 
-    def score(engine: Any, scorer: Any, requests: list[Any]) -> None:
-        really(engine, scorer, requests)
+    def score(engine: Any, scorer: Any, requests: list[Any], beside: bool) -> None:
+        really(engine, scorer, requests, beside)
         scored.extend(len(request.converted) for request in requests if len(request.pairs) == PAIRS)
 
     monkeypatch.setattr(BackgroundScorer, "_score", score)

@@ -21,6 +21,7 @@ from support.stories import story
 from vcs_numba import Params, Scores, score_similarity
 from vcs_runtime import Scorer
 from vcs_runtime.capi import Status, vcs_log_fn, vcs_params, vcs_result
+from vcs_runtime.capi.binding import Flag
 from vcs_runtime.capi.build import HEADER, source
 from vcs_runtime.capi.calls import Model
 from vcs_runtime.scoring import score_table
@@ -68,6 +69,16 @@ def test_scores_are_those_of_the_scorer_to_the_bit(opened: Host, tiny_bundle: Pa
             assert scores_of(result) == expected.scores
             assert (result.n_ref, result.n_gen) == (expected.n_ref, expected.n_gen)
             assert opened.signature(scorer) == expected.signature
+    opened.api.vcs_scorer_destroy(scorer)
+
+
+def test_a_text_that_was_not_split_has_its_flag(opened: Host) -> None:
+    scorer = opened.create(opened.model)
+    result = new_results(1)[0]
+    several, one = story(1, 4).encode(), ("dog " * 41 + "runs.").encode()
+    status = opened.api.vcs_score(scorer, several, len(several), one, len(one), byref(result))
+    assert status == 0
+    assert result.flags & Flag.VCS_NOT_SPLIT
     opened.api.vcs_scorer_destroy(scorer)
 
 

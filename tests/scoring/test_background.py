@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from support.stories import story
-from support.waiting import HANGS_AFTER_S
+from support.waiting import HANGS_AFTER_S, eventually
 from vcs_runtime import Scorer, ScorerConfig
 from vcs_runtime.errors import BundleError, DeviceMemoryError, VcsError
+from vcs_runtime.inference import session
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.scoring.background import BackgroundScorer, Request
 from vcs_runtime.scoring.options import Options
@@ -153,3 +155,115 @@ def test_an_exception_that_is_no_exception_leaves_nobody_waiting(
         bad.future.result(HANGS_AFTER_S)
     assert good.future.result(HANGS_AFTER_S)[0] > 0.99
     assert [str(error) for error in reported] == ["Panic: index out of range"]
+
+
+ENORMOUS = (story(1, 400), story(2, 400))  # more than four turns
+
+
+@pytest.fixture
+def beside(tiny_bundle: Path, reported: list[Exception]) -> Iterator[BackgroundScorer]:
+    opened = BackgroundScorer(ScorerConfig(tiny_bundle, "cpu"), reported.append, beside=True)
+    yield opened
+    opened.close()
+
+
+class Gate:
+    """Holds the embedder at the second batch of a pair of many batches, until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.batches: list[str] = []  # the threads that asked before a batch
+        really = session.check_stopped
+
+        def check() -> None:
+            name = threading.current_thread().name
+            self.batches.append(name)
+            if name.startswith("vcs-scoring-large") and self.batches.count(name) == 2:
+                self.reached.set()
+                assert self.opened.wait(HANGS_AFTER_S)
+            really()
+
+        monkeypatch.setattr(session, "check_stopped", check)
+
+
+def test_small_requests_are_scored_while_a_large_pair_is(
+    beside: BackgroundScorer, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    pairs = [(story(1), story(2)), ENORMOUS, (story(3), story(4)), ENORMOUS]
+    large = ask(*pairs)
+    beside.put(large)
+    assert gate.reached.wait(HANGS_AFTER_S)
+    small = ask((story(5), story(6)))
+    beside.put(small)
+    assert small.future.result(HANGS_AFTER_S) == [scorer.score(story(5), story(6)).vcs]
+    assert not large.future.done()
+    released = beside.release()
+    gate.opened.set()
+    expected = [result.vcs for result in scorer.score_many(pairs)]
+    assert large.future.result(HANGS_AFTER_S) == expected
+    released.result(HANGS_AFTER_S)  # after the large request, which it was asked after
+    assert beside.held == 0
+
+
+def test_a_large_pair_that_nobody_waits_for_stops_before_its_next_batch(
+    beside: BackgroundScorer, reported: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    converted: list[Result] = []
+    large: Request[None] = Request(
+        [ENORMOUS], Options(), lambda result, _: converted.append(result)
+    )
+    beside.put(large)
+    assert gate.reached.wait(HANGS_AFTER_S)
+    large.future.cancel()
+    assert beside.held == 1  # it still takes time
+    gate.opened.set()
+    beside.release().result(HANGS_AFTER_S)
+    in_large = [name for name in gate.batches if name.startswith("vcs-scoring-large")]
+    assert len(in_large) == 2
+    assert converted == reported == []
+    assert beside.held == 0
+
+
+def test_a_turn_that_nobody_waits_for_stops_before_its_next_batch(
+    background: BackgroundScorer, reported: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [ask(ENORMOUS), ask(ENORMOUS[::-1])]
+    really, batches = session.check_stopped, []
+
+    def check() -> None:
+        batches.append(1)
+        if len(batches) == 2:
+            for request in requests:
+                request.future.cancel()
+        really()
+
+    monkeypatch.setattr(session, "check_stopped", check)
+    released = None
+    for request in requests:
+        background.put(request)
+    released = background.release()
+    released.result(HANGS_AFTER_S)
+    assert len(batches) == 2
+    assert reported == []
+
+
+def test_closing_gives_up_a_large_pair(
+    tiny_bundle: Path, reported: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    opened = BackgroundScorer(ScorerConfig(tiny_bundle, "cpu"), reported.append, beside=True)
+    large, queued = ask(ENORMOUS), ask(ENORMOUS)
+    opened.put(large)
+    assert gate.reached.wait(HANGS_AFTER_S)
+    opened.put(queued)
+    closing = threading.Thread(target=opened.close)
+    closing.start()
+    eventually(lambda: opened._closing)
+    gate.opened.set()
+    closing.join(HANGS_AFTER_S)
+    assert not closing.is_alive()
+    for request in (large, queued):
+        with pytest.raises(VcsError, match="the scorer was closed"):
+            request.future.result(0)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.stories import story
 from vcs_numba import Params, Scores, score_similarity
-from vcs_runtime import Scorer
+from vcs_runtime import Scorer, ScorerConfig
+from vcs_runtime.jobs.summary import Summary
+from vcs_runtime.report.systems import Systems
 from vcs_runtime.scoring import flags
-from vcs_runtime.scoring.flags import FlagCounts, describe, flags_of, reference_points
+from vcs_runtime.scoring.columns import to_columns
+from vcs_runtime.scoring.flags import (
+    FlagCounts,
+    describe,
+    flags_of,
+    flags_of_texts,
+    reference_points,
+)
+from vcs_runtime.training.scorer import TrainingScorer
 
 #: Names of flags -> a similarity matrix and a GAS with which a pair has exactly these.
 CASES = {
@@ -123,3 +134,86 @@ def test_reference_points_belong_to_the_settings_they_were_measured_with() -> No
         line.replace("4|seg", "4|clean:think|seg"),
     ):
         assert reference_points(other) == ""
+
+
+ONE_SENTENCE = "a dog and " * 14 + "runs"  # of 43 words
+
+
+@pytest.mark.parametrize(
+    ("reference", "generated", "chunk_size", "expected"),
+    [
+        ([ONE_SENTENCE], ["A dog", "A cat"], 1, True),
+        (["A dog", "A cat"], [ONE_SENTENCE], 1, True),
+        (["A dog", "A cat"], ["狗" * 301], 1, True),
+        (["A dog", "A cat"], ["dog " * 40], 1, False),
+        (["A dog", "A cat"], ["狗" * 300], 1, False),
+        ([ONE_SENTENCE], [ONE_SENTENCE], 1, False),
+        ([ONE_SENTENCE, "A dog"], [ONE_SENTENCE, "A cat"], 1, False),
+        ([ONE_SENTENCE], ["A dog", "A cat"], 2, False),
+        ([ONE_SENTENCE * 2], ["A dog", "A cat"], 2, True),
+    ],
+)
+def test_many_words_in_one_chunk_beside_several_are_noted(
+    reference: list[str], generated: list[str], chunk_size: int, expected: bool
+) -> None:
+    noted = flags_of_texts(reference, generated, chunk_size)
+    assert noted == (("not_split",) if expected else ())
+
+
+def test_a_text_that_was_not_split_is_named_by_every_door(
+    scorer: Scorer, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    several, one = story(1, 4), f"{ONE_SENTENCE}."
+    result = scorer.score(several, one)
+    assert result.n_gen == 1
+    assert "not_split" in result.flags
+    explanation = scorer.explain(several, one)
+    assert explanation.flags == result.flags
+    assert "learned segmenter" in explanation.sentences["vcs"]
+    assert ",".join(result.flags) == to_columns([result])["flags"][0]
+    [trained] = TrainingScorer(ScorerConfig(tiny_bundle, "cpu")).score_many([(several, one)])
+    assert trained.flags == result.flags
+    assert "not_split" in scorer.score([one, story(2, 1)], several, aggregate="mean").flags
+
+    # A record is JSON, a row of a table, or from a file of an earlier version.
+    record = {"id": "film 7", **result.to_dict()}
+    flagged = {"pairs": 1, "first": "film 7"}
+    for names, counted in (
+        (record["flags"], flagged),
+        (" ".join(record["flags"]), flagged),
+        (None, None),
+    ):
+        summary = Summary(result.signature)
+        summary.add({**record, "flags": names})
+        assert summary.to_dict().get("not_split") == counted
+        systems = Systems()
+        systems.begin("one", result.signature)
+        systems.add("film 7", {**record, "flags": names}, None)
+        assert ("not_split" in systems.row(0)[3]) == bool(counted)
+        sentences = systems.to_index("t")["sentences"]
+        assert any("(first: film 7)" in sentence for sentence in sentences) == bool(counted)
+
+
+def test_short_texts_and_segments_with_times_are_never_noted(
+    scorer: Scorer, tiny_bundle: Path
+) -> None:
+    assert "not_split" not in scorer.score_short(ONE_SENTENCE, "dogs run").flags
+    timed = f"[0:00-0:05] {ONE_SENTENCE}"
+    several = "[0:00-0:05] A dog runs. [0:05-0:09] A man sits."
+    with Scorer.open(tiny_bundle, "cpu", segmenter="time-stamps") as by_time:
+        result = by_time.score(timed, several)
+    assert (result.n_ref, result.n_gen) == (1, 2)
+    assert "not_split" not in result.flags
+
+
+def test_counts_of_several_systems_name_the_first_pair_that_was_not_split() -> None:
+    scores, n_ref, n_gen = scored(("order_undefined",))
+    total = FlagCounts()
+    for name in ("a", "b\x1b"):
+        counts = FlagCounts()
+        counts.add(scores.to_dict(), n_ref, n_gen, ("not_split",), name)
+        counts.add(scores.to_dict(), n_ref, n_gen)
+        total += counts
+    assert total.about_not_split().startswith("In 2 of 4 pairs (first: a), a text of more than 40")
+    assert total.flags["not_split"] == 2
+    assert FlagCounts().about_not_split() == ""

@@ -20,7 +20,7 @@ import pytest
 
 from support.command_line import vcs
 from support.stories import story
-from support.waiting import HANGS_AFTER_S
+from support.waiting import HANGS_AFTER_S, eventually
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -186,6 +186,35 @@ def test_a_signal_gives_up_what_takes_longer_than_the_limit(
         os.kill(server.process.pid, signal.SIGTERM)
         assert {future.result(HANGS_AFTER_S)[0] for future in futures} <= {200, 503}
         assert server.end()[0] == 0
+
+
+@pytest.mark.slow
+def test_a_second_signal_does_not_wait_for_what_was_accepted(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    with started(tiny_bundle, tmp_path) as server, ThreadPoolExecutor(40) as pool:
+        futures = in_flight(server, pool, 40)
+        os.kill(server.process.pid, signal.SIGINT)
+        eventually(lambda: not listens(server.port))
+        os.kill(server.process.pid, signal.SIGINT)
+        assert server.end()[0] == 0
+        assert not all(_status(future) == 200 for future in futures)
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _status(future: Future[tuple[int, Any]]) -> int:
+    """Return the status of an answer; 0 if the connection was closed."""
+    try:
+        return future.result(HANGS_AFTER_S)[0]
+    except OSError:
+        return 0
 
 
 @pytest.mark.slow

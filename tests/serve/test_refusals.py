@@ -141,7 +141,7 @@ def test_paths_and_methods_that_do_not_exist(server: Running) -> None:
 
 
 def test_what_is_too_large_is_refused_before_and_while_it_is_read(serve: Serve) -> None:
-    server = serve(max_body_mb=0.01, max_pairs=2)
+    server = serve(max_body_mb=0.01, max_pairs=2, max_pair_characters=2000)
     assert "0.01 MB" in server.ask("/score", {**PAIR, "generated": "x" * 20_000}).error
     large = server.ask("/score", b"x" * 3_000_000)
     assert large.status == 413
@@ -155,6 +155,18 @@ def test_what_is_too_large_is_refused_before_and_while_it_is_read(serve: Serve) 
     assert answer.status == 413
     assert "at most 2" in answer.error
     assert server.ask("/score", {"pairs": [PAIR] * 2}).status == 200
+    for path in ("/score", "/explain"):
+        for name, body in (
+            ("pair", {"reference": "a" * 1500, "generated": "b" * 501}),
+            ("pair", {"reference": ["a" * 1000, "c" * 900], "generated": "b" * 101}),
+            ("pairs[1]", {"pairs": [PAIR, {"reference": "a", "generated": "b" * 2000}]}),
+        ):
+            answer = server.ask(path, body)
+            assert answer.status == 413
+            assert answer.error.startswith(f"{name}: 2,001 characters, more than 2,000")
+            assert "--max-pair-characters" in answer.error
+    largest = {"reference": "a" * 1500, "generated": "b" * 500}
+    assert server.ask("/score", largest).status == 200
 
 
 def test_a_chunked_body_is_read_whole(server: Running) -> None:

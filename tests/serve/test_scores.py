@@ -131,7 +131,7 @@ def test_options_of_the_server_hold_where_a_request_says_nothing(
 def test_a_pair_that_cannot_be_scored_has_an_error_in_its_place(
     server: Running, scorer: Scorer
 ) -> None:
-    bad = ["", "...", "a \ud800 b", "x" * 1_100_000]
+    bad = ["", "...", "a \ud800 b"]
     pairs = [{"reference": story(1), "generated": text} for text in (story(2), *bad)]
     pairs += [{"reference": [], "generated": story(2)}, {"id": "\ud800", **pairs[0]}]
     before = server.metric("vcs_pair_errors_total")
@@ -140,9 +140,9 @@ def test_a_pair_that_cannot_be_scored_has_an_error_in_its_place(
     results = answer.json["results"]
     assert results[0] == scorer.score(story(1), story(2)).to_dict()
     assert results[-1] == {"id": "\ud800", **results[0]}
-    assert [set(line) for line in results[1:-1]] == [{"error", "signature"}] * 5
+    assert [set(line) for line in results[1:-1]] == [{"error", "signature"}] * 4
     assert "lone surrogate" in results[3]["error"]
-    assert server.metric("vcs_pair_errors_total") == before + 5
+    assert server.metric("vcs_pair_errors_total") == before + 4
 
 
 def test_explanations(server: Running, scorer: Scorer) -> None:

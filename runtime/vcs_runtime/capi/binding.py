@@ -45,6 +45,7 @@ class Flag(IntFlag):
     VCS_ZERO_CONTENT = 4
     VCS_ZERO_ORDER = 8
     VCS_BELOW_GATE = 16
+    VCS_NOT_SPLIT = 32
 
 
 class vcs_params(ctypes.Structure):

@@ -285,7 +285,7 @@ def _score(
     with state.model as opened:
         for item, result, _ in chain.from_iterable(opened.stream(items, _pair_of, state.options)):
             if result.scores is not None:
-                results.put(Status.VCS_OK, result.n_ref, result.n_gen, result.scores)
+                results.put(Status.VCS_OK, result.n_ref, result.n_gen, result.scores, result.noted)
                 errors.append(None)
                 continue
             error = item if isinstance(item, ValueError) else TextError(result.error)

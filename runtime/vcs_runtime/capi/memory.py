@@ -69,13 +69,18 @@ class Results:
         self._written = min(size // 8 * 8, ctypes.sizeof(vcs_result)) - 4
 
     def put(
-        self, status: Status, n_ref: int = 0, n_gen: int = 0, scores: Sequence[float] = _NO_SCORES
+        self,
+        status: Status,
+        n_ref: int = 0,
+        n_gen: int = 0,
+        scores: Sequence[float] = _NO_SCORES,
+        noted: Sequence[str] = (),
     ) -> None:
-        """Fill in the next result."""
+        """Fill in the next result; `noted` as for `flags_of`."""
         flags = 0
         if n_ref:
             named = dict(zip(score_table.NAMES, scores, strict=True))
-            for name in flags_of(named, n_ref, n_gen):
+            for name in flags_of(named, n_ref, n_gen, noted):
                 flags |= Flag[f"VCS_{name.upper()}"]
         packed = _RESULT.pack(status, n_ref, n_gen, *scores, flags)
         ctypes.memmove(self._addresses[self._filled] + 4, packed, self._written)

@@ -64,6 +64,14 @@ from vcs_runtime.util.extras import require
         help="Maximum number of pairs in a request.",
     ),
     click.option(
+        "--max-pair-characters",
+        type=click.IntRange(min=1),
+        default=200_000,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of characters in the texts of a pair.",
+    ),
+    click.option(
         "--timeout-s",
         type=NumberRange(0, 1e6, min_open=True),
         default=60.0,

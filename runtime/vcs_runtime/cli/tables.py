@@ -15,7 +15,13 @@ from rich.text import Text
 
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Summary
-from vcs_runtime.scoring.flags import describe, reference_points, scores_to_report, what_to_report
+from vcs_runtime.scoring.flags import (
+    FlagCounts,
+    describe,
+    reference_points,
+    scores_to_report,
+    what_to_report,
+)
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
 from vcs_runtime.util.printable import printable
@@ -142,7 +148,7 @@ def print_result(result: Result, every: bool = False) -> None:
     names = up_to(PART if every else HEADLINE, result.also)
     rows = [(name, f"{getattr(result, name):.4f}", ALL[name].meaning) for name in names]
     out = console()
-    if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen):
+    if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen, result.noted):
         prose(out, f"{reason}\n")
     print_table(("score", "value", "what it says"), rows, prose_at=2, more="with --json")
     out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
@@ -213,6 +219,11 @@ def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> N
     signatures = list(dict.fromkeys(summary.signature for summary in every))
     if scored:
         prose(out, "\n" + " ".join(_advice(every, scored)))
+    counts = FlagCounts()
+    for summary in every:
+        counts += summary.counts
+    if about_not_split := counts.about_not_split():
+        prose(out, about_not_split)
     if scored and len(signatures) == 1:
         points = reference_points(signatures[0])
         if points:
@@ -250,7 +261,7 @@ def _print_worst(out: Console, summaries: Mapping[str, Summary], seen: Seen) -> 
             name = f"{system} {line['id']}" if len(summaries) > 1 else line["id"]
             reason = seen.get(system, {}).get(line["id"])
             if not reason:
-                reason = describe(line, line["n_ref"], line["n_gen"])
+                reason = describe(line, line["n_ref"], line["n_gen"], line.get("flags") or ())
             text = f"worst: {printable(name)}, {score} {line[score]:.3f}"
             prose(out, f"{text}: {reason}" if reason else text)
 

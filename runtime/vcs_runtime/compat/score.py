@@ -12,6 +12,7 @@ from vcs_numba import Alignment, Orientation, Params, Scores, align, score_simil
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.custom import as_numbers, is_tensor
 from vcs_runtime.scoring.explanation import Explanation, explain
+from vcs_runtime.scoring.flags import flags_of_texts
 from vcs_runtime.scoring.options import Options
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.signature import signature_of
@@ -242,7 +243,8 @@ def explain_internals(
     scores = score_similarity(similarity, gas, options.params)
     signature = signature_of(options, ["seg:segmenter_fn"], ["emb:embedding_fn"])
     n_ref, n_gen = similarity.shape
-    result = Result(scores, n_ref, n_gen, signature, segmenter="segmenter_fn")
+    noted = flags_of_texts(*chunks, options.chunk_size)
+    result = Result(scores, n_ref, n_gen, signature, segmenter="segmenter_fn", noted=noted)
     return explain(result, Evidence(chunks, similarity, scores.gas), options.params, thresholds)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.jobs.output import SKIP, ZERO
 from vcs_runtime.scoring import score_table
-from vcs_runtime.scoring.flags import NOT_JUDGED, ZEROS, FlagCounts
+from vcs_runtime.scoring.flags import NOT_JUDGED, NOT_SPLIT, ZEROS, FlagCounts
 from vcs_runtime.scoring.signature import long_form
 
 # The scores of a text that says nothing: no content, no order, and so the lowest margin.
@@ -93,7 +93,13 @@ class Summary:
         if references > 1 and record["n_ref"] == 1 and record["n_gen"] > 1:
             self.lone_sentences += 1
         self._with.update(score_table.metrics_in(record))
-        judged = self.counts.add(record, int(record["n_ref"]), int(record["n_gen"]))
+        judged = self.counts.add(
+            record,
+            int(record["n_ref"]),
+            int(record["n_gen"]),
+            record.get("flags") or (),  # missing in old files
+            str(record.get("id", "")),
+        )
         self._count(record, judged=judged)
 
     def _drop_lines(self) -> None:
@@ -147,6 +153,8 @@ class Summary:
         }
         if max(self.references, default=1) > 1:
             result["references"] = {"fewest": min(self.references), "most": max(self.references)}
+        if count := self.counts.flags[NOT_SPLIT]:
+            result[NOT_SPLIT] = {"pairs": count, "first": self.counts.first_not_split}
         if len(self.segmenters) > 1:
             result["segmenters"] = dict(self.segmenters)
         return result

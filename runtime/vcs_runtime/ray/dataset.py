@@ -251,7 +251,7 @@ def score_shards(
         "expected": summary.signature,
     }
     scored = through_actors(_ShardWriter, dataset, config, options, actors, batch_size, arguments)
-    names = (*scores_of(options), "n_ref", "n_gen", "segmenter")
+    names = (*scores_of(options), "n_ref", "n_gen", "segmenter", "flags")
     for batch in scored.iter_batches(batch_format="numpy", batch_size=None):
         for row, error in enumerate(batch["error"]):
             if error:

@@ -32,6 +32,7 @@ MARKS: Final = {
     flags.ZERO_CONTENT: "0: content",
     flags.ZERO_ORDER: "0: order",
     flags.BELOW_GATE: "0: gate",
+    flags.NOT_SPLIT: "not split",
 }
 #: Maximum number of rows of the table; if there are more pairs, the worst and best are listed.
 MAX_ROWS: Final = 20_000
@@ -122,7 +123,8 @@ class Systems:
         self._pairs.append(str(pair))
         self._system.append(system)
         self._page.append(-1 if page is None else page)
-        pair_flags = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]))
+        noted = record.get("flags") or ()
+        pair_flags = flags.flags_of(record, int(record["n_ref"]), int(record["n_gen"]), noted)
         self._flags.append(_bits(pair_flags, MARKS))
         self._verdicts.append(_bits(verdicts, VERDICTS))
         self._columns.append(columns)
@@ -260,7 +262,7 @@ class Systems:
             "about": self._about(title, failed),
             "rule": flags.what_to_report(self.counts.zeros, self.scored) if self.scored else "",
             "report": flags.scores_to_report(self.counts.zeros, self.scored),
-            "sentences": [*self.counts.sentences(), *self.about_segmenters],
+            "sentences": self._sentences(),
             "systems": [self._described(system) for system in range(len(self.names))],
             "comparisons": list(map(_shortened, self.comparisons)),
             "incomparable": self.incomparable,
@@ -276,6 +278,12 @@ class Systems:
             "kept": [_values(self._columns[i], columns) for i in rows] if columns else [],
             "settings": [(signature, settings_of(signature)) for signature in signatures],
         }
+
+    def _sentences(self) -> list[str]:
+        """Return sentences on pairs with flags, and on the segmenters."""
+        not_split = self.counts.about_not_split()
+        unsplit = [not_split] if not_split else []
+        return [*self.counts.sentences(), *unsplit, *self.about_segmenters]
 
     def _column_names(self) -> list[str]:
         """Return the names of all kept columns, in the order in which they occur."""

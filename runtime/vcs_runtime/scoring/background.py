@@ -1,17 +1,19 @@
 """Background scoring: one scorer and one thread for the requests of many callers.
 
 Requests are scored in turns: each turn takes a share of the pairs of every request that waits. So
-the pairs of many callers are scored together, a small request does not wait for a large one, and a
-cancelled request costs at most the rest of a turn.
+the pairs of many callers are scored together, and a small request does not wait for a large one. A
+pair that alone takes several turns is scored in a second thread, beside the turns. If nobody waits
+for a turn's requests any more, the turn ends after the current batch of a model.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, groupby, takewhile
 from operator import itemgetter
@@ -22,6 +24,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.preparation import BLOCK_CHARACTERS, GPU_BLOCKS
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.util.stages import Stopped, stopped_if
 
 R = TypeVar("R")
 
@@ -29,6 +32,8 @@ R = TypeVar("R")
 # blocks.
 _TURN = 8_000
 _GPU_TURN = GPU_BLOCKS * BLOCK_CHARACTERS
+# A pair of more turns is scored beside the turns.
+_LARGE = 4
 
 
 def settle(future: Future[R], result: R) -> None:
@@ -47,6 +52,7 @@ class Request(Generic[R]):
     future: Future[list[R]] = field(default_factory=Future)
     converted: list[R] = field(default_factory=list)  # the results so far, in the scoring thread
     begun: bool = False
+    aside: bool = False  # its next pair is being scored beside the turns
 
     def done(self) -> bool:
         """Whether the request is answered, or nobody waits for the answer any more."""
@@ -59,15 +65,19 @@ class Request(Generic[R]):
 
 
 class BackgroundScorer:
-    """A scorer and its thread. Only this thread uses the scorer, which the first request opens.
+    """A scorer, which the first request opens, and its thread.
 
     `report` receives failures of the machine and the bundle. Unscorable texts are not reported;
-    they become errors of results.
+    they become errors of results. With `beside`, a second thread scores large pairs. Without it,
+    only one thread uses the scorer.
     """
 
-    def __init__(self, config: ScorerConfig, report: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, config: ScorerConfig, report: Callable[[Exception], None], *, beside: bool = False
+    ) -> None:
         self._config = config
         self._report = report
+        self._large = ThreadPoolExecutor(1, "vcs-scoring-large") if beside else None
         self._requests: queue.SimpleQueue[Request[Any] | Future[None] | None] = queue.SimpleQueue()
         self._held: dict[int, Request[Any]] = {}
         self._closing = False
@@ -93,7 +103,10 @@ class BackgroundScorer:
         return released
 
     def close(self) -> None:
-        """Finish the current block, answer all other requests with an error, close the scorer."""
+        """Finish the current block, answer all other requests with an error, close the scorer.
+
+        A pair that is scored beside the turns is given up.
+        """
         self._closing = True
         self._requests.put(None)
         self._thread.join()
@@ -101,38 +114,45 @@ class BackgroundScorer:
     def _run(self) -> None:
         waiting: list[Request[Any] | Future[None] | None] = []
         while True:
-            if not waiting:
-                waiting.append(self._requests.get())
             while not self._requests.empty():  # this thread is the only reader of the queue
                 waiting.append(self._requests.get())
+            waiting = [entry for entry in waiting if entry is None or not _is_over(entry)]
+            self._forget_settled()
             # A turn takes the requests up to the next one to release the models, or to close. Such
             # an entry is a turn by itself.
             turn: list[Any] = list(takewhile(_is_request, waiting))
             if not turn:
                 turn = waiting[:1]
-            if turn[0] is None:
+            here: list[Any] = [entry for entry in turn if not _is_aside(entry)]
+            if not here:
+                waiting.append(self._requests.get())
+                continue
+            if here[0] is None:
+                if self._large:
+                    self._large.shutdown()
                 if self.scorer:
                     self.scorer.close()
                 return
-            for _, entries in groupby(turn, _options):
+            for _, entries in groupby(here, _options):
                 self._answer(list(entries))
-            waiting = [entry for entry in waiting if entry is None or not entry.done()]
-            self._forget_settled()
             # The texts would stay in memory until the next request.
-            del turn, entries
+            del turn, here, entries
 
     def _forget_settled(self) -> None:
         for number, request in self._held.copy().items():  # other threads add requests
-            if request.done():
+            if _is_over(request):
                 del self._held[number]
 
-    def _answer(self, entries: list[Request[Any] | Future[None]]) -> None:
-        """Settle requests with equal options, or requests to release the models."""
+    def _answer(self, entries: list[Request[Any] | Future[None]], beside: bool = False) -> None:
+        """Settle requests with equal options, or requests to release the models.
+
+        With `beside`, the only entry is a request whose next pair is large.
+        """
         requests = [entry for entry in entries if isinstance(entry, Request)]
         try:
             if requests:
                 self.scorer = self.scorer or Scorer.from_config(self._config)
-                self._score(self.scorer, requests)
+                self._score(self.scorer, requests, beside)
             elif self.scorer:
                 self.scorer.release()
         except BaseException as failure:
@@ -154,34 +174,80 @@ class BackgroundScorer:
             if not isinstance(entry, Request):
                 settle(entry, None)
 
-    def _score(self, scorer: Scorer, requests: list[Request[Any]]) -> None:
-        """Score a turn of the requests, and settle those whose last pair has been scored."""
-        characters_of_turn = _GPU_TURN if scorer.embedder.device.is_gpu else _TURN
-        share = characters_of_turn // len(requests)
+    def _score_beside(self, request: Request[Any]) -> None:
+        """Score the next pair of a request, which is large; then turns go on with the request."""
+        self._answer([request], beside=True)
+        if self._closing:
+            request.fail(VcsError("the scorer was closed"))
+        request.aside = False
+        woken: Future[None] = Future()
+        woken.set_result(None)
+        self._requests.put(woken)
+
+    def _score(self, scorer: Scorer, requests: list[Request[Any]], beside: bool) -> None:
+        """Score a turn of the requests, and settle those whose last pair has been scored.
+
+        With `beside`, the turn is the next pair of the only request.
+        """
+        turn = _GPU_TURN if scorer.embedder.device.is_gpu else _TURN
+        share = turn // len(requests)
+        large: float = _LARGE * turn if self._large else math.inf
+        if beside:
+            share, large = 1, math.inf
 
         def items() -> Iterator[tuple[Request[Any], Any]]:
             for request in requests:
-                characters = 0
-                for pair in request.pairs[len(request.converted) :]:
-                    if self._closing:
-                        request.fail(VcsError("the scorer was closed"))
-                    if request.done() or characters >= share:
-                        break
-                    request.begun = True
-                    # An estimate, because a pair that cannot be scored may be anything.
-                    characters += len(str(pair))
-                    yield request, pair
+                if beside or not request.aside:
+                    for pair in self._share(request, share, large):
+                        yield request, pair
+
+        def nobody_waits() -> bool:
+            if beside:
+                return self._closing or requests[0].done()
+            return all(request.done() or request.aside for request in requests)
 
         blocks = scorer.stream(items(), itemgetter(1), requests[0].options)
-        for (request, _), result, evidence in chain.from_iterable(blocks):
-            request.converted.append(request.convert(result, evidence))
-            if len(request.converted) == len(request.pairs):
-                self._held.pop(id(request), None)
-                settle(request.future, request.converted)
+        with contextlib.suppress(Stopped), stopped_if(nobody_waits):
+            for (request, _), result, evidence in chain.from_iterable(blocks):
+                request.converted.append(request.convert(result, evidence))
+                if len(request.converted) == len(request.pairs):
+                    self._held.pop(id(request), None)
+                    settle(request.future, request.converted)
+
+    def _share(self, request: Request[Any], characters: int, large: float) -> Iterator[Any]:
+        """Yield the next pairs of a request, until they have so many characters.
+
+        A pair of more than `large` characters begins to be scored beside the turns.
+        """
+        taken = 0
+        for pair in request.pairs[len(request.converted) :]:
+            if self._closing:
+                request.fail(VcsError("the scorer was closed"))
+            if request.done() or taken >= characters:
+                return
+            # An estimate, because a pair that cannot be scored may be anything.
+            size = len(str(pair))
+            request.begun = True
+            if self._large and size > large:
+                if not taken:
+                    request.aside = True
+                    self._large.submit(self._score_beside, request)
+                return
+            taken += size
+            yield pair
 
 
 def _is_request(entry: Request[Any] | Future[None] | None) -> bool:
     return isinstance(entry, Request)
+
+
+def _is_over(entry: Request[Any] | Future[None]) -> bool:
+    """Whether an entry needs no turn any more, and no thread works on it."""
+    return entry.done() and not _is_aside(entry)
+
+
+def _is_aside(entry: Request[Any] | Future[None] | None) -> bool:
+    return isinstance(entry, Request) and entry.aside
 
 
 def _options(entry: Request[Any] | Future[None] | None) -> Options | None:

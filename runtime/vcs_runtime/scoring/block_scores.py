@@ -14,6 +14,7 @@ from vcs_numba.batch import SCORE_DTYPE
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.vector_cache import Vector
+from vcs_runtime.scoring.flags import flags_of_texts
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
@@ -158,14 +159,18 @@ def _result(pair: PreparedPair, scores: list[Scores], options: Options, signatur
         keys = [(merit(each), len(pair.chunks[i])) for i, each in enumerate(scores)]
         best = keys.index(max(keys))
     reported = Scores._make(exact_means(scores)) if options.aggregate == "mean" else scores[best]
+    chunks, generated = pair.chunks[best], pair.chunks[-1]
+    # The segments of times are the caller's, and the words of short texts are no sentences.
+    split = pair.segmenter is not None and not pair.times
     return Result(
         reported,
-        len(pair.chunks[best]),
-        len(pair.chunks[-1]),
+        len(chunks),
+        len(generated),
         signature,
         best,
         len(pair.texts) - 1,
         segmenter=pair.segmenter,
+        noted=flags_of_texts(chunks, generated, options.chunk_size) if split else (),
     )
 
 

@@ -129,7 +129,8 @@ class Explanation:
     @property
     def flags(self) -> tuple[str, ...]:
         """Facts that the scores do not show (docs/reference/vcs.md, section 13)."""
-        return flags_of(self.scores._asdict(), self.alignment.n_ref, self.alignment.n_gen)
+        n_ref, n_gen = self.similarity.shape
+        return flags_of(self.scores._asdict(), n_ref, n_gen, self.result.noted)
 
     def __repr__(self) -> str:
         chunks = f"{len(self.reference)} and {len(self.generated)} chunks"
@@ -321,7 +322,8 @@ def _about_vcs(e: Explanation) -> list[str]:
     sentences = []
     if e.scores.vcs > 0:
         sentences.append(f"VCS is {e.scores.vcs:.3f}.")
-    reason = describe(e.scores._asdict(), e.alignment.n_ref, e.alignment.n_gen)
+    n_ref, n_gen = e.similarity.shape
+    reason = describe(e.scores._asdict(), n_ref, n_gen, e.result.noted)
     if reason:
         sentences.append(reason)
     cost_of_order = e.costs["nas_d"] + e.costs["nas_l"] + e.costs["window_regularizer"]

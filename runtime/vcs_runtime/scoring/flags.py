@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from vcs_runtime.scoring.score_table import LABELS
-from vcs_runtime.util.printable import enumerated
+from vcs_runtime.util.printable import enumerated, printable
 
 ORDER_UNDEFINED: Final = "order_undefined"
 SINGLE_CHUNKS: Final = "single_chunks"
 ZERO_CONTENT: Final = "zero_content"
 ZERO_ORDER: Final = "zero_order"
 BELOW_GATE: Final = "below_gate"
+NOT_SPLIT: Final = "not_split"
+
+#: A sentence with more words, or more characters where a script has no spaces, is suspicious beside
+#: several sentences of the other text.
+MANY_WORDS: Final = 40
+MANY_CHARACTERS: Final = 300
 
 #: The meaning of each flag.
 FLAGS: Final = {
@@ -26,7 +32,15 @@ FLAGS: Final = {
     ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
     ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
     BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
+    NOT_SPLIT: (
+        f"a text of more than {MANY_WORDS} words counts as one sentence, beside several of the"
+        " other text"
+    ),
 }
+_CAUSE: Final = (
+    "Likely cause: no sentence punctuation that the segmenter knows, or one very long sentence."
+    " Use the learned segmenter (--segmenter learned), or short texts (--short)."
+)
 #: The flags of pairs whose order could not be judged.
 NOT_JUDGED: Final = (ORDER_UNDEFINED, SINGLE_CHUNKS)
 #: The reasons for a VCS of 0.
@@ -120,11 +134,28 @@ def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[s
     return " ".join(sentences)
 
 
-def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, ...]:
+def flags_of_texts(
+    reference: Sequence[str], generated: Sequence[str], chunk_size: int
+) -> tuple[str, ...]:
+    """Return the flags that the chunks of a pair show, and its scores do not: `NOT_SPLIT` or none.
+
+    A chunk of several sentences may have as many times the words.
+    """
+    fewer, more = sorted((reference, generated), key=len)
+    if len(fewer) != 1 or len(more) < 2:
+        return ()
+    [text] = fewer
+    many = len(text) > MANY_CHARACTERS * chunk_size or len(text.split()) > MANY_WORDS * chunk_size
+    return (NOT_SPLIT,) if many else ()
+
+
+def flags_of(
+    scores: Mapping[str, float], n_ref: int, n_gen: int, noted: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return a pair's flags (facts that the scores do not show): keys of `FLAGS`, in their order.
 
     `scores` has at least vcs, sas, nas and window_regularizer. A VCS of 0 has at least one of
-    `ZEROS`.
+    `ZEROS`. `noted` has the flags of `flags_of_texts`, or all flags of a record.
     """
     undefined = scores["window_regularizer"] >= 1.0
     zero = scores["vcs"] <= 0.0
@@ -135,6 +166,7 @@ def flags_of(scores: Mapping[str, float], n_ref: int, n_gen: int) -> tuple[str, 
         ZERO_CONTENT: zero and not content,
         ZERO_ORDER: zero and not order and not undefined,
         BELOW_GATE: zero and content and order,
+        NOT_SPLIT: NOT_SPLIT in noted,
     }
     return tuple(name for name in FLAGS if holds[name])
 
@@ -144,11 +176,18 @@ def judged(flags: Iterable[str]) -> bool:
     return not any(name in NOT_JUDGED for name in flags)
 
 
-def describe(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
-    """Explain the flags of a pair in one sentence; "" if it has none.
+def describe(
+    scores: Mapping[str, float], n_ref: int, n_gen: int, noted: Collection[str] = ()
+) -> str:
+    """Explain the flags of a pair; "" if it has none. Parameters as for `flags_of`."""
+    sentences = [_described(scores, n_ref, n_gen)]
+    if NOT_SPLIT in noted:
+        sentences.append(f"A text of more than {MANY_WORDS} words is one chunk. {_CAUSE}")
+    return " ".join(filter(None, sentences))
 
-    Parameters as for `flags_of`.
-    """
+
+def _described(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
+    """Explain the flags that follow from the scores of a pair; "" if it has none."""
     flags = flags_of(scores, n_ref, n_gen)
     sas, nas, margin = scores["sas"], scores["nas"], scores["margin"]
     if ORDER_UNDEFINED in flags:
@@ -186,10 +225,20 @@ class FlagCounts:
     not_judged: int = 0  # pairs with a flag of `NOT_JUDGED`
     flags: Counter[str] = field(default_factory=Counter)
     reasons: Counter[tuple[str, ...]] = field(default_factory=Counter)  # of zeros: each pair once
+    first_not_split: str = ""  # name of the first pair with the flag `NOT_SPLIT`
 
-    def add(self, scores: Mapping[str, float], n_ref: int, n_gen: int) -> bool:
+    def add(
+        self,
+        scores: Mapping[str, float],
+        n_ref: int,
+        n_gen: int,
+        noted: Collection[str] = (),
+        name: str = "",
+    ) -> bool:
         """Count a pair, and return whether it could be judged. Parameters as for `flags_of`."""
-        flags = flags_of(scores, n_ref, n_gen)
+        flags = flags_of(scores, n_ref, n_gen, noted)
+        if NOT_SPLIT in flags and not self.first_not_split:
+            self.first_not_split = name
         was_judged = judged(flags)
         self.scored += 1
         if scores["vcs"] <= 0.0:
@@ -209,6 +258,7 @@ class FlagCounts:
         self.not_judged += other.not_judged
         self.flags = self.flags + other.flags
         self.reasons = self.reasons + other.reasons
+        self.first_not_split = self.first_not_split or other.first_not_split
         return self
 
     @property
@@ -241,6 +291,17 @@ class FlagCounts:
                 f" {', '.join(parts)}."
             )
         return sentences
+
+    def about_not_split(self) -> str:
+        """Return a line on the pairs with the flag `NOT_SPLIT`; "" without such pairs."""
+        count = self.flags[NOT_SPLIT]
+        if not count:
+            return ""
+        first = f" (first: {printable(self.first_not_split)})" if self.first_not_split else ""
+        return (
+            f"In {count} of {_pairs(self.scored)}{first}, a text of more than {MANY_WORDS} words"
+            f" counts as one sentence, beside several of the other text. {_CAUSE}"
+        )
 
 
 _REASONS: Final = {

@@ -135,6 +135,8 @@ class Result(_ScoresByName):
     strict
         Substitution and the scores that it lowers; None if `Options.also` does not ask for it. With
         several references, they belong to the best one, or are means.
+    noted
+        Flags that follow from the texts, not from the scores: "not_split", or none.
     """
 
     scores: Scores | None
@@ -147,6 +149,7 @@ class Result(_ScoresByName):
     segmenter: str | None = None
     further: HmCf | None = None
     strict: StrictScores | None = None
+    noted: tuple[str, ...] = ()
 
     @property
     def also(self) -> tuple[str, ...]:
@@ -163,7 +166,7 @@ class Result(_ScoresByName):
         """Facts not in the scores, such as "below_gate" (docs/reference/vcs.md, section 13)."""
         if self.scores is None:
             return ()
-        return flags_of(self.scores._asdict(), self.n_ref, self.n_gen)
+        return flags_of(self.scores._asdict(), self.n_ref, self.n_gen, self.noted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a flat dictionary for JSON: scores, counts, flags and the signature.
@@ -266,7 +269,7 @@ class Results(list[Result]):
             text = reference if isinstance(reference, str) else reference[result.reference_index]
             reason = explain(reference, generated).conclusion if explain else ""
             if not reason:
-                reason = describe(result.scores._asdict(), result.n_ref, result.n_gen)
+                reason = describe(result.scores._asdict(), result.n_ref, result.n_gen, result.noted)
             rows.append(
                 {
                     "id": name,

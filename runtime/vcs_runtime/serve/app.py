@@ -50,7 +50,7 @@ class Service:
         self._limits = limits
         self._metrics = Metrics(lambda: self.engine.held)
         self._report = report
-        self.engine = BackgroundScorer(config, self._failed)
+        self.engine = BackgroundScorer(config, self._failed, beside=True)
         # The first request compiles the kernels and loads all models. Its second pair has no
         # punctuation, which opens a learned segmenter; without one, the pair has an error.
         pair = (EXAMPLE["reference"], EXAMPLE["generated"])
@@ -91,7 +91,7 @@ class Service:
     async def _answer(self, http: HttpRequest, convert: Convert) -> Response:
         """Read a request, score it with all others that wait, and answer it."""
         body = await self._body(http)
-        read = partial(read_question, body, self._options, self._limits.max_pairs)
+        read = partial(read_question, body, self._options, self._limits)
         if len(body) < _LARGE_BODY:
             question = read()
         else:

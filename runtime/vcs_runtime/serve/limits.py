@@ -13,6 +13,7 @@ class Limits:
 
     max_body_mb: float = 8.0  # 10^6 bytes of a request's body
     max_pairs: int = 1000  # of a request
+    max_pair_characters: int = 200_000  # of all texts of a pair
     timeout_s: float = 60.0  # for waiting and scoring, and for the end of a stopping server
     queue: int = 64  # requests that wait or are scored at once
     read_s: float = 10.0  # until the headers have arrived, and the body after them

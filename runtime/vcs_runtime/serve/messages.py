@@ -10,6 +10,7 @@ import msgspec
 
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.options import PRESETS, Options
+from vcs_runtime.serve.limits import Limits
 from vcs_runtime.util.reading import unique_keys
 
 _Preset = Literal["default", "paper", "table-lct1"]
@@ -65,7 +66,7 @@ class Question:
     single: bool
 
 
-def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
+def read_question(body: bytes, defaults: Options, limits: Limits) -> Question:
     """Read the body of a request, JSON in UTF-8. Raises Refused; the scorer checks the texts."""
     value = _parse(body)
     if not isinstance(value, dict):
@@ -73,7 +74,7 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
     try:
         if "pairs" in value:
             # Before the conversion, which would take long for a million pairs.
-            _check_number(value["pairs"], max_pairs)
+            _check_number(value["pairs"], limits.max_pairs)
             many = msgspec.convert(value, ManyRequest)
             pairs, chosen = many.pairs, many.options
         else:
@@ -83,6 +84,9 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
         raise Refused(400, _sentence(str(error))) from None
     except UnicodeError:
         raise Refused(400, "the name of an unknown field holds a lone surrogate") from None
+    for number, pair in enumerate(pairs):
+        name = f"pairs[{number}]" if "pairs" in value else "pair"
+        _check_size(name, pair, limits.max_pair_characters)
     return Question(
         pairs=[(pair.reference, pair.generated) for pair in pairs],
         heads=[{} if pair.id is None else {"id": pair.id} for pair in pairs],
@@ -94,6 +98,15 @@ def read_question(body: bytes, defaults: Options, max_pairs: int) -> Question:
 def _check_number(pairs: Any, max_pairs: int) -> None:
     if isinstance(pairs, list) and len(pairs) > max_pairs:
         raise Refused(413, f"pairs: {len(pairs)} are too many, send at most {max_pairs} at once")
+
+
+def _check_size(name: str, pair: OnePair, most: int) -> None:
+    references = [pair.reference] if isinstance(pair.reference, str) else pair.reference
+    size = len(pair.generated) + sum(map(len, references))
+    if size > most:
+        raise Refused(
+            413, f"{name}: {size:,} characters, more than {most:,} (serve --max-pair-characters)"
+        )
 
 
 def _parse(body: bytes) -> Any:

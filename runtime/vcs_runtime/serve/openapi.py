@@ -48,7 +48,7 @@ _REFUSALS = {
     400: "the request is malformed; the sentence names the field",
     401: "the token is missing or wrong",
     408: "the body did not arrive in time",
-    413: "the body is too large, or has too many pairs",
+    413: "the body or a pair is too large, or there are too many pairs",
     429: "too many requests are waiting; Retry-After says when to come back",
     500: "the machine failed, such as a GPU without memory",
     503: "not scored in time, or the server is stopping",

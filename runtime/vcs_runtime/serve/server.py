@@ -25,7 +25,7 @@ from vcs_runtime.serve.limits import Limits
 from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.reading import read_whole
 
-_CLOSE_S = 10.0
+_CLOSE_S = 4.0
 _TOKEN_LENGTH = 16
 
 
@@ -116,6 +116,10 @@ class ScoreServer:
         """Let `run` finish the accepted requests, and return."""
         self._server.should_exit = True
 
+    def _signalled(self) -> None:
+        self._server.force_exit = self._server.should_exit
+        self.stop()
+
     def _opened(self, ready: Future[list[Result]]) -> None:
         scorer = self._service.engine.scorer
         if ready.exception() or scorer is None:
@@ -127,13 +131,16 @@ class ScoreServer:
 
     @contextmanager
     def _stopped_by_signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM stop the server only; uvicorn raises them again at its end."""
+        """Let SIGINT and SIGTERM stop the server only; uvicorn raises them again at its end.
+
+        A second signal gives up the accepted requests.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         handlers = {}
         for name in (signal.SIGINT, signal.SIGTERM):
-            handlers[name] = signal.signal(name, lambda *_: self.stop())
+            handlers[name] = signal.signal(name, lambda *_: self._signalled())
         try:
             yield
         finally:

@@ -117,7 +117,8 @@ class Warnings:
             return
         for result in results:
             if result.scores is not None:
-                self._counts.add(result.scores._asdict(), result.n_ref, result.n_gen)
+                scores = result.scores._asdict()
+                self._counts.add(scores, result.n_ref, result.n_gen, result.noted)
         if self._counts.scored >= _ENOUGH and self._counts.mostly_zero:
             self._once(
                 "zeros",

@@ -19,7 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END: Any = object()
-_STOPPED: Final[ContextVar[tuple[threading.Event, ...]]] = ContextVar("stopped", default=())
+_STOPPED: Final[ContextVar[tuple[Callable[[], bool], ...]]] = ContextVar("stopped", default=())
 
 
 class Stopped(Exception):
@@ -27,9 +27,19 @@ class Stopped(Exception):
 
 
 def check_stopped() -> None:
-    """Raise Stopped in the thread of a stage whose caller has gone; elsewhere do nothing."""
-    if any(event.is_set() for event in _STOPPED.get()):
+    """Raise Stopped if the caller of this stage has gone, or a block of `stopped_if` says so."""
+    if any(has_stopped() for has_stopped in _STOPPED.get()):
         raise Stopped
+
+
+@contextmanager
+def stopped_if(has_stopped: Callable[[], bool]) -> Iterator[None]:
+    """Let `check_stopped` raise Stopped in the block, and in its stages, if this returns True."""
+    token = _STOPPED.set((*_STOPPED.get(), has_stopped))
+    try:
+        yield
+    finally:
+        _STOPPED.reset(token)
 
 
 def ahead(items: Iterable[T], count: int = 1) -> Generator[T, None, None]:
@@ -63,7 +73,7 @@ def _threads(count: int) -> Iterator[Callable[..., Future[Any]]]:
     """Yield a function that calls another one in a thread, in a copy of the caller's context."""
     stop = threading.Event()
     context = copy_context()
-    context.run(_STOPPED.set, (*_STOPPED.get(), stop))
+    context.run(_STOPPED.set, (*_STOPPED.get(), stop.is_set))
     pool = ThreadPoolExecutor(count, thread_name_prefix="vcs-stage")
     try:
         # Two threads cannot be in one context at a time.
