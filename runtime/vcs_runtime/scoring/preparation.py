@@ -25,6 +25,7 @@ from vcs_runtime.text.cleaning import (
     short_words,
     strip_punctuation,
 )
+from vcs_runtime.text.marks import unwrapped
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.text.times import TimedText, timed_segments
 from vcs_runtime.util.lru import LRUCache
@@ -422,9 +423,9 @@ def _checked(text: object, name: str, options: Options) -> str:
     if isinstance(plain, TimedText):
         cleaned = _cleaned_segments(plain, options.clean)
     elif options.clean:
-        cleaned = remove_markup(plain_line_ends(plain), options.clean)
+        cleaned = unwrapped(remove_markup(plain_line_ends(plain), options.clean))
     else:
-        return plain_line_ends(plain)
+        return unwrapped(plain_line_ends(plain))
     if not cleaned:
         raise TextError(f"{name}: nothing is left after cleaning ({', '.join(options.clean)})")
     return cleaned

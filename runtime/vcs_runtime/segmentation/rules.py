@@ -25,6 +25,7 @@ from itertools import pairwise
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import BundleError, TextError
+from vcs_runtime.text.marks import CLOSERS, marks_in, pairs_of
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
@@ -49,33 +50,6 @@ _MIN_WIDTH = 30
 _FULL = 0.8
 # From so many lines on, it is no coincidence that none had room for another word.
 _MANY_LINES = 4
-
-# What closes a pair of marks, by what opens it.
-_CLOSERS = {
-    '"': '"',
-    "“": "”",
-    "„": "“”",
-    "‟": "”",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "‘": "’",
-    "‚": "‘’",
-    "「": "」",
-    "『": "』",
-    "《": "》",
-    "`": "`'",
-    "'": "'",
-    "(": ")",
-    "（": "）",
-    "[": "]",
-    "【": "】",
-    "{": "}",
-    "<": ">",
-}
-_MARK = re.compile(f"[{re.escape(''.join({*_CLOSERS, *''.join(_CLOSERS.values())}))}]")
-# Marks that can be apostrophes. They open before a word, and close after one.
-_APOSTROPHES = frozenset("'’‘`")
 
 
 class Rules:
@@ -130,8 +104,8 @@ class Rules:
         for space in filter(block.__contains__, _OTHER_SPACES):
             plain = plain.replace(space, " ")
         starts = self._starts_by_sentencex(plain)
-        marks = _marks_in(block)
-        pairs = [pair for pair in _pairs(marks) if _may_hold_an_end(block, *pair)]
+        marks = marks_in(block)
+        pairs = [pair for pair in pairs_of(marks) if _may_hold_an_end(block, *pair)]
         if not pairs:
             return starts
         characters = list(plain)
@@ -236,37 +210,6 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     return not lines[0][0].islower() and 0 < run_on <= 4 * in_small_letters
 
 
-def _marks_in(block: str) -> list[tuple[int, str]]:
-    """Return where marks are, in order, without apostrophes inside words."""
-    marks = []
-    for match in _MARK.finditer(block):
-        position, mark = match.start(), match.group()
-        if mark in _APOSTROPHES:
-            before, after = block[position - 1 : position], block[position + 1 : position + 2]
-            opens = not before.isalnum() and after.isalnum()
-            closes = not after.isalnum() and before not in _APOSTROPHES and not before.isspace()
-            if not opens and not (closes and before):
-                continue
-        marks.append((position, mark))
-    return marks
-
-
-def _pairs(marks: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Return where the outermost pairs of marks open and close; other marks are left out."""
-    last = {mark: position for position, mark in marks}
-    pairs = []
-    opened = None
-    closers = ""
-    for position, mark in marks:
-        if opened is not None:
-            if mark in closers:
-                pairs.append((opened, position))
-                opened = None
-        elif any(last.get(closer, -1) > position for closer in _CLOSERS.get(mark, "")):
-            opened, closers = position, _CLOSERS[mark]
-    return pairs
-
-
 def _starts_inside(
     block: str, starts: Sequence[int], pairs: Sequence[tuple[int, int]]
 ) -> Iterator[int]:
@@ -304,12 +247,12 @@ def _before_opening_marks(block: str, start: int) -> int:
     """Move the start of a sentence to before the marks that open with it."""
     first = start
     position = start
-    while position and (block[position - 1].isspace() or block[position - 1] in _CLOSERS):
+    while position and (block[position - 1].isspace() or block[position - 1] in CLOSERS):
         position -= 1
         # A mark that closes as it opens is taken to open after a blank.
         mark = block[position]
-        if mark in _CLOSERS and (
-            mark not in _CLOSERS[mark] or position == 0 or block[position - 1].isspace()
+        if mark in CLOSERS and (
+            mark not in CLOSERS[mark] or position == 0 or block[position - 1].isspace()
         ):
             first = position
     return first

@@ -1,0 +1,86 @@
+"""Pairs of quotation marks and brackets in texts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+#: What closes a pair of marks, by what opens it.
+CLOSERS = {
+    '"': '"',
+    "“": "”",
+    "„": "“”",
+    "‟": "”",
+    "«": "»",
+    "»": "«",
+    "‹": "›",
+    "‘": "’",
+    "‚": "‘’",
+    "「": "」",
+    "『": "』",
+    "《": "》",
+    "`": "`'",
+    "'": "'",
+    "(": ")",
+    "（": "）",
+    "[": "]",
+    "【": "】",
+    "{": "}",
+    "<": ">",
+}
+_MARK = re.compile(f"[{re.escape(''.join({*CLOSERS, *''.join(CLOSERS.values())}))}]")
+# Marks around a text that are removed at most: more are no quotation.
+_LAYERS = 4
+# Marks that can be apostrophes. They open before a word, and close after one.
+_APOSTROPHES = frozenset("'’‘`")
+
+
+def marks_in(block: str) -> list[tuple[int, str]]:
+    """Return where marks are, in order, without apostrophes inside words."""
+    marks = []
+    for match in _MARK.finditer(block):
+        position, mark = match.start(), match.group()
+        if mark in _APOSTROPHES:
+            before, after = block[position - 1 : position], block[position + 1 : position + 2]
+            opens = not before.isalnum() and after.isalnum()
+            closes = not after.isalnum() and before not in _APOSTROPHES and not before.isspace()
+            if not opens and not (closes and before):
+                continue
+        marks.append((position, mark))
+    return marks
+
+
+def pairs_of(marks: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
+    """Return where the outermost pairs of marks open and close; other marks are left out."""
+    pairs: list[tuple[int, int]] = []
+    opened: list[tuple[int, str]] = []
+    awaited: Counter[str] = Counter()  # closing marks of what is opened
+    for position, mark in marks:
+        if awaited[mark]:
+            # Marks that were opened inside and not closed have no partner.
+            closes = False
+            while not closes:
+                start, opening = opened.pop()
+                awaited.subtract(CLOSERS[opening])
+                closes = mark in CLOSERS[opening]
+            while pairs and pairs[-1][0] > start:
+                pairs.pop()
+            pairs.append((start, position))
+        elif mark in CLOSERS:
+            opened.append((position, mark))
+            awaited.update(CLOSERS[mark])
+    return pairs
+
+
+def unwrapped(text: str) -> str:
+    """Return a text without the marks that enclose all of it (docs/reference/vcs.md, section 1)."""
+    for _ in range(_LAYERS):
+        bare = text.strip()
+        if bare[:1] not in CLOSERS or bare[-1] not in CLOSERS[bare[0]]:
+            break
+        inner = bare[1:-1].strip()
+        if not inner or pairs_of(marks_in(bare)) != [(0, len(bare) - 1)]:
+            break
+        text = inner
+    return text
