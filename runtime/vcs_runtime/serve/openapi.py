@@ -39,6 +39,8 @@ _LINE = {
         "n_gen": {"type": "integer"},
         "flags": {"type": "array", "items": _TEXT},
         "segmenter": {"type": ["string", "null"]},
+        "reference_index": {"type": "integer", "description": "Of several references only."},
+        "n_references": {"type": "integer", "description": "Of several references only."},
         "error": _TEXT,
         "signature": _TEXT,
     },
