@@ -149,7 +149,7 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     ):
         score_shards(changed, folder, **pool)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
-    with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
+    with pytest.raises(InputError, match=r"other\.jsonl line 1: not a line of a score file"):
         score_shards(dataset, folder, **pool)
 
 
