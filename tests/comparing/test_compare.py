@@ -79,9 +79,8 @@ def test_the_table_for_people(pair: tuple[Path, Path]) -> None:
 
 
 def zeros(margins: list[float]) -> list[dict[str, Any]]:
-    """Lines of an earlier version, which had no margin."""
     return [
-        line | {"sas": 0.5, "nas": margin + 0.5}
+        line | {"margin": margin}
         for line, margin in zip(
             lines([max(0.0, margin) for margin in margins]), margins, strict=True
         )

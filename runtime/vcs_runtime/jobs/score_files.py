@@ -107,9 +107,6 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
             raise InputError(f"{place}: {name!r} is not a {description}")
     if "error" in row:
         return
-    if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
-        low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
-        row["margin"] = low - (1.0 - high)
     for name in dict.fromkeys((*names, *_RANGES)):
         if name in row or name in names:
             _number(row, name, place)
