@@ -257,11 +257,11 @@ class Segmenter:
         model = self.device.suited(self.spec.model)
         engine = engine_name(self._bundle, model, self.device)
         # `engine` is the embedder's field; the learned segmenter may run elsewhere.
-        where = (
-            ""
-            if engine == "ort-cpu"
-            else "/".join(("", engine, *filter(None, [self.device.instructions])))
-        )
+        where = ""
+        if engine != "ort-cpu":
+            where = f"/{engine}"
+            if self.device.instructions:
+                where += f"/{self.device.instructions}"
         precision = self.device.precision_of(model.precision, model.cuda)
         return (
             f"seg:{self.identity}",
