@@ -194,7 +194,7 @@ def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
 @pytest.mark.parametrize(
     ("candidates", "alpha", "says"),
     [
-        ([], 0, "none"),
+        ([], 0, "the list is empty"),
         ([("a", 1.0, 1)], -1, "alpha"),
         ([("a", 1.0, 1)], math.nan, "alpha"),
         ([("a", math.nan, 1)], 0, "score of 'a'"),

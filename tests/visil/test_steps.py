@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] =
             ('["Man"]', "lower case"),
             ('["video"]', "'video' cannot be a keyword"),
             ([f"w{i}" for i in range(21)], "21 words"),
-            ("[]", "none"),
+            ("[]", "the list is empty"),
         ],
     ),
     "keyframes": (
