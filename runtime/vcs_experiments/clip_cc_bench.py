@@ -20,7 +20,7 @@ from vcs_experiments.results import Output, Results
 from vcs_experiments.statistics import Significance
 from vcs_runtime.comparing.statistics import Values
 from vcs_runtime.comparing.systems import PairedTest, enough_resamples, paired_tests
-from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
+from vcs_runtime.comparing.tables import NEXT_COLUMNS, Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import BundleError, CacheError, DeviceError, InputError
 from vcs_runtime.jobs import run as jobs
 from vcs_runtime.jobs.bootstrap import mean_interval
@@ -312,7 +312,7 @@ def _board(
         row: list[Cell] = [place.rank, place.name, place.borda, place.mean_hm_cf]
         row += mean_interval(values[place.system], seed=significance.seed).tolist()
         row += [place.mean_coarse, place.mean_fine]
-        row += test_cells(test) if test else [None] * 5
+        row += test_cells(test)
         rows.append(tuple(row))
     columns = (
         "rank",
@@ -323,11 +323,7 @@ def _board(
         "high",
         "coarse",
         "fine F1",
-        "to the next",
-        "to the next low",
-        "to the next high",
-        "p bootstrap",
-        "p permutation",
+        *NEXT_COLUMNS,
     )
     corrected = describe_correction(significance.correction, len(tests))
     note = (

@@ -24,7 +24,7 @@ from vcs_runtime.comparing.systems import (
     enough_resamples,
     paired_tests,
 )
-from vcs_runtime.comparing.tables import Cell, Table, describe_correction, test_cells
+from vcs_runtime.comparing.tables import NEXT_COLUMNS, Cell, Table, describe_correction, test_cells
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.jobs.readers.input_file import files_of
@@ -271,7 +271,7 @@ def _ranking(
         values = scored.values[by][model]
         row: list[Cell] = [place, model, float(values.mean())]
         row += mean_interval(values, seed=options.seed).tolist()
-        row += test_cells(test) if test else [None] * 5
+        row += test_cells(test)
         row.append(scored.zeros[model])
         row += [float(scored.values[column][model].mean()) for column in others]
         rows.append(tuple(row))
@@ -281,11 +281,7 @@ def _ranking(
         by,
         "low",
         "high",
-        "to the next",
-        "to the next low",
-        "to the next high",
-        "p bootstrap",
-        "p permutation",
+        *NEXT_COLUMNS,
         "zeros",
         *others,
     )

@@ -117,7 +117,7 @@ def mask_caption(
         raise TextError(f"keywords: {missing[0]!r} is no word of the caption")
     present = [word for word in keywords if word not in missing]
     if not present:
-        raise TextError("keywords: there are none to score")
+        raise TextError("keywords: none of them is in the caption")
     for position, (word, expected) in enumerate(zip(present, order, strict=True), 1):
         if word != expected:
             raise TextError(
@@ -171,12 +171,17 @@ def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
 
 def _words(caption: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of every word: letters, marks, digits, apostrophes and hyphens."""
-    kinds = "".join(
-        "j" if c in _JOINERS else "w" if c == "_" or unicodedata.category(c)[0] in "LMN" else " "
-        for c in caption
-    )
-    for match in _WORD.finditer(kinds):
+    for match in _WORD.finditer("".join(map(_kind, caption))):
         yield match.span()
+
+
+def _kind(character: str) -> str:
+    """Return "j" for a joiner, "w" for a character of a word, or a space."""
+    if character in _JOINERS:
+        return "j"
+    if character == "_" or unicodedata.category(character)[0] in "LMN":
+        return "w"
+    return " "
 
 
 def _without_possessive(word: str) -> str:
@@ -196,7 +201,7 @@ def _occurrences(caption: str, keywords: set[str]) -> Iterator[tuple[int, int, s
 
 def _check_keywords(keywords: Sequence[str]) -> None:
     if not keywords:
-        raise TextError("keywords: there are none")
+        raise TextError("keywords: the list is empty")
     seen = set()
     for word in keywords:
         check_text(word, "keywords")

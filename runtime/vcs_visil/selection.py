@@ -107,7 +107,7 @@ def _least(
 def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
     listed = list(candidates)
     if not listed:
-        raise ValueError("candidates: there are none")
+        raise ValueError("candidates: the list is empty")
     names = set()
     for name, score, tokens in listed:
         if name in names:

@@ -60,7 +60,7 @@ def choose_keywords(writer: Writer, prompts: Prompts, caption: str) -> list[str]
         if len(words) > MAX_KEYWORDS:
             raise TextError(f"keywords: {len(words)} words, more than {MAX_KEYWORDS}")
         if "video" in words:
-            raise TextError("keywords: 'video' is none")
+            raise TextError("keywords: 'video' cannot be a keyword")
         mask_caption(caption, words)
         return words
 
@@ -216,7 +216,7 @@ def answered(
     """
     shown = Summary(check_text(text, "text"))
     if not questions:
-        raise TextError("questions: there is none")
+        raise TextError("questions: the list is empty")
     for number, (_, options, letter) in enumerate(questions):
         if letter not in list(string.ascii_uppercase[: len(options)]):
             raise TextError(

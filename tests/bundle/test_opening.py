@@ -66,23 +66,6 @@ def test_a_manifest_of_schema_2_is_read_with_todays_defaults(copy: Path) -> None
     assert spec.special_tokens is None
 
 
-@pytest.mark.parametrize("precision", ["fp8", "int4"])
-@pytest.mark.parametrize("place", ["embedder", "embedder.cuda"])
-def test_a_precision_that_is_no_longer_run_is_refused(
-    copy: Path, place: str, precision: str
-) -> None:
-    def change(data: Any) -> None:
-        reduce(getitem, place.split("."), data)["precision"] = precision
-
-    edit(copy, change)
-    says = (
-        rf"bundle\.json: {place}\.precision: .* neither fp8 nor int4, .* export the model again, in"
-        r" fp16 or int8"
-    )
-    with pytest.raises(BundleError, match=says):
-        open_bundle(copy)
-
-
 def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
     new = {
         "layout": "packed",

@@ -79,9 +79,8 @@ def test_the_table_for_people(pair: tuple[Path, Path]) -> None:
 
 
 def zeros(margins: list[float]) -> list[dict[str, Any]]:
-    """Lines of an earlier version, which had no margin."""
     return [
-        line | {"sas": 0.5, "nas": margin + 0.5}
+        line | {"margin": margin}
         for line, margin in zip(
             lines([max(0.0, margin) for margin in margins]), margins, strict=True
         )
@@ -142,7 +141,7 @@ def test_a_file_that_holds_no_scores_is_called_so(pair: tuple[Path, Path], tmp_p
     refused = run(tmp_path / "refs.json", pair[1])
     assert (
         str(refused.exception)
-        == f"{tmp_path / 'refs.json'}: no score file (an output of `vcs-runtime score -o`)"
+        == f"{tmp_path / 'refs.json'}: not a score file (an output of `vcs-runtime score -o`)"
     )
 
 
@@ -170,7 +169,7 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     ("rows", "says"),
     [
         ([], "it holds no scores"),
-        ([{"id": 1, "vcs": 0.5}], "line 1: no line of a score file"),
+        ([{"id": 1, "vcs": 0.5}], "line 1: not a line of a score file"),
         ([{"id": 1, "vcs": 0.5, "signature": "s"}] * 2, "line 2: id 1 is there twice"),
         ([{"id": 1, "vcs": float("nan"), "signature": "s"}], "line 1: 'vcs' is nan"),
         ([{"id": 1, "signature": "s"}], "line 1: 'vcs' is None"),

@@ -248,7 +248,7 @@ def test_a_set_that_was_stopped_goes_on_to_the_same_bytes(experiment: Any, tmp_p
         write_json(texts, {str(i): story(i, sentences=6) for i in (1, 3)})
         other = make(experiment, texts, url, part, "--overwrite")
         assert isinstance(other.exception, InputError)
-        assert "2.json: it is none of the descriptions" in str(other.exception)
+        assert "2.json: it is not one of the descriptions" in str(other.exception)
     assert files(part) == files(whole)
 
 

@@ -29,7 +29,6 @@ from vcs_runtime.jobs.pairs import InputPair, Keys, PairFile
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.jobs.run import Block, record_of, run_blocks, score_file
-from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
 
 
@@ -296,22 +295,6 @@ def test_resume_refuses_other_columns_of_the_input(
     (tmp_path / "o.jsonl").write_bytes(before.replace(b'"note"', b'"error": "x", "note"', 1))
     with pytest.raises(InputError, match="line 1: its columns of the input are {'vcs': "):
         score("note", resume=True)  # which no job writes: an error beside scores
-
-
-def test_resume_refuses_the_lines_of_an_earlier_version(
-    scorer: Scorer, pairs_file: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out.jsonl"
-    run(scorer, pairs_file, output)
-    rows = [{k: v for k, v in line.items() if k != "texts"} for line in read_lines(output)]
-    write_pairs(output, rows)
-    before = output.read_bytes()
-    with pytest.raises(
-        InputError, match=r"out\.jsonl line 1: an earlier version of vcs-runtime wrote this line"
-    ):
-        run(scorer, pairs_file, output, resume=True)
-    assert output.read_bytes() == before
-    assert [row["id"] for _, row in read_scores(output)] == list(range(12))
 
 
 def test_a_pairs_file_that_grows_or_shrinks_meanwhile_is_told(

@@ -15,7 +15,7 @@ from vcs_runtime import DeviceError, Options, Scorer, ScorerConfig, Scores
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.resumable import hash_texts
 from vcs_runtime.ray import Needs, ScoreBatch, connected, score_dataset, score_shards
-from vcs_runtime.scoring.columns import NAMES, TEXTS
+from vcs_runtime.scoring.columns import TEXTS, names_of
 
 # Ray Data warns of its own settings when it makes them.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
@@ -51,7 +51,7 @@ def test_a_data_set_keeps_its_order_and_gets_the_scores_of_one_process(
     assert [row["id"] for row in found] == [pair["id"] for pair in pairs]
     results = scorer.score_many((pair["reference"], pair["generated"]) for pair in pairs)
     for row, result in zip(found, results, strict=True):
-        assert {"id", "reference", "generated", *NAMES} == row.keys()
+        assert {"id", "reference", "generated", *names_of(Options())} == row.keys()
         assert row["signature"] == scorer.signature
         assert row["error"] == (result.error or "")
         if result.scores:
@@ -97,13 +97,13 @@ def test_the_actor_takes_and_gives_arrays(tiny_bundle: Path, scorer: Scorer) -> 
     config = ScorerConfig(tiny_bundle, "cpu")
     actor = ScoreBatch(config, Options(chunk_size=2), reference="ref", generated="text")
     scored = actor(batch)
-    assert list(scored) == ["ref", "text", "id", *NAMES]
+    assert list(scored) == ["ref", "text", "id", *names_of(Options())]
     assert scored["vcs"][0] == scorer.score([story(1), story(2)], story(3), chunk_size=2).vcs
     assert [bool(error) for error in scored["error"]] == [False, True, True]
     assert scored["error"][2] == "reference: is null"
     assert all("chunk:2" in signature for signature in scored["signature"])
     empty = actor({name: column[:0] for name, column in batch.items()})
-    for name in NAMES:
+    for name in names_of(Options()):
         assert (len(empty[name]), empty[name].dtype) == (0, scored[name].dtype)
         assert (scored[name].dtype == object) == (name in TEXTS)
     with pytest.raises(InputError, match=r"no column 'ref' \(there is 'reference'\)"):
@@ -149,7 +149,7 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     ):
         score_shards(changed, folder, **pool)
     (folder / "other.jsonl").write_text(json.dumps({"id": 1}) + "\n")
-    with pytest.raises(InputError, match=r"other\.jsonl line 1: no line of a score file"):
+    with pytest.raises(InputError, match=r"other\.jsonl line 1: not a line of a score file"):
         score_shards(dataset, folder, **pool)
 
 

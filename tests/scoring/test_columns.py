@@ -7,8 +7,8 @@ import pytest
 
 from support.stories import story
 from vcs_numba import Scores
-from vcs_runtime import Scorer
-from vcs_runtime.scoring.columns import COUNTS, NAMES, TEXTS, pairs_of, to_columns
+from vcs_runtime import Options, Scorer
+from vcs_runtime.scoring.columns import COUNTS, TEXTS, names_of, pairs_of, to_columns
 from vcs_runtime.scoring.result import Result
 
 
@@ -27,7 +27,7 @@ def test_results_become_one_typed_column_for_each_name(scorer: Scorer) -> None:
     references = [story(1), story(2)]
     results = scorer.score_many([(references, story(2)), (story(3), ""), (story(4), story(5))])
     columns = to_columns(results)
-    assert tuple(columns) == NAMES
+    assert tuple(columns) == names_of(Options())
     for name in Scores._fields:
         assert columns[name].dtype == np.float64
         expected = [getattr(result.scores, name, np.nan) for result in results]

@@ -86,7 +86,7 @@ def test_all_occurrences_may_count_and_missing_words_may_be_dropped() -> None:
 @pytest.mark.parametrize(
     ("keywords", "says"),
     [
-        ([], "there are none"),
+        ([], "the list is empty"),
         (["Man"], "'Man' is not in lower case"),
         (["man", "man"], "'man' is there twice"),
         (["cat"], "'cat' is no word"),
@@ -109,7 +109,7 @@ def test_a_caption_that_is_masked_already_is_refused() -> None:
         mask_caption("A [MASK] and a dog.", ["dog"])
     with pytest.raises(TextError, match="no word"):
         mask_caption("A dog.", ["cat"], drop_missing=False)
-    with pytest.raises(TextError, match="none to score"):
+    with pytest.raises(TextError, match="none of them is in the caption"):
         mask_caption("A dog.", ["cat"], drop_missing=True)
     with pytest.raises(TypeError):
         mask_caption("A dog.", "dog")
@@ -194,7 +194,7 @@ def test_the_frontier_is_what_selection_does_at_every_alpha() -> None:
 @pytest.mark.parametrize(
     ("candidates", "alpha", "says"),
     [
-        ([], 0, "none"),
+        ([], 0, "the list is empty"),
         ([("a", 1.0, 1)], -1, "alpha"),
         ([("a", 1.0, 1)], math.nan, "alpha"),
         ([("a", math.nan, 1)], 0, "score of 'a'"),

@@ -67,7 +67,7 @@ def test_a_text_is_rewarded_for_the_questions_that_it_answers() -> None:
     assert "A man walks." in writer.prompts[0]
     for text, asked, says in (
         ("", questions, "text: the text is empty"),
-        ("A", [], "questions: there is none"),
+        ("A", [], "questions: the list is empty"),
         (
             "A",
             [("Who?", ["dog", "man"], "b")],
@@ -102,9 +102,9 @@ REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] =
             ("[1]", "array of strings"),
             ('["sedan", "man"]', "out of order"),
             ('["Man"]', "lower case"),
-            ('["video"]', "'video' is none"),
+            ('["video"]', "'video' cannot be a keyword"),
             ([f"w{i}" for i in range(21)], "21 words"),
-            ("[]", "none"),
+            ("[]", "the list is empty"),
         ],
     ),
     "keyframes": (

@@ -141,7 +141,8 @@ def _encode(
                 continue
             if length and (alone or kind & 1):
                 slot, start = code % _WORDS, at
-                if known[slot, 0] == code > 0 and not len(spans):
+                repeated = code > 0 and known[slot, 0] == code
+                if repeated and not len(spans):
                     ids[at] = known[slot, 1]
                     at += 1
                 else:
@@ -163,7 +164,8 @@ def _encode(
             ids[at : at + len(after)] = after
             spans[first : first + len(before)] = -1
             spans[at : at + len(after)] = -1
-            first = stops[k] = at + len(after)
+            first = at + len(after)
+            stops[k] = first
 
 
 _INTS: Final = array(types.int64, 1)

@@ -241,7 +241,7 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
             )
     folder = path.parent
 
-    def convert_path(kind: type, value: Any) -> Path:
+    def convert_path(_: type, value: Any) -> Path:
         return Path(folder, value)
 
     try:

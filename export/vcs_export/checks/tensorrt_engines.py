@@ -32,8 +32,8 @@ from vcs_runtime.inference.tensorrt import engines_folder, record
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 
 # Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few
-# documents of hundreds of tokens, and thousands of chunks of about 26, which would run in as few
-# rows as documents.
+# documents of hundreds of tokens, and thousands of chunks of about 26, which would otherwise run in
+# batches as small as those of documents.
 _WIDTHS = (64, 1024)
 _PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32

@@ -37,7 +37,15 @@ from vcs_export.graph.encoder import write_encoder
 from vcs_export.graph.modernbert import write_modernbert
 from vcs_export.write import BundleWriter
 from vcs_runtime.bundle.layouts import PADDING_STEP
-from vcs_runtime.bundle.manifest import EmbedderSpec, SegmenterSpec
+from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec, LearnedSegmenterSpec, SegmenterSpec
+
+
+class _Written(NamedTuple):
+    """What `bundle.json` says about the written graphs."""
+
+    max_tokens: int
+    cuda: CudaGraph | None = None
+    segmenter: LearnedSegmenterSpec | None = None
 
 
 class Native(NamedTuple):
@@ -45,11 +53,12 @@ class Native(NamedTuple):
 
     open: Callable[[Path], Checkpoint[Any]]
     write: Callable[[Any, SentenceFolder, Path, Path], StoredWeights]
+    for_cuda: bool  # whether there may be a graph for CUDA
 
 
 GRAPHS: dict[str, Native] = {
-    **dict.fromkeys(FAMILIES, Native(open_encoder, write_encoder)),
-    KIND: Native(open_modernbert, write_modernbert),
+    **dict.fromkeys(FAMILIES, Native(open_encoder, write_encoder, for_cuda=True)),
+    KIND: Native(open_modernbert, write_modernbert, for_cuda=False),
 }
 """The reader and writer of each model that needs no PyTorch, by `model_type` in `config.json`."""
 
@@ -69,7 +78,8 @@ def build_sentence_bundle(
     encoder's weights.
     """
     folder = build.checkpoint
-    path, kind = folder / CONFIG, model_type(folder)
+    path = folder / CONFIG
+    kind = model_type(folder)
     if recipe and kind not in GRAPHS:
         raise CheckpointError(f"{path}: is not {recipe.source}: model_type is {kind}")
     if kind in DECODERS and optimum_python is None:
@@ -81,11 +91,7 @@ def build_sentence_bundle(
         recipe.check_config(path, opened.config if opened else None)
         options = options.with_instruction(recipe.instruction)
         build = build.of_recipe(recipe)
-    if (folder / MODULES).exists() and options.pooling is None:
-        sentence = read_sentence_folder(folder, options.prompt, options.instruction)
-    else:
-        hidden = positive(path, settings, "dim" if kind == "distilbert" else "hidden_size")
-        sentence = options.sentence(folder, hidden)
+    sentence = _read_sentence(folder, kind, settings, options)
     if recipe and sentence.pooling != recipe.pooling:
         raise CheckpointError(
             f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not"
@@ -98,26 +104,15 @@ def build_sentence_bundle(
     tokenizer, _ = sentence_tokenizer(folder, sentence, positive(path, settings, "vocab_size"))
     with BundleWriter(build.target, build.info) as bundle:
         bundle.file(TOKENIZER_FILE).write_bytes(tokenizer)
-        model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
-        cuda = None
-        segmenter = None
         if native and opened:
-            check_width(folder, sentence, opened.config.hidden_size)
-            max_tokens = options.window(folder, sentence, opened.config.capacity)
-            stored = native.write(opened, sentence, model, weights)
-            # ModernBERT has no graph for CUDA.
-            if kind in FAMILIES and write_cuda_encoder(opened, sentence, model, stored):
-                cuda = cuda_graph(MODEL_FILE)
-            if learned:
-                segmenter = add_learned_segmenter(bundle, opened, learned, stored)
+            written = _write_native(bundle, native, opened, sentence, options, learned)
         else:
             capacity = _capacity(kind, settings)
-            max_tokens = options.window(folder, sentence, capacity)
-            if capacity:
-                # Optimum's table of positions has no rows for padding, so that the longest text
-                # must need no padding.
-                max_tokens = min(max_tokens, capacity // PADDING_STEP * PADDING_STEP)
+            max_tokens = _window_of_optimum(options.window(folder, sentence, capacity), capacity)
+            model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
             write_by_optimum(folder, sentence, model, weights, optimum_python)
+            written = _Written(max_tokens)
+        segmenter = written.segmenter
         return bundle.commit(
             embedder=EmbedderSpec(
                 name=build.info.name,
@@ -125,14 +120,54 @@ def build_sentence_bundle(
                 weights=(WEIGHTS_FILE,),
                 tokenizer=TOKENIZER_FILE,
                 dimension=dimension,
-                max_tokens=max_tokens,
+                max_tokens=written.max_tokens,
                 long_text=options.long_text,
                 precision="fp32",
-                cuda=cuda,
+                cuda=written.cuda,
                 instruction=sentence.instruction,
             ),
             segmenter=SegmenterSpec(build.rules, segmenter) if build.rules or segmenter else None,
         )
+
+
+def _read_sentence(
+    folder: Path, kind: str, settings: Any, options: EmbedderOptions
+) -> SentenceFolder:
+    """Read the sentence-transformers folder, or a plain transformer with the caller's pooling."""
+    if (folder / MODULES).exists() and options.pooling is None:
+        return read_sentence_folder(folder, options.prompt, options.instruction)
+    width = "dim" if kind == "distilbert" else "hidden_size"
+    return options.sentence(folder, positive(folder / CONFIG, settings, width))
+
+
+def _write_native(
+    bundle: BundleWriter,
+    native: Native,
+    opened: Checkpoint[Any],
+    sentence: SentenceFolder,
+    options: EmbedderOptions,
+    learned: SegmenterRecipe | None,
+) -> _Written:
+    """Write the graphs of an encoder that needs no PyTorch, and a learned segmenter beside them."""
+    model, weights = bundle.file(MODEL_FILE), bundle.file(WEIGHTS_FILE)
+    check_width(opened.folder, sentence, opened.config.hidden_size)
+    max_tokens = options.window(opened.folder, sentence, opened.config.capacity)
+    stored = native.write(opened, sentence, model, weights)
+    cuda = None
+    if native.for_cuda and write_cuda_encoder(opened, sentence, model, stored):
+        cuda = cuda_graph(MODEL_FILE)
+    segmenter = add_learned_segmenter(bundle, opened, learned, stored) if learned else None
+    return _Written(max_tokens, cuda, segmenter)
+
+
+def _window_of_optimum(max_tokens: int, capacity: int | None) -> int:
+    """Return the longest input of a graph by optimum.
+
+    Its table of positions has no rows for padding, so that the longest text must need no padding.
+    """
+    if capacity is None:
+        return max_tokens
+    return min(max_tokens, capacity // PADDING_STEP * PADDING_STEP)
 
 
 def _capacity(kind: str, settings: Any) -> int | None:

@@ -185,9 +185,6 @@ def _gelu(x: Array) -> Array:
     return result
 
 
-DIMENSION = 256
-"""Length of a vector. The default's 384 numbers agree no better with the default."""
-
 # A window bounds memory; the mean over windows is nearly the mean over the whole text.
 MAX_TOKENS = 8192
 # Weight of the special tokens, relative to the maximum, 1. A text without any known token gets
@@ -309,7 +306,7 @@ def write_static(table: NDArray[np.float16], model: Path, weights: Path) -> Stor
 def word_table(
     encoder: TokenEncoder, trained: Mapping[str, NDArray[np.float16]], tokenizer: Path
 ) -> NDArray[np.float16]:
-    """Return the row of each token, `(tokens, DIMENSION)`: its mapped vector times its weight."""
+    """Return the row of each token, `(tokens, 256)`: its mapped vector times its weight."""
     vocabulary = Tokenizer.from_file(str(tokenizer))
     weights = trained["weights"].astype(np.float64)
     for token in _SPECIAL_TOKENS:

@@ -189,7 +189,7 @@ def _check_folder(output: Path, texts: Mapping[str, object], again: bool) -> Non
         raise InputError(f"{output / 'comparison'}: it exists; choose another --output")
     foreign = next((path for path in existing if path.stem not in texts), None)
     if foreign:
-        raise InputError(f"{foreign}: it is none of the descriptions; choose another --output")
+        raise InputError(f"{foreign}: it is not one of the descriptions; choose another --output")
 
 
 def _write_author(

@@ -64,8 +64,10 @@ class KnownMetrics:
         columns = bertscore.COLUMNS if matched else ()
         self.columns: tuple[str, ...] = (*METRICS[:2], *meteor, *METRICS[2:], *weighted, *columns)
         fields = [identity(self.meteor)]
-        fields += ["cider:d/ptb", f"idf:{self._corpus.identity}"] if self._corpus else []
-        fields += [matched.signature] if matched else []
+        if self._corpus:
+            fields += ["cider:d/ptb", f"idf:{self._corpus.identity}"]
+        if matched:
+            fields.append(matched.signature)
         self.signature = "|".join(fields)
         self._pool = _processes(workers) if workers > 1 else None
 

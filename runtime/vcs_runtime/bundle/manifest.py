@@ -36,21 +36,14 @@ _SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._+-]*"
 _PATH = rf"^(?!bundle\.json{_END}){_SEGMENT}(/{_SEGMENT})*{_END}"
 _SHA256 = f"^[0-9a-f]{{64}}{_END}"
 _NAME = f"^[A-Za-z0-9._-]+{_END}"  # a signature contains it, between separators
-# Earlier versions exported decoders in fp8 and int4.
-_PRECISION = rf"^(?!(fp8|int4){_END})[A-Za-z0-9._-]+{_END}"
 _PATTERNS = {
     _PATH: "a plain relative path",
     _SHA256: "64 hex digits",
     _NAME: "letters, digits, '.', '_' and '-'",
-    _PRECISION: (
-        "a precision of letters, digits, '.', '_' and '-', and neither fp8 nor int4, which this "
-        "version no longer runs: export the model again, in fp16 or int8"
-    ),
 }
 RelativePath = Annotated[str, Meta(pattern=_PATH)]
 Sha256 = Annotated[str, Meta(pattern=_SHA256)]
 Name = Annotated[str, Meta(pattern=_NAME)]
-Precision = Annotated[str, Meta(pattern=_PRECISION)]
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SpecialTokens = Annotated[tuple[TokenId, ...], Meta(max_length=16)]
 Weights = Annotated[
@@ -122,7 +115,7 @@ class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
         CudaLayout, Meta(description="Inputs of this graph, as for an embedder's other one.")
     ]
     precision: Annotated[
-        Precision | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
+        Name | None, Meta(description="Of this graph's arithmetic; null: as of the other one.")
     ] = None
 
 
@@ -155,7 +148,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     precision: Annotated[
-        Precision, Meta(description="Of weights and arithmetic, as the signature prints it.")
+        Name, Meta(description="Of weights and arithmetic, as the signature prints it.")
     ]
     layout: Annotated[
         InputLayout,
@@ -234,7 +227,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     precision: Annotated[
-        Precision, Meta(description="Of weights and arithmetic, as the signature prints it.")
+        Name, Meta(description="Of weights and arithmetic, as the signature prints it.")
     ]
     agreement: Annotated[
         Share | None,

@@ -54,7 +54,8 @@ def demo(device: str) -> None:
         numbers = [f"{getattr(result.scores, name):.{digits}f}" for name in _SHOWN]
         scores.append((version["name"], *numbers))
         readings.append((version["name"], version["reading"]))
-    print_table(headings, scores, drop=(7, 6), prose_at=0)
+    drop = [headings.index(LABELS[name]) for name in ("las_recall", "las_precision")]
+    print_table(headings, scores, drop=drop, prose_at=0)
     out.print()
     print_table(("generated text", "what the numbers say"), readings, prose_at=1)
     out.print()

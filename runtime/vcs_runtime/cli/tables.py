@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
 from vcs_runtime.util.printable import printable
 
+_Columns = dict[int, list[str]]  # the cells of each column, by its place
 Seen = Mapping[str, Mapping[str | int, str]]
 _GAP: Final = 2  # between columns
 _NUMBERS: Final = re.compile(r"(?:[-+]?\d[\d.,]*|-)?")
@@ -78,29 +79,18 @@ def print_table(
     """
     out = console()
     room = out.width if _limited(out) else sys.maxsize
-    columns: dict[int, list[str]] = {}
+    columns: _Columns = {}
     for i, heading in enumerate(headings):
         columns[i] = [printable(heading), *(printable(row[i]) for row in rows)]
-    for i in range(len(headings) - 1, 0, -1) if drop is None else drop:
+    least_important = range(len(headings) - 1, 0, -1) if drop is None else drop
+    for i in least_important:
         if len(columns) <= most and _used(_widths(columns, prose_at, room)) <= room:
             break
         del columns[i]
-    widths = _widths(columns, prose_at, room)
-    at_right = {i for i in columns if i > 0 and all(map(_NUMBERS.fullmatch, columns[i][1:]))}
-    for number in range(1 + len(rows)):
-        cells = {}
-        for i, column in columns.items():
-            cells[i] = [column[number]]
-            if column[number] and (number == 0 or i == prose_at):
-                lines = Text(column[number]).wrap(out, widths[i])
-                cells[i] = [line.plain.rstrip() for line in lines]
-        for line in zip_longest(*cells.values(), fillvalue=""):
-            parts = []
-            for i, part in zip(cells, line, strict=True):
-                space = " " * (widths[i] - cell_len(part))
-                parts.append(space + part if i in at_right else part + space)
-            text = (" " * _GAP).join(parts).rstrip()
-            out.print(text, style="bold" if number == 0 else None, soft_wrap=True)
+    for number, lines in enumerate(_layout(columns, prose_at, room)):
+        style = "bold" if number == 0 else None
+        for line in lines:
+            out.print(line, style=style, soft_wrap=True)
     left_out = [printable(heading) for i, heading in enumerate(headings) if i not in columns]
     if left_out:
         places = []
@@ -109,6 +99,28 @@ def print_table(
         if more:
             places.append(more)
         prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(places)}.")
+
+
+def _layout(columns: _Columns, prose_at: int, room: int) -> Iterator[list[str]]:
+    """Yield the lines of each row of a table, beginning with the headings."""
+    widths = _widths(columns, prose_at, room)
+    at_right = {i for i in columns if i > 0 and all(map(_NUMBERS.fullmatch, columns[i][1:]))}
+    for number in range(len(columns[0])):
+        cells = []
+        for i, column in columns.items():
+            lines = [column[number]]
+            if column[number] and (number == 0 or i == prose_at):
+                wrapped = Text(column[number]).wrap(console(), widths[i])
+                lines = [line.plain.rstrip() for line in wrapped]
+            cells.append(lines)
+        row = []
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = []
+            for i, part in zip(columns, parts, strict=True):
+                space = " " * (widths[i] - cell_len(part))
+                padded.append(space + part if i in at_right else part + space)
+            row.append((" " * _GAP).join(padded).rstrip())
+        yield row
 
 
 def _used(widths: Mapping[int, int]) -> int:
@@ -205,7 +217,9 @@ def print_systems(summaries: Mapping[str, Summary]) -> None:
         statistics, summary = means[system], summaries[system]
         scores = [f"{statistics[name].mean:.3f}" if statistics else "-" for name in columns]
         rows.append((system, *scores, str(summary.counts.zeros), str(summary.failed)))
-    print_table(headings, rows, drop=(5, 4, 3, 7, 6, 2, 1), more="with --json")
+    order = ("nas", "las", "gas", "failed", "zeros", "margin", "vcs")
+    drop = [headings.index(LABELS.get(name, name)) for name in order]
+    print_table(headings, rows, drop=drop, more="with --json")
 
 
 def print_end(summaries: Mapping[str, Summary], seen: Seen, following: str) -> None:

@@ -106,7 +106,7 @@ def _choose_score(columns: Mapping[str, Mapping[str, Values]]) -> tuple[list[str
     zeros = sum(map(_zeros, vcs))
     total = sum(map(len, vcs))
     best = scores_to_report(zeros, total)[0]
-    # A file of an earlier version may lack the margin.
+    # Files need not have a margin.
     if best != "vcs" and all(np.isfinite(values).all() for values in columns[best].values()):
         return [best], what_to_report(zeros, total)
     return ["vcs"], ""

@@ -327,8 +327,7 @@ def tables(comparison: Comparison) -> list[Table]:
         row: list[Cell] = [system.name, *system.counts]
         for score in c.scores:
             row += system.means[score]
-            test = c.test_of(system.name, score)
-            row += test_cells(test) if test else [None] * len(_COLUMNS)
+            row += test_cells(c.test_of(system.name, score))
         rows.append((*row, correction))
     title = f"Systems against {c.baseline}"
     lists = [Table("comparison", title, (*columns, "correction"), rows, note)]
@@ -348,8 +347,14 @@ _COLUMNS: Final = (
 )
 
 
-def test_cells(test: PairedTest) -> list[Cell]:
-    """Return the cells of a test: difference, interval, corrected p-values."""
+#: The columns of a test between neighbours of a ranking.
+NEXT_COLUMNS: Final = ("to the next", "to the next low", "to the next high", *_COLUMNS[3:])
+
+
+def test_cells(test: PairedTest | None) -> list[Cell]:
+    """Return the cells of a test: difference, interval, corrected p-values. None: empty cells."""
+    if test is None:
+        return [None] * len(_COLUMNS)
     d = test.difference
     return [d.mean, d.low, d.high, test.p_bootstrap, test.p_permutation]
 

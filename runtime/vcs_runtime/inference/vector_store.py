@@ -14,7 +14,7 @@ from vcs_runtime.inference.token_vectors import TokenLayer, TokenRequest, TokenV
 from vcs_runtime.inference.vector_cache import Vector, VectorCache
 from vcs_runtime.util.lru import LRUCache
 
-#: The size of the folder of vectors that commands keep unasked.
+#: Size limit of the default vector cache folder.
 STORE_BYTES: Final = 2 * 10**9
 
 

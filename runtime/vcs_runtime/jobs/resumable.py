@@ -54,24 +54,11 @@ def _missing_fields(fields: Sequence[str], others: Sequence[str]) -> str:
 
 def check_texts(place: object, record: Record, expected: str) -> None:
     """Raise InputError unless the text hash in an existing line is `expected`, this run's hash."""
-    if written_texts(place, record) != expected:
+    if record.get("texts") != expected:
         raise InputError(
             f"{place}: the texts of id {record['id']!r} have changed since this line was written: "
             "resume with the same input, or use another output"
         )
-
-
-def written_texts(place: object, record: Record) -> Any:
-    """Return the hash of texts that a line of an earlier run has.
-
-    Raises InputError if it has none.
-    """
-    if "texts" not in record:
-        raise InputError(
-            f"{place}: an earlier version of vcs-runtime wrote this line, without a hash of its"
-            " texts, so it cannot be continued: use another output"
-        )
-    return record["texts"]
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ def read_scores(
     """
     signature = None
     fields = ("id", "signature")
-    otherwise = "no line of a score file (`vcs-runtime score -o`)"
+    otherwise = "not a line of a score file (`vcs-runtime score -o`)"
     if path.suffix.lower() in _OTHERS:
-        raise InputError(f"{path}: no score file (an output of `vcs-runtime score -o`)")
+        raise InputError(f"{path}: not a score file (an output of `vcs-runtime score -o`)")
     lines = read_table(path) if is_table(path) else read_records(path, fields, otherwise, pipe=pipe)
     for place, row in lines:
         if any(field not in row for field in fields):
@@ -104,12 +104,9 @@ def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None
     """Raise InputError unless a line of a score file has its scores in range, or an error."""
     for name, types, description in _TYPES:
         if name in row and (isinstance(row[name], bool) or not isinstance(row[name], types)):
-            raise InputError(f"{place}: {name!r} is no {description}")
+            raise InputError(f"{place}: {name!r} is not a {description}")
     if "error" in row:
         return
-    if "margin" not in row and {"sas", "nas"} <= row.keys():  # a file of an earlier version
-        low, high = sorted((_number(row, "sas", place), _number(row, "nas", place)))
-        row["margin"] = low - (1.0 - high)
     for name in dict.fromkeys((*names, *_RANGES)):
         if name in row or name in names:
             _number(row, name, place)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import describe
-from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts, written_texts
+from vcs_runtime.jobs.resumable import check_signature, check_texts, hash_texts
 from vcs_runtime.jobs.run import record_of
 from vcs_runtime.jobs.score_files import read_scores
 from vcs_runtime.jobs.summary import Summary
@@ -271,7 +271,7 @@ def _finished(folder: Path, summary: Summary) -> dict[str | int, str]:
             check_signature(place, record["signature"], summary.signature or record["signature"])
             if record["id"] not in finished:
                 summary.add(record)
-                finished[record["id"]] = written_texts(place, record)
+                finished[record["id"]] = record.get("texts", "")
                 summary.signature = record["signature"]
     summary.resumed = len(finished)
     return finished

@@ -16,7 +16,6 @@ Columns = dict[str, npt.NDArray[Any]]
 
 COUNTS = ("n_ref", "n_gen", "reference_index", "n_references")
 TEXTS = ("flags", "segmenter", "error", "signature")
-NAMES = (*score_table.NAMES, *COUNTS, *TEXTS)
 
 
 def names_of(options: Options) -> tuple[str, ...]:

@@ -125,8 +125,8 @@ class Thresholds:
         chunk is weakly supported and a reference chunk missing. The default suits the embedded
         default model.
     rival
-        In [0, 2]. A match that is more similar to another reference chunk by more than this tells
-        the other chunk. The reference chunk is then missing, too.
+        In [0, 2]. A match that is more similar to another reference chunk by more than this
+        counts as a match of the other chunk. The reference chunk is then missing, too.
     order
         In [0, 1]. A chunk outside its window is moved if changed order explains at least this part
         of its offset, both as parts of their texts; else it is shifted.

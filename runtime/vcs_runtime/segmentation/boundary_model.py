@@ -287,19 +287,17 @@ class BoundaryModel:
 
         batches = FittingBatches(sizes, self._budget, cut)
         for rows, shape in batches:
-            parts = [
-                (texts[owner], start, sizes[row] - 2)
-                for row in rows
-                for owner, start in [windows[row]]
-            ]
+            parts = []
+            for row in rows:
+                owner, start = windows[row]
+                parts.append((texts[owner], start, sizes[row] - 2))
             try:
                 logits = self._run(parts, *shape)
             except DeviceMemoryError as error:
                 batches.failed(rows, error)
                 continue
-            for row, (_, start, length), values in zip(
-                rows, parts, logits, strict=False
-            ):  # fillers come last
+            # The logits of fillers come last.
+            for row, (_, start, length), values in zip(rows, parts, logits, strict=False):
                 overlaps[windows[row][0]].add(start, values[1 : 1 + length])
         for overlap in overlaps:
             yield overlap.mean()
@@ -335,9 +333,10 @@ class BoundaryModel:
             }
             inputs["input_ids"].fill(self._pad)
             for i, window in enumerate(windows):
+                length = len(window["input_ids"])
                 for name, values in window.items():
-                    inputs[name][i, : len(values)] = values
-                inputs["attention_mask"][i, : len(values)] = 1
+                    inputs[name][i, :length] = values
+                inputs["attention_mask"][i, :length] = 1
         [logits] = self._session.run(inputs)
         rows = (
             np.split(logits[:, 0], inputs["starts"][1:-1])

@@ -19,13 +19,14 @@ from starlette.routing import Route
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.background import BackgroundScorer, Request
+from vcs_runtime.scoring.example import EXAMPLE
 from vcs_runtime.scoring.explanation import explain
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.serve.guard import Guard, Metrics, answer, error
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.messages import Refused, read_question
-from vcs_runtime.serve.openapi import EXAMPLE, docs_page, document
+from vcs_runtime.serve.openapi import docs_page, document
 
 # Bytes of a body that is parsed within a millisecond.
 _LARGE_BODY = 100_000

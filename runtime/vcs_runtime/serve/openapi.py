@@ -9,21 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from vcs_runtime.scoring.example import EXAMPLE
 from vcs_runtime.scoring.score_table import ALL
 from vcs_runtime.serve.limits import Limits
 from vcs_runtime.serve.messages import ManyRequest, OneRequest
 
-#: A request whose VCS is above 0.
-EXAMPLE: Final = {
-    "reference": (
-        "A man opens the door. A dog runs into the garden. "
-        "The man throws a red ball. The dog brings the ball back."
-    ),
-    "generated": (
-        "A man opens a door. His dog runs out into the garden. "
-        "He throws a ball for the dog. The dog brings it back."
-    ),
-}
 _SCORES = {name: {"type": "number"} for name in ALL}
 _TEXT = {"type": "string"}
 _LINE = {
@@ -39,6 +29,8 @@ _LINE = {
         "n_gen": {"type": "integer"},
         "flags": {"type": "array", "items": _TEXT},
         "segmenter": {"type": ["string", "null"]},
+        "reference_index": {"type": "integer", "description": "Of several references only."},
+        "n_references": {"type": "integer", "description": "Of several references only."},
         "error": _TEXT,
         "signature": _TEXT,
     },

@@ -15,6 +15,7 @@ from vcs_runtime.bundle.archive import copy_bundle
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
+from vcs_runtime.scoring.example import EXAMPLE
 from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.segmentation.custom import NAMED
 from vcs_runtime.segmentation.segmenter import CHOICES
@@ -32,16 +33,7 @@ __all__ = ["TritonPythonModel"]
 # The server answers this request before it calls the model ready, so everything is loaded by then.
 # A Python backend that cannot read texts (one from before NumPy 2, with NumPy 2) fails when it
 # loads. The same request is in the README.
-_WARM_UP = {
-    "reference": (
-        "A man opens the door. A dog runs into the garden. "
-        "The man throws a red ball. The dog brings the ball back."
-    ),
-    "generated": (
-        "A man opens a door. His dog runs out into the garden. "
-        "He throws a ball for the dog. The dog brings it back."
-    ),
-}
+_WARM_UP = EXAMPLE
 # The ranges of fields of Triton's ModelConfig: 32 bits, but 64 for microseconds.
 _COUNTS = {
     "max_batch_size": (1, 2**31 - 1),

@@ -36,9 +36,8 @@ from vcs_runtime.words.vectors import WordVectors
 
 #: Rows of the table.
 ROWS: Final = 1 << 14
-#: Number of all features of a word, and of the features that need no neighbour.
+#: Number of all features of a word.
 FEATURES: Final = 10
-OWN_FEATURES: Final = 6
 #: Names of the classes, in the order of the table's columns.
 CLASSES: Final = WORD_CLASSES[:3]
 #: Placeholder for a missing neighbour.
@@ -52,7 +51,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def word_features(form: str, word_stem: str) -> tuple[int, ...]:
-    """Return the OWN_FEATURES of a word: rows for the word, its stem, endings and a number."""
+    """Return the features of a word alone: rows for the word, its stem, endings and a number."""
     features = (
         "w" + form,
         "t" + word_stem,

@@ -148,9 +148,11 @@ def known_words(
 
 def _word(generated: Generated, place: int, total: float, word: str) -> tuple[float, str]:
     """Return the number of a word that begins at the token `place`, and how it is known."""
-    rest, first = word, True
+    rest = word
+    first = True
     while place < len(generated.tokens):
-        chosen, value = _fitting(generated.tokens[place], first), generated.logprobs[place]
+        chosen = _fitting(generated.tokens[place], first)
+        value = generated.logprobs[place]
         listed = [(_fitting(token, first), number) for token, number in generated.top[place]]
         whole = [number for token, number in listed if token == rest]
         begins = [
@@ -161,8 +163,13 @@ def _word(generated: Generated, place: int, total: float, word: str) -> tuple[fl
         if whole:
             return total + max(whole), "top"
         if not (chosen and rest.startswith(chosen)):
-            return (total + max(begins)[1], "part") if begins else (-math.inf, "none")
-        rest, total, first, place = rest[len(chosen) :], total + value, False, place + 1
+            if begins:
+                return total + max(begins)[1], "part"
+            return -math.inf, "none"
+        rest = rest[len(chosen) :]
+        total += value
+        first = False
+        place += 1
     return -math.inf, "none"
 
 

@@ -39,7 +39,7 @@ def read(path: Path, data: Any, attention: bool | None) -> FamilySettings:
         norm_offset=1.0,
         embedding_scale=math.sqrt(positive(path, data, "hidden_size")),
         attention_scale=1 / math.sqrt(above_zero(path, data, "query_pre_attn_scalar")),
-        # By its model cards: float16 overflows.
+        # The model cards say that float16 overflows.
         fp16=False,
     )
     return FamilySettings(config)
