@@ -79,7 +79,8 @@ LABEL: Final = re.compile(
 #: Numbers of frames and the like, where a segment may begin.
 FRAME: Final = re.compile(
     at_beginning(
-        r"[\[(<]?(?:frames?|clip|segment|shot|scene)[^\S\n]?#?\d{1,6}(?:[^\S\n]?[-–][^\S\n]?\d{1,6})?"
+        r"[\[(<]?(?:frames?|clip|segment|shot|scene)[^\S\n]?#?"
+        r"\d{1,6}(?:[^\S\n]?[-–][^\S\n]?\d{1,6})?"
         r"(?:[^\S\n]?[\[(][^()\[\]\n]{1,40}[\])])?[\])>]?\*{0,3}"
         r"(?:[^\S\n]?[:|–—]|[^\S\n]-(?=[^\S\n]))\*{0,3}"
     ),

@@ -154,9 +154,9 @@ def _time(value: object) -> float | None:
     """Return the seconds of a number or a clock such as 00:12.5, or None."""
     if isinstance(value, str) and _TIME.fullmatch(value):
         return _seconds(value)
-    # Milliseconds, as in a text.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return round(float(value), 3) if is_number and 0 <= value < 1e6 else None  # type: ignore[arg-type,operator]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+        return None
+    return round(float(value), 3)  # milliseconds, as in a text
 
 
 def _clock(seconds: float) -> str:
