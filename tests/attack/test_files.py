@@ -109,6 +109,7 @@ def check_scores(done: Finished, wanted: list[Row], output: Path | None) -> None
     assert (summary["scored"], summary["failed"]) == (len(wanted) - failed, failed)
     notices = (
         " in Latin script: ",
+        " by their frequent words: ",
         " is scored too: ",
         " scored all the same: ",
         " written as text, ",

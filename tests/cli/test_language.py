@@ -18,6 +18,17 @@ NOTICE = (
     "texts are not in Latin script: the default model reads English, and its scores of other"
     " languages say little (docs/guide/texts.md)"
 )
+OTHER_LANGUAGE = (
+    "are in another language than English, by their frequent words: the default model reads English"
+)
+LANGUAGES = {
+    "German": "Ein Mann betritt die Küche und öffnet den Schrank. Dann setzt er sich an den Tisch.",
+    "French": "Un homme entre dans la cuisine et ouvre le placard. Puis il s'assoit à la table.",
+    "Spanish": "Un hombre entra en la cocina y abre el armario. Luego se sienta a la mesa.",
+    "Italian": "Un uomo entra in cucina e apre il frigorifero. Poi si siede al tavolo.",
+    "Portuguese": "Um homem entra na cozinha e abre a geladeira. Depois ele se senta com a filha.",
+    "Dutch": "Een man komt de keuken binnen en opent de kast. Daarna gaat hij aan tafel zitten.",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +53,9 @@ def test_texts_in_other_scripts_are_counted_once_a_job(
     output = ("-o", tmp_path / "r.html") if command == "report" else ("--json",)
     done = vcs(command, pairs, *output, "--bundle", default_bundle)
     # The reference is one text, although six pairs have it.
-    assert done.stderr.splitlines()[-1] == f"vcs-runtime: 2 of 6 {NOTICE}" or command == "report"
+    lines = done.stderr.splitlines()
+    assert f"vcs-runtime: 2 of 6 {NOTICE}" in lines
+    assert [f"1 of 6 texts {OTHER_LANGUAGE}" in line for line in lines].count(True) == 1
     assert done.stderr.count(NOTICE) == 1
     assert NOTICE not in done.stdout
 
@@ -68,10 +81,38 @@ def test_no_notice_for_latin_letters_and_for_texts_without_letters(
     assert NOTICE not in vcs("score", path, "--bundle", default_bundle).stderr
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_other_languages_in_latin_letters_are_counted(
+    language: str, default_bundle: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    text = LANGUAGES[language]
+    write_pairs(path, [{"reference": text, "generated": f"{text} {text}"}])
+    assert f"2 of 2 texts {OTHER_LANGUAGE}" in vcs("score", path, "--bundle", default_bundle).stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A man plays Für Elise on the piano, and she sings Non, je ne regrette rien.",
+        "Juan de la Cruz and the los Angeles police look at the El Paso road with a map.",
+        "NSFW",
+    ],
+)
+def test_english_with_foreign_names_gives_no_notice(
+    text: str, default_bundle: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    write_pairs(path, [{"reference": f"{text}.", "generated": f"{text}. It rains."}])
+    assert OTHER_LANGUAGE not in vcs("score", path, "--bundle", default_bundle).stderr
+
+
 def test_no_notice_for_other_models_whose_languages_are_unknown(
     tiny_bundle: Path, pairs: Path
 ) -> None:
-    assert NOTICE not in vcs("score", pairs, "--bundle", tiny_bundle).stderr
+    stderr = vcs("score", pairs, "--bundle", tiny_bundle).stderr
+    assert NOTICE not in stderr
+    assert OTHER_LANGUAGE not in stderr
 
 
 def test_substitution_of_any_model_says_that_it_reads_english_words(

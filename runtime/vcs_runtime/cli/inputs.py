@@ -19,7 +19,7 @@ import click
 from vcs_runtime.bundle.paths import FAST, vector_store
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import PATH, combined, max_read_mb, together, usage_errors
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import (
     DUPLICATES,
@@ -39,7 +39,9 @@ from vcs_runtime.jobs.texts import MatchedFiles, Texts, joined
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
+from vcs_runtime.text.cleaning import plain_line_ends
 from vcs_runtime.text.markup import MarkupCounts
+from vcs_runtime.text.times import TimedText, timed_segments
 from vcs_runtime.util.reading import not_utf8, read_whole, suffix_of
 
 # Suffixes of files that hold more than one plain text.
@@ -61,7 +63,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """Open a scorer for a job, and report on standard error what its user should know.
 
     Before the job: if no model uses the GPU; with --verbose, the device in any case. After it: if
-    vectors could not be stored, or texts are not in the script of the model's language.
+    vectors could not be stored, or texts are not in the model's language.
     """
     if config.bundle == FAST and config.cache == vector_store():
         config = replace(config, cache=None)  # static vectors are made faster than they are read
@@ -78,18 +80,24 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
             "vectors are not kept for later commands (--no-cache, if that is meant):"
             f" {scorer.cache_failure}"
         )
-    counts = scorer.scripts
-    others = f"{counts.not_latin} of {counts.texts} texts are not in Latin script"
-    if counts.not_latin and scorer.compares_words:
-        warn(
-            f"{others}: substitution compares English words, and is 0 for them"
-            " (docs/guide/explain.md)"
-        )
-    if counts.not_latin and scorer.embedder.name in _ENGLISH:
-        warn(
-            f"{others}: the default model reads English, and its scores of other languages say"
-            " little (docs/guide/texts.md)"
-        )
+    counts = scorer.languages
+    others = []
+    if counts.not_latin:
+        others.append(f"{counts.not_latin} of {counts.texts} texts are not in Latin script")
+    if counts.not_english:
+        words = "another language than English, by their frequent words"
+        others.append(f"{counts.not_english} of {counts.texts} texts are in {words}")
+    for some in others:
+        if scorer.compares_words:
+            warn(
+                f"{some}: substitution compares English words, and is 0 for them"
+                " (docs/guide/explain.md)"
+            )
+        if scorer.embedder.name in _ENGLISH:
+            warn(
+                f"{some}: the default model reads English, and its scores of other languages say"
+                " little (docs/guide/texts.md)"
+            )
 
 
 @dataclass(frozen=True)
@@ -452,6 +460,11 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     used = [*cleaned]
     if has_sentences and options.get("segmenter") == TIME_STAMPS:
         used.append(TIME_STAMPS)
+    if has_sentences and counts.timed and TIME_STAMPS not in used:
+        warn(
+            f"of {counts.total} generated texts, {counts.timed} have segments with times, which are"
+            f" not used: --segmenter {TIME_STAMPS} to score by them"
+        )
     unused = counts.unused(used)
     if not unused:
         return
@@ -489,7 +502,16 @@ def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPa
 
 
 def _read_text(path: Path) -> str:
+    """Read a text file; of subtitles the segments with their times."""
     try:
-        return read_whole(path, pipe=True).decode("utf-8-sig")
+        text = read_whole(path, pipe=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: {not_utf8(error)}") from None
+    if suffix_of(path) not in (".srt", ".vtt"):
+        return text
+    try:
+        segments = timed_segments(plain_line_ends(text), str(path))
+    except TextError as error:
+        raise InputError(str(error)) from None
+    # The lines of a cue are its layout.
+    return TimedText.of(segments).map(lambda cue: " ".join(cue.split()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +23,7 @@ from vcs_runtime.text.cleaning import (
     short_words,
     strip_punctuation,
 )
+from vcs_runtime.text.language import LanguageCounts
 from vcs_runtime.text.marks import unwrapped
 from vcs_runtime.text.markup import remove_markup
 from vcs_runtime.text.times import TimedText, timed_segments
@@ -39,9 +38,6 @@ T = TypeVar("T")
 BLOCK_CHARACTERS = 200_000
 BLOCK_PAIRS = 1024
 GPU_BLOCKS = 2
-# Number of characters at the beginning of a text that determine its script.
-_SCRIPT_SEEN = 10_000
-_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
 # Bytes for remembered splits if no scorer is opened: references are repeated.
 _SPLITS = 16 << 20
 
@@ -83,19 +79,6 @@ def similarities_of(pieces: Sequence[Sequence[str]]) -> int:
     return sum(map(len, references)) * len(generated)
 
 
-@dataclass
-class ScriptCounts:
-    """How many texts are not in Latin script."""
-
-    texts: int = 0
-    not_latin: int = 0
-
-    def add(self, text: str) -> None:
-        """Count a text."""
-        self.texts += 1
-        self.not_latin += not text.isascii() and _mostly_not_latin(text[:_SCRIPT_SEEN])
-
-
 @dataclass(frozen=True)
 class _RuleSplit:
     """A text without contractions, and its segments if rules split it."""
@@ -127,7 +110,7 @@ class Preparation:
         max_pair_gb: float = 1.0,
     ) -> None:
         self._max_pair_gb = max_pair_gb
-        self.scripts = ScriptCounts()
+        self.languages = LanguageCounts()
         self._segmenter = segmenter
         self._blocks = blocks
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
@@ -170,13 +153,13 @@ class Preparation:
             raise TextError(
                 "pair: clean time-stamps removes what segmenter time-stamps reads: choose one"
             )
-        texts = {name: _checked(text, name, options) for name, text in named.items()}
+        texts = {name: _checked(text, name, options, timed) for name, text in named.items()}
         if timed:
             return self._timed(texts, options)
         if not options.short:
             return self._sentences(texts, options)
         for text in texts.values():
-            self.scripts.add(text)
+            self.languages.add(text)
         return _words(texts)
 
     def _sentences(self, texts: dict[str, str], options: Options) -> PreparedPair:
@@ -201,7 +184,7 @@ class Preparation:
         """Split a pair into the segments that time stamps mark, and remove the stamps."""
         pair = PreparedPair([], TIME_STAMPS)
         for name, text in texts.items():
-            self.scripts.add(text)
+            self.languages.add(text)
             segments = timed_segments(text, name)
             pieces: list[str] = []
             times: list[tuple[float, float]] = []
@@ -224,7 +207,7 @@ class Preparation:
         known = self._rule_splits.get(text)
         if known is not None:
             return known
-        self.scripts.add(text)
+        self.languages.add(text)
         expanded = expand_contractions(text)
         if not any(map(str.isalnum, expanded)) and not strip_punctuation(expanded).strip():
             raise TextError(f"{name}: the text holds nothing but punctuation")
@@ -417,11 +400,18 @@ def _chunk_times(times: Sequence[tuple[float, float]], size: int) -> npt.NDArray
     return np.array(spans)
 
 
-def _checked(text: object, name: str, options: Options) -> str:
-    """Check a text, and remove the markup that `options.clean` names."""
+def _checked(text: object, name: str, options: Options, timed: bool) -> str:
+    """Check a text, and remove the markup that `options.clean` names.
+
+    Of timed segments only those of a `timed` pair keep their times.
+    """
     plain = check_text(text, name)
     if isinstance(plain, TimedText):
-        cleaned = _cleaned_segments(plain, options.clean)
+        others = [each for each in options.clean if each != TIME_STAMPS]
+        segments = plain.map(lambda piece: remove_markup(plain_line_ends(piece), others))
+        cleaned: str = segments
+        if not timed:
+            cleaned = "\n".join(segment.text for segment in segments.segments).strip()
     elif options.clean:
         cleaned = unwrapped(remove_markup(plain_line_ends(plain), options.clean))
     else:
@@ -431,15 +421,6 @@ def _checked(text: object, name: str, options: Options) -> str:
     return cleaned
 
 
-def _cleaned_segments(text: TimedText, cleanings: Sequence[str]) -> str:
-    """Clean the text of each segment; without time stamps, return their texts alone."""
-    others = [each for each in cleanings if each != TIME_STAMPS]
-    timed = text.map(lambda piece: remove_markup(plain_line_ends(piece), others))
-    if TIME_STAMPS not in cleanings:
-        return timed
-    return "\n".join(segment.text for segment in timed.segments).strip()
-
-
 def _words(texts: dict[str, str]) -> PreparedPair:
     """Take the words of short texts as their chunks (docs/reference/vcs.md, section 10)."""
     chunks = {name: short_words(text) for name, text in texts.items()}
@@ -447,15 +428,6 @@ def _words(texts: dict[str, str]) -> PreparedPair:
         if not words:
             raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
     return PreparedPair(list(texts.values()), None, list(chunks.values()))
-
-
-def _mostly_not_latin(text: str) -> bool:
-    # Counting ASCII letters is fast, and decides on most texts.
-    if 2 * len(text.encode("ascii", "ignore").translate(None, _NO_LETTERS)) >= len(text):
-        return False
-    letters = {c: count for c, count in Counter(text).items() if c.isalpha()}
-    latin = sum(count for c, count in letters.items() if "LATIN" in unicodedata.name(c, ""))
-    return 2 * latin < sum(letters.values())
 
 
 def segmenters_of(segmenter: ScoringSegmenter, pairs: Iterable[Pair]) -> Iterator[str | None]:

@@ -58,8 +58,8 @@ class Scorer:
             max_pair_gb,
         )
         self._words = words or WordComparison()
-        self.scripts = self._preparation.scripts
-        """Number of different texts so far, and of those not in Latin script."""
+        self.languages = self._preparation.languages
+        """Number of different texts so far, and of those in other scripts and languages."""
 
     @classmethod
     def open(

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
 from vcs_runtime.text.stamps import FRAME, LABEL, STAMP
+from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
 CLEANINGS: Final = ("markdown", "think", "list-numbers", "time-stamps", "chat")
@@ -134,12 +135,16 @@ class MarkupCounts:
 
     def __init__(self) -> None:
         self.total = 0
+        self.timed = 0  # texts of timed segments
         self._counts: Counter[Kind] = Counter()
         self._examples: dict[Kind, str] = {}
 
     def add(self, text: object) -> None:
         """Count a text; what is not a text counts in `total` alone."""
         self.total += 1
+        if isinstance(text, TimedText):
+            self.timed += 1
+            text = "\n".join(segment.text for segment in text.segments)
         if not isinstance(text, str):
             return
         for kind in KINDS:
