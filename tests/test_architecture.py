@@ -190,8 +190,8 @@ def measured() -> dict[str, float]:
 #: lists took 1,900 lines of the packages; sentences inside marks, what models leave in texts, timed
 #: captions and files of others took 1,300.
 BUDGETS = {
-    "lines of the packages": 55_180,  # goal: 50,000
-    "code lines of the packages": 38_220,  # goal: 36,000
+    "lines of the packages": 55_300,  # goal: 50,000
+    "code lines of the packages": 38_310,  # goal: 36,000
     "share of docstrings in the packages": 0.152,
     "lines over 100 columns": 0,
     "exceptions from the formatter": 0,
@@ -200,8 +200,8 @@ BUDGETS = {
     "sums and products with truth values": 0,
     "lines of benchmarks": 5_830,  # goal: 5,400; most is in what a rented GPU runs once
     "scripts of benchmarks": 21,
-    "lines of tests": 57_800,  # goal: 53,000; tests wait for events, and have a row for each case
-    "words of the manual": 24_050,  # goal: 24,000
+    "lines of tests": 57_900,  # goal: 53,000; tests wait for events, and have a row for each case
+    "words of the manual": 24_070,  # goal: 24,000
     "words of pages of benchmarks": 3_850,
     "commands": 38,  # goal: 37
     "options, once a command": 487,  # goal: 470

@@ -19,8 +19,8 @@ from vcs_experiments.leaderboard import document, leaderboard
 from vcs_experiments.results import Output, check_output
 from vcs_experiments.statistics import Significance
 from vcs_runtime.cli.compare import correction, enough_resamples
-from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,

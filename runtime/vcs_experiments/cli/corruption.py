@@ -25,8 +25,8 @@ from vcs_experiments.datasets import published as published_scores
 from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.datasets.texts import Case, Problems, read_cases
 from vcs_experiments.metrics.scoring import LongMetrics
-from vcs_runtime.cli.inputs import open_scorer
 from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import Number, SectionedCommand, combined, scorer_options
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.util.extras import require

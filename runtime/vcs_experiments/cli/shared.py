@@ -16,7 +16,7 @@ from vcs_experiments.metrics.scoring import KnownMetrics
 from vcs_experiments.results import Output, check_output
 from vcs_numba.jit.threads import thread_count
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.inputs import open_scorer
+from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
     Command,

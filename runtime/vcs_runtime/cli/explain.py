@@ -19,10 +19,10 @@ from vcs_runtime.cli.inputs import (
     is_text_pair,
     one_pair,
     one_source,
-    open_scorer,
     unmatched,
 )
 from vcs_runtime.cli.messages import verbose, warn
+from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,

@@ -20,11 +20,11 @@ from vcs_runtime.cli.inputs import (
     is_text_pair,
     keep_column,
     one_pair,
-    open_scorer,
     systems_of,
     unmatched,
 )
 from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
     SectionedCommand,

@@ -20,12 +20,11 @@ from vcs_runtime.cli.inputs import (
     is_text_pair,
     keep_column,
     one_pair,
-    open_scorer,
-    report_device,
     systems_of,
     unmatched,
 )
 from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.notices import open_scorer, report_device
 from vcs_runtime.cli.options import (
     PATH,
     NamedPath,

@@ -1,0 +1,130 @@
+"""Notices on standard error: where models run, and what was assumed of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from vcs_runtime.bundle.paths import FAST, vector_store
+from vcs_runtime.cli.messages import verbose, warn
+from vcs_runtime.cli.options import usage_errors
+from vcs_runtime.inference.device import UNUSED_GPU, describe
+from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.scorer import Scorer
+from vcs_runtime.segmentation.custom import TIME_STAMPS
+from vcs_runtime.text.markup import MarkupCounts
+
+# Embedders that read only English.
+_ENGLISH = ("all-minilm-l6-v2",)
+# What programs write for a missing text.
+_NO_TEXTS = frozenset(("nan", "none", "null", "<na>", "n/a", "#n/a", "nat"))
+_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
+
+
+def report_device(description: str) -> None:
+    """Report on standard error a device that leaves a GPU unused; with --verbose, any device."""
+    if verbose() or description.startswith(UNUSED_GPU):
+        warn(description)
+
+
+@contextmanager
+def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
+    """Open a scorer for a job, and report on standard error what its user should know.
+
+    Before the job: if no model uses the GPU; with --verbose, the device in any case. After it: if
+    vectors could not be stored, or texts are not in the model's language.
+    """
+    if config.bundle == FAST and config.cache == vector_store():
+        config = replace(config, cache=None)  # static vectors are made faster than they are read
+    with usage_errors():
+        scorer = Scorer.from_config(config)
+    report_device(describe(scorer.embedder.device))
+    segmenter_device = scorer.segmenter.device
+    if segmenter_device and segmenter_device.is_gpu != scorer.embedder.device.is_gpu:
+        report_device(describe(segmenter_device))
+    with scorer:
+        yield scorer
+    if scorer.cache_failure:
+        warn(
+            "vectors are not kept for later commands (--no-cache, if that is meant):"
+            f" {scorer.cache_failure}"
+        )
+    counts = scorer.languages
+    others = []
+    if counts.not_latin:
+        others.append(f"{counts.not_latin} of {counts.texts} texts are not in Latin script")
+    if counts.not_english:
+        words = "another language than English, by their frequent words"
+        others.append(f"{counts.not_english} of {counts.texts} texts are in {words}")
+    for some in others:
+        if scorer.compares_words:
+            warn(
+                f"{some}: substitution compares English words, and is 0 for them"
+                " (docs/guide/explain.md)"
+            )
+        if scorer.embedder.name in _ENGLISH:
+            warn(
+                f"{some}: the default model reads English, and its scores of other languages say"
+                " little (docs/guide/texts.md)"
+            )
+
+
+def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
+    """Warn on standard error about probably unintended markup in generated texts.
+
+    The warning also names the option that removes the markup.
+    """
+    counts = MarkupCounts()
+    for text in texts:
+        counts.add(text)
+    options = getattr(click.get_current_context(silent=True), "params", {})
+    has_sentences = not options.get("short")
+    used = [*cleaned]
+    if has_sentences and options.get("segmenter") == TIME_STAMPS:
+        used.append(TIME_STAMPS)
+    if has_sentences and counts.timed and TIME_STAMPS not in used:
+        warn(
+            f"of {counts.total} generated texts, {counts.timed} have segments with times, which are"
+            f" not used: --segmenter {TIME_STAMPS} to score by them"
+        )
+    unused = counts.unused(used)
+    if not unused:
+        return
+    remedy = f"--clean {','.join([*cleaned, *unused])}"
+    if has_sentences and TIME_STAMPS in unused:
+        remedy += f", or --segmenter {TIME_STAMPS} to score by them"
+    warn(
+        f"of {counts.total} generated texts, {counts.shares(unused)}, which is scored too: {remedy}"
+    )
+
+
+def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
+    """Yield generated texts, then name on standard error what was assumed of the pairs."""
+    lists = 0
+    no_texts: list[str] = []
+    unread: list[str] = []
+    for pair in pairs:
+        yield pair.generated
+        if pair.from_list:
+            lists += 1
+        several = pair.reference if isinstance(pair.reference, list) else [pair.reference]
+        for text in (*several, pair.generated):
+            if isinstance(text, str) and text.strip().casefold() in _NO_TEXTS:
+                no_texts.append(f"{text.strip()!r} (id {pair.name})")
+            elif isinstance(text, str) and _LIST.fullmatch(text):
+                unread.append(f"{text[:40]!r} (id {pair.name})")
+    if lists:
+        warn(f"pairs with a list written as text, whose items were read as texts: {lists}")
+    if unread:
+        warn(f"texts that look like lists, each scored as one text: {len(unread)}, as {unread[0]}")
+    if no_texts:
+        warn(
+            "texts of a single word that programs write for a missing text, scored all the same:"
+            f" {len(no_texts)}, as {no_texts[0]}: leave them empty"
+        )
