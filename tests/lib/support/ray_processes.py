@@ -28,7 +28,8 @@ PATIENT = {
     "RAY_local_fs_capacity_threshold": "1",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_py_gcs_connect_timeout_s": "120",
-    "RAY_raylet_client_connect_timeout_milliseconds": _MILLISECONDS,
+    # The wait between two attempts is a second: a longer one delays every start that is too early.
+    "RAY_raylet_client_num_connect_attempts": _SECONDS,
     "RAY_raylet_start_wait_time_s": _SECONDS,
     "RAY_worker_register_timeout_seconds": _SECONDS,
 }
