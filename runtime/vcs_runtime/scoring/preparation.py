@@ -409,9 +409,7 @@ def _checked(text: object, name: str, options: Options, timed: bool) -> str:
     if isinstance(plain, TimedText):
         others = [each for each in options.clean if each != TIME_STAMPS]
         segments = plain.map(lambda piece: remove_markup(plain_line_ends(piece), others))
-        cleaned: str = segments
-        if not timed:
-            cleaned = "\n".join(segment.text for segment in segments.segments).strip()
+        cleaned = segments if timed else segments.plain.strip()
     elif options.clean:
         cleaned = unwrapped(remove_markup(plain_line_ends(plain), options.clean))
     else:

@@ -144,7 +144,7 @@ class MarkupCounts:
         self.total += 1
         if isinstance(text, TimedText):
             self.timed += 1
-            text = "\n".join(segment.text for segment in text.segments)
+            text = text.plain
         if not isinstance(text, str):
             return
         for kind in KINDS:

@@ -57,6 +57,11 @@ class TimedText(str):
         text.segments = tuple(segments)
         return text
 
+    @property
+    def plain(self) -> str:
+        """The texts of the segments, one a line, without stamps."""
+        return "\n".join(segment.text for segment in self.segments)
+
     def map(self, change: Callable[[str], str]) -> TimedText:
         """Return the text with the text of each segment changed."""
         return TimedText.of([each._replace(text=change(each.text)) for each in self.segments])
