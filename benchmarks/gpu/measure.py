@@ -41,7 +41,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -53,13 +52,14 @@ from typing import Any
 
 import numpy as np
 from speed import (
-    busy,
     correctness,
-    kernels_of,
+    jobs,
     machine,
     packed,
     peers,
     precisions,
+    profiled,
+    rate_of,
     residual,
     varlen,
 )
@@ -71,40 +71,30 @@ from vcs_runtime.inference.device import choose_device, import_onnxruntime
 
 
 def score(work: Work) -> Iterator[Row]:
-    """Pairs a second of a job, the GPU's busy share in it, p50 and p99 of one warm pair; references
-    new and cached."""
+    """Pairs a second of a job, the GPU's busy share, p50 and p99 of a pair; references new, cached."""
     from vcs_runtime import Scorer
 
     count = 6 if work.tiny else 400
     bundle = work.bundle()
     started = time.perf_counter()
     work.wait_for("alignment")
-    yield {
-        "what": "waited until the alignment was compiled",
-        "seconds": time.perf_counter() - started,
-    }
+    waited = time.perf_counter() - started
+    yield {"what": "waited until the alignment was compiled", "seconds": waited}
     with Scorer.open(bundle, work.device, cache_mb=0) as scorer:
         scorer.score_many(pairs(work.size, 2 if work.tiny else 40, 40, seed=1))  # warms up
-        rate = _rate(scorer, pairs(work.size, count, count, seed=2))
+        rate = rate_of(scorer, pairs(work.size, count, count, seed=2))
         yield {"what": f"{count} pairs, every reference new", "pairs/s": rate}
         if not work.late:
-            yield _busy(work, scorer, pairs(work.size, count // 2, count // 2, seed=3))
+            yield profiled(work, scorer, pairs(work.size, count // 2, count // 2, seed=3))
         yield _single(work, "every reference new", scorer, pairs(work.size, 102, 102, seed=4))
     with Scorer.open(bundle, work.device) as scorer:
         made = pairs(work.size, count, 4, seed=5)
         scorer.score_many(made[:4])
-        rate = _rate(scorer, made[4:])
+        rate = rate_of(scorer, made[4:])
         yield {"what": f"{count} pairs, references cached", "pairs/s": rate}
         reference = made[0][0]
         sides = [(reference, generated) for _, generated in pairs(work.size, 102, 102, seed=6)]
         yield _single(work, "reference cached", scorer, sides)
-
-
-def _rate(scorer: Any, listed: list[tuple[str, str]]) -> float:
-    """Return how many pairs are scored in a second."""
-    started = time.perf_counter()
-    scorer.score_many(listed)
-    return len(listed) / (time.perf_counter() - started)
 
 
 def _single(work: Work, what: str, scorer: Any, made: list[tuple[str, str]]) -> Row:
@@ -118,19 +108,6 @@ def _single(work: Work, what: str, scorer: Any, made: list[tuple[str, str]]) -> 
     p50, p99 = np.quantile(seconds[2:], [0.5, 0.99]) * 1e3  # the first two warm up
     row: Row = {"what": f"one pair, {what}", "p50 ms": float(p50), "p99 ms": float(p99)}
     return {**row, "pairs": len(seconds) - 2}
-
-
-def _busy(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
-    what = f"{len(made)} pairs, profiled"
-    if not work.on_gpu:
-        return {"what": what, "not measured": "no GPU"}
-    rates: list[float] = []
-    try:
-        kernels = kernels_of(lambda: rates.append(_rate(scorer, made)), work.folder)
-    except Unmeasured as why:
-        return {"what": what, "not measured": str(why)}
-    share = busy(kernels) / 1e6 / (len(made) / rates[-1])
-    return {"what": what, "busy": share, "pairs/s": rates[-1], "kernels": len(kernels)}
 
 
 def memory(work: Work) -> Iterator[Row]:
@@ -257,70 +234,6 @@ def training(work: Work) -> Iterator[Row]:
         "unscorable": scores.result()["unscorable"],
         "current GPU": f"{current} before, {torch.cuda.current_device() if cuda else None} after",
     }
-
-
-def _threshold(bundle: Path, device: str, texts: list[str]) -> float:
-    """Return a threshold at which made-up weights find a sentence in a hundred characters.
-
-    At a real model's threshold they would find one after nearly every character.
-    """
-    from vcs_runtime import Segmenter
-
-    with Segmenter.open(bundle, device) as segmenter:
-        probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
-    return float(np.quantile(probabilities, 0.99))
-
-
-def jobs(work: Work) -> Iterator[Row]:
-    """The default model in jobs, alone and behind SaT of 12 layers and real size."""
-    sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from segmenter import write_checkpoint, write_tokenizer
-
-    from vcs_export.families.build import Build, Quantization
-    from vcs_export.families.sat import SatOptions, build_sat_bundle
-    from vcs_export.write import BundleInfo
-    from vcs_runtime import Scorer
-
-    hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, 12, 250002)
-    folder, precision = work.folder / "sat", "fp16" if work.on_gpu else "fp32"
-    source = folder / "checkpoint"
-    if not (source / "model.safetensors").exists():
-        source.mkdir(parents=True, exist_ok=True)
-        write_tokenizer(source / "tokenizer.json", vocabulary)
-        write_checkpoint(source, hidden, layers, vocabulary)
-    bundle, count = work.default(), 6 if work.tiny else 1000
-    made = pairs(work.size, count, count, seed=8, of=english())
-    if not (folder / precision).exists():
-        info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
-        untuned = Build(source, folder / "untuned", info, Quantization(precision))
-        build_sat_bundle(untuned, SatOptions(threshold=0.25))
-        tuned = Build(source, folder / precision, info, Quantization(precision))
-        threshold = _threshold(folder / "untuned", work.device, [text for text, _ in made[:20]])
-        build_sat_bundle(tuned, SatOptions(threshold=threshold))
-    path = folder / "pairs.jsonl"
-    lines = [json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made]
-    path.write_text("".join(lines), "utf-8")
-    work.wait_for("alignment")
-    segmenters = {
-        "the default model": "rules",
-        "SaT and the default model": str(folder / precision),
-    }
-    for what, segmenter in segmenters.items():
-        with Scorer.open(bundle, work.device, segmenter=segmenter, cache_mb=0) as scorer:
-            scorer.score_many(made[: count // 4])  # warms up
-            yield {"what": f"{what}, one process", "pairs/s": _rate(scorer, made)}
-            row = _busy(work, scorer, made)
-            yield {**row, "what": f"{what}: {row['what']}"}
-        command = f"-m vcs_runtime score --overwrite --device {work.device} --segmenter".split()
-        command = [sys.executable, *command, segmenter, str(path), "-o"]
-        started = time.perf_counter()
-        running = []
-        for number in range(4):
-            output = str(folder / f"{number}.jsonl")
-            running.append(subprocess.Popen([*command, output], stdout=subprocess.DEVNULL))
-        codes = [process.wait() for process in running]
-        row = {"pairs/s": 4 * count / (time.perf_counter() - started), "exit codes": codes}
-        yield {"what": f"{what}, four processes and their start", **row}
 
 
 _PROVED = (

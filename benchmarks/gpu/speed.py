@@ -1,5 +1,5 @@
-"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, and the
-original in PyTorch.
+"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, jobs of the
+default model, and the original in PyTorch.
 
 Where the time goes is seen by PyTorch's profiler. It records through CUPTI, which reports whatever
 runs on the GPU in this process, so ONNX Runtime's kernels stand in its trace like PyTorch's own.
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from weights import english, pairs
 from work import SHAPES, Row, Unmeasured, Work, error_of, free_torch, need
 
 from vcs_export.errors import ExportError
@@ -350,3 +353,88 @@ def peers(work: Work) -> Iterator[Row]:
             yield {**row, "ms": seconds * 1e3} if single else row
         del model
         free_torch()
+
+
+def rate_of(scorer: Any, listed: list[tuple[str, str]]) -> float:
+    """Return how many pairs are scored in a second."""
+    started = time.perf_counter()
+    scorer.score_many(listed)
+    return len(listed) / (time.perf_counter() - started)
+
+
+def profiled(work: Work, scorer: Any, made: list[tuple[str, str]]) -> Row:
+    """Return pairs a second and the GPU's busy share of a job."""
+    what = f"{len(made)} pairs, profiled"
+    if not work.on_gpu:
+        return {"what": what, "not measured": "no GPU"}
+    rates: list[float] = []
+    try:
+        kernels = kernels_of(lambda: rates.append(rate_of(scorer, made)), work.folder)
+    except Unmeasured as why:
+        return {"what": what, "not measured": str(why)}
+    share = busy(kernels) / 1e6 / (len(made) / rates[-1])
+    return {"what": what, "busy": share, "pairs/s": rates[-1], "kernels": len(kernels)}
+
+
+def _threshold(bundle: Path, device: str, texts: list[str]) -> float:
+    """Return a threshold at which made-up weights find a sentence in a hundred characters.
+
+    At a real model's threshold they would find one after nearly every character.
+    """
+    from vcs_runtime import Segmenter
+
+    with Segmenter.open(bundle, device) as segmenter:
+        probabilities = np.concatenate(segmenter.boundary_probabilities(texts))
+    return float(np.quantile(probabilities, 0.99))
+
+
+def jobs(work: Work) -> Iterator[Row]:
+    """The default model in jobs, alone and behind SaT of 12 layers and real size."""
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from segmenter import write_checkpoint, write_tokenizer
+
+    from vcs_export.families.build import Build, Quantization
+    from vcs_export.families.sat import SatOptions, build_sat_bundle
+    from vcs_export.write import BundleInfo
+    from vcs_runtime import Scorer
+
+    hidden, layers, vocabulary = (64, 2, 3000) if work.tiny else (768, 12, 250002)
+    folder, precision = work.folder / "sat", "fp16" if work.on_gpu else "fp32"
+    source = folder / "checkpoint"
+    if not (source / "model.safetensors").exists():
+        source.mkdir(parents=True, exist_ok=True)
+        write_tokenizer(source / "tokenizer.json", vocabulary)
+        write_checkpoint(source, hidden, layers, vocabulary)
+    bundle, count = work.default(), 6 if work.tiny else 1000
+    made = pairs(work.size, count, count, seed=8, of=english())
+    if not (folder / precision).exists():
+        info = BundleInfo("random-sat", "CC0-1.0", "random numbers")
+        untuned = Build(source, folder / "untuned", info, Quantization(precision))
+        build_sat_bundle(untuned, SatOptions(threshold=0.25))
+        tuned = Build(source, folder / precision, info, Quantization(precision))
+        threshold = _threshold(folder / "untuned", work.device, [text for text, _ in made[:20]])
+        build_sat_bundle(tuned, SatOptions(threshold=threshold))
+    path = folder / "pairs.jsonl"
+    lines = [json.dumps({"reference": a, "generated": b}) + "\n" for a, b in made]
+    path.write_text("".join(lines), "utf-8")
+    work.wait_for("alignment")
+    segmenters = {
+        "the default model": "rules",
+        "SaT and the default model": str(folder / precision),
+    }
+    for what, segmenter in segmenters.items():
+        with Scorer.open(bundle, work.device, segmenter=segmenter, cache_mb=0) as scorer:
+            scorer.score_many(made[: count // 4])  # warms up
+            yield {"what": f"{what}, one process", "pairs/s": rate_of(scorer, made)}
+            row = profiled(work, scorer, made)
+            yield {**row, "what": f"{what}: {row['what']}"}
+        command = f"-m vcs_runtime score --overwrite --device {work.device} --segmenter".split()
+        command = [sys.executable, *command, segmenter, str(path), "-o"]
+        started = time.perf_counter()
+        running = []
+        for number in range(4):
+            output = str(folder / f"{number}.jsonl")
+            running.append(subprocess.Popen([*command, output], stdout=subprocess.DEVNULL))
+        codes = [process.wait() for process in running]
+        row = {"pairs/s": 4 * count / (time.perf_counter() - started), "exit codes": codes}
+        yield {"what": f"{what}, four processes and their start", **row}
