@@ -2,67 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.command_line import Finished, assert_refused, vcs
 from support.needed import needs
+from support.pair_files import (
+    KEYS,
+    ROWS,
+    WRITERS,
+    Row,
+    texts_by_id,
+    write_json,
+    write_table,
+)
 from support.sheets import write_sheet
 from support.stories import read_lines, story, write_pairs
 
 Score = Callable[..., Finished]
-
-Row = dict[str, Any]
-ROWS = [
-    {
-        "video": f"v{i}",
-        "gt": story(i, 3),
-        "pred": f'{story(i + 9, 2)} "Quoted; said", he said.',
-        "genre": "film\tx",
-    }
-    for i in range(4)
-]
-KEYS = ("--reference-key", "gt", "--generated-key", "pred", "--id-key", "video")
-
-
-def write_table(path: Path, rows: list[Row], separator: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=separator)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def write_parquet(path: Path, rows: list[Row]) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.Table.from_pylist(rows), path)
-
-
-def write_xlsx(path: Path, rows: list[Row]) -> None:
-    pytest.importorskip("python_calamine")
-    write_sheet(path, [list(rows[0]), *(list(row.values()) for row in rows)])
-
-
-def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1), "utf-8")
-
-
-WRITERS: dict[str, Callable[[Path, list[Row]], None]] = {
-    "a.jsonl": write_pairs,
-    "a.json": write_json,
-    "by-id.json": lambda path, rows: write_json(path, {row["video"]: row for row in rows}),
-    "a.csv": lambda path, rows: write_table(path, rows, ","),
-    "semicolons.csv": lambda path, rows: write_table(path, rows, ";"),
-    "a.tsv": lambda path, rows: write_table(path, rows, "\t"),
-    "a.parquet": write_parquet,
-    "a.xlsx": write_xlsx,
-}
 
 
 @pytest.fixture
@@ -124,10 +86,6 @@ def test_standard_input_is_named_in_errors_and_read_once(
     stdin(tmp_path / "a")
     done = score("--references", "-", "--predictions", "-", "--format", "lines")
     assert_refused(done, "can be read once only")
-
-
-def texts_by_id(key: str) -> dict[str, str]:
-    return {row["video"]: row[key] for row in ROWS}
 
 
 @pytest.mark.parametrize("references", ["refs.json", "refs.csv"])
@@ -487,159 +445,6 @@ def test_a_vlmevalkit_table_of_tabs(score: Score, tmp_path: Path) -> None:
     write_table(tmp_path / "a.tsv", vlmevalkit(PLAIN), "\t")
     assert score(tmp_path / "a.tsv", "--format", "vlmevalkit", "-o", tmp_path / "o.jsonl").code == 0
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["0", "1", "2"]
-
-
-@pytest.mark.parametrize("other", ["the same", "another length"])
-def test_several_systems_are_one_table_of_80_columns_the_best_first(
-    tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    write_json(tmp_path / "refs.json", texts := {str(k): story(k, 6) for k in range(3)})
-    names = [f"{name}-{'x' * (23 - len(name))}" for name in ("worse", "best")]
-    write_json(tmp_path / f"{names[0]}.json", {key: story(40 + int(key), 6) for key in texts})
-    write_json(
-        tmp_path / f"{names[1]}.json",
-        texts if other == "the same" else {k: story(int(k), 4) for k in texts},
-    )
-    done = vcs(
-        *f"score --references {tmp_path}/refs.json --predictions".split(),
-        *(tmp_path / f"{n}.json" for n in names),
-        *f"-o {tmp_path}/s/ --worst 1 --bundle {tiny_bundle} --device cpu".split(),
-    )
-    assert (done.code, done.stderr) == (0, "")
-    heading, *rows = done.stdout.splitlines()
-    assert heading.split() == ["system", "VCS", "margin", "GAS", "LAS", "NAS", "zeros", "failed"]
-    assert [row.split()[0] for row in rows[:2]] == names[::-1]
-    assert [len(row.split()) for row in rows[:2]] == [8, 8]
-    assert max(len(row) for row in rows if not row.startswith(("vcs|", "next:"))) <= 80
-    assert "of 6 pairs" in done.stdout
-    assert "report margin, GAS and LAS" in done.stdout or "report VCS and margin" in done.stdout
-    worst = " ".join(
-        rows[rows.index(next(row for row in rows if row.startswith(f"worst: {names[1]}"))) :]
-    )
-    assert "All of it is there" in worst or "It leaves out" in worst
-    assert rows[-1] == f"next: vcs-runtime compare {tmp_path}/s/*.jsonl"
-
-
-def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> None:
-    write_table(tmp_path / "a.csv", ROWS, ";")
-    write_json(tmp_path / "refs.json", texts_by_id("gt"))
-    write_json(tmp_path / "p.json", texts_by_id("pred"))
-    texts = ("--references", tmp_path / "refs.json", "--predictions", tmp_path / "p.json")
-    common = ("--bundle", tiny_bundle, "--device", "cpu")
-    explained = [
-        vcs("explain", *source, "--id", "v2", "--json", *common).stdout
-        for source in ((tmp_path / "a.csv", *KEYS), texts)
-    ]
-    assert explained[0] == explained[1]
-    assert json.loads(explained[0])["id"] == "v2"
-    assert vcs("score", *texts, "-o", tmp_path / "s.jsonl", *common).code == 0
-    for source in (
-        (tmp_path / "a.csv", *KEYS),
-        texts,
-        (tmp_path / "s.jsonl", "--pairs", tmp_path / "a.csv", *KEYS),
-        (tmp_path / "s.jsonl", *texts),
-    ):
-        done = vcs("report", *source, "-o", tmp_path / "r.html", "--overwrite", *common)
-        assert done.code == 0, (source, done.stderr)
-        assert (tmp_path / "r.html").read_text().count("v2") > 1
-    done = vcs(
-        "report",
-        *texts,
-        *f"{tmp_path}/s.jsonl {tmp_path}/s.jsonl -o {tmp_path}/r.html".split(),
-        *common,
-    )
-    assert_refused(done, "no texts are called 's', as that score")
-
-
-def test_report_takes_predictions_as_a_shell_expands_them(
-    tiny_bundle: Path, tmp_path: Path
-) -> None:
-    references = ("--references", tmp_path / "refs.json")
-    write_json(tmp_path / "refs.json", texts_by_id("gt"))
-    (tmp_path / "systems").mkdir()
-    systems = [tmp_path / "systems" / name for name in ("a.json", "b.json", "c.json")]
-    for path in systems:
-        write_json(path, texts_by_id("pred"))
-    common = ("--bundle", tiny_bundle, "--device", "cpu")
-    finished = vcs(
-        "score", *references, "--predictions", *systems, "-o", tmp_path / "scores", *common
-    )
-    assert finished.code == 0
-    scores = [tmp_path / "scores" / f"{name}.jsonl" for name in "abc"]
-    output = tmp_path / "r.html"
-    done = vcs("report", *scores, *references, "--predictions", *systems, "-o", output, *common)
-    assert (done.code, done.stdout) == (0, f"{output}\n")
-    refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
-    assert_refused(refused, "texts of 3 systems: a report on several needs")
-
-
-def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    rows = [{**row, "other": f"Nobody moves here. {row['pred']}"} for row in ROWS]
-    write_table(table, rows, ",")
-    common = ("--bundle", tiny_bundle, "--device", "cpu")
-    keys = ("--reference-key", "gt", "--id-key", "video")
-    both = ("--generated-key", "pred", "--generated-key", "other")
-    assert vcs("score", table, *keys, *both, "-o", f"{tmp_path}/both/", *common).code == 0
-    for name in ("pred", "other"):
-        alone = tmp_path / f"{name}.jsonl"
-        assert vcs("score", table, *keys, "--generated-key", name, "-o", alone, *common).code == 0
-        assert (tmp_path / "both" / f"{name}.jsonl").read_bytes() == alone.read_bytes()
-    scores = [tmp_path / "both" / f"{name}.jsonl" for name in ("pred", "other")]
-    report = vcs(
-        "report", *scores, "--pairs", table, *keys, *both, "-o", tmp_path / "r.html", *common
-    )
-    assert (report.code, report.stderr) == (0, "")
-    for arguments, says in (
-        (("explain", table, *keys, *both), "one system was expected, not 2: pred, other"),
-        (("score", table, *keys, *both[:2], *both[:2]), "a column is named twice"),
-        (
-            ("report", *scores, "--pairs", table, *keys, *both[:2], "-o", tmp_path / "r.html"),
-            "no texts are called 'pred', as that",
-        ),
-    ):
-        done = vcs(*arguments, *common)
-        assert_refused(done, says)
-
-
-def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command(
-    tiny_bundle: Path, tmp_path: Path
-) -> None:
-    rows = [{"once the id": "v0"} | row | {"pred": f"# Title\n{row['pred']}"} for row in ROWS]
-    files, out = [tmp_path / "a.json", tmp_path / "b.json"], tmp_path / "s"
-    for path in files:
-        write_json(path, {"samples": rows})
-    common = (*KEYS, "--rows", "samples", "--bundle", tiny_bundle, "--device", "cpu")
-    scored = vcs("score", *files, *common, "--also", "hm-cf", "-o", out)
-    assert (scored.code, [line[0] for line in scored.stdout.splitlines()[1:3]]) == (0, ["a", "b"])
-    assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "b.jsonl"]
-    # The report asks for no metric again, nor do report and explain for the columns.
-    texts = ("--pairs", files[0], "--pairs", files[1], *common[-4:])
-    report = vcs("report", out, *texts, "-o", tmp_path / "r.html")
-    with_scores = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--json", *common[-4:])
-    same = vcs("explain", files[0], *common, "--id", "v2", "--json", "--also", "hm-cf")
-    assert (with_scores.stdout, with_scores.stderr) == (same.stdout, same.stderr)
-    other = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--lct", 1, *common[-4:])
-    assert "a.jsonl: scored with lct:0, this run with lct:1: give the same options" in other.stderr
-    for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
-        said = (
-            f"of {count} generated texts, {count} with Markdown ('# Title'), which is scored too:"
-            " --clean markdown"
-        )
-        assert (done.code, said in done.stderr) == (0, True), done.stderr
-
-
-def test_a_slash_makes_the_output_a_folder(tiny_bundle: Path, tmp_path: Path) -> None:
-    write_table(tmp_path / "t.csv", ROWS, ",")
-    done = vcs(
-        "score",
-        tmp_path / "t.csv",
-        *KEYS,
-        *f"-o {tmp_path}/s/ --bundle {tiny_bundle} --device cpu".split(),
-    )
-    assert done.code == 0
-    assert [path.name for path in (tmp_path / "s").iterdir()] == ["t.jsonl"]
 
 
 def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(

@@ -18,9 +18,8 @@ NOTICE = "1 have segments with times, which are not used: --segmenter time-stamp
 def srt(end: str) -> str:
     cues = []
     for number, ((start, stop), text) in enumerate(zip(TIMES, SENTENCES, strict=True), 1):
-        first, last = text.split(" ", 2)[:2], text.split(" ", 2)[2]
-        laid_out = f"<i>{' '.join(first)}\n{last}</i>"
-        cues.append(f"{number}\n{start},000 --> {stop},000\n{laid_out}\n")
+        laid_out = text.replace(" the ", "\nthe ")
+        cues.append(f"{number}\n{start},000 --> {stop},000\n<i>{laid_out}</i>\n")
     return "\n".join(cues).replace("\n", end)
 
 
@@ -32,12 +31,7 @@ def vtt() -> str:
     return head + "\n".join(cues)
 
 
-FILES = {
-    "srt": srt("\n"),
-    "SRT": srt("\r\n"),
-    "vtt": vtt(),
-    "vtt with a mark": "\ufeff" + vtt(),
-}
+FILES = {"srt": srt("\n"), "SRT": srt("\r\n"), "vtt": vtt(), "vtt with a mark": "\ufeff" + vtt()}
 
 
 @pytest.mark.parametrize("kind", FILES)

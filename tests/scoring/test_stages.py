@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, count
@@ -63,12 +64,8 @@ def stages() -> list[str]:
 
 
 def main_thread_waits_for_a_result() -> bool:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        if frame.f_code is Future.result.__code__:
-            return True
-        frame = frame.f_back
-    return False
+    stack = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
+    return any(frame.f_code is Future.result.__code__ for frame, _ in stack)
 
 
 def numbered(scorer: Scorer, pairs: Any = PAIRS) -> Iterator[list[tuple[int, Any]]]:
