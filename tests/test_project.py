@@ -202,12 +202,13 @@ def test_the_readme_of_a_package_has_no_relative_link(
     assert release.relative_links(made) == []
     assert made.count("```") == readme.count("```")
     if repository is None:
-        assert "\n[Why]" not in made
+        assert "[which number to report]" not in made
         assert len(re.findall(r"\]\(https:", made)) == len(re.findall(r"\]\(https:", readme))
     else:
         assert "](https://example.org/r/raw/v1.0/docs/images/report-pair.png)" in made
-        assert "[Manual](https://example.org/r/blob/v1.0/docs/README.md)" in made
-        assert "[Why](https://example.org/r/blob/v1.0/README.md#why)" in made
+        assert "[manual](https://example.org/r/blob/v1.0/docs/README.md)" in made
+        heading = "README.md#which-number-do-i-report"
+        assert f"[which number to report](https://example.org/r/blob/v1.0/{heading})" in made
 
 
 def test_code_keeps_what_looks_like_a_link(
