@@ -76,6 +76,8 @@ $(VENV)/docs: $(VENV)/develop
 
 docs: $(VENV)/docs  ## the manual, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/vcs-runtime fetch default
+	$(BIN)/python docs/images/make.py site/images
 
 # What is published, built and checked in an environment of its own. Nothing is uploaded.
 .venv-release/ready: pyproject.toml tests/locks/release.txt .nox/runner/ready
