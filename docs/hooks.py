@@ -25,6 +25,8 @@ from vcs_runtime.cli.options import ALL_OPTIONS
 LOG = logging.getLogger("mkdocs.hooks.links")
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+# A public name on a line of its own, and perhaps options of its documentation.
+NAME = re.compile(r"^`(vcs_\w+(?:\.\w+)+)`\n(?:<!-- (.+) -->\n)?", re.M)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -49,10 +51,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return name if said else f"{match[1]} ({name})"
 
     markdown = re.sub(r"(?<!!)\[([^\[\]]+)\]\((?!\w+:)([^)#\s]+)(?:#[\w-]+)?\)", named, markdown)
+    markdown = NAME.sub(documentation, markdown)
     markdown = markdown.replace("<!-- fields of bundle.json -->", "\n".join(schema_fields()))
     return markdown.replace(
         "<!-- help of all commands -->", "\n".join(help_texts("vcs-runtime", cli))
     )
+
+
+def documentation(name: re.Match[str]) -> str:
+    """Return the block of mkdocstrings for a public name."""
+    lines = [f"::: {name[1]}"]
+    if name[2]:
+        lines += ["    options:", *(f"      {option}" for option in name[2].split("; "))]
+    return "\n".join(lines) + "\n"
 
 
 def home() -> str:
@@ -118,11 +129,7 @@ def on_post_page(output: str, page: Any, **_: Any) -> None:
 def public_names() -> dict[str, str]:
     """Return the classes of the Python pages, with the dotted names that lead to them."""
     pages = [*sorted((DOCS / "reference").glob("python*.md")), DOCS / "reference/errors.md"]
-    names = [
-        name
-        for page in pages
-        for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.M)
-    ]
+    names = [name[1] for page in pages for name in NAME.finditer(page.read_text("utf-8"))]
     return {name.rpartition(".")[2]: name for name in reversed(names)}
 
 

@@ -33,7 +33,7 @@ def page(name: str) -> str:
 @pytest.mark.parametrize("module", DOORS)
 def test_every_public_name_is_in_the_python_reference(module: str) -> None:
     text = "".join(path.read_text("utf-8") for path in REFERENCE.glob("*.md"))
-    listed = set(re.findall(r"^::: ([\w.]+)$", text, re.M))
+    listed = set(re.findall(r"^`([\w.]+)`$", text, re.M))
     listed |= {name.replace("vcs_runtime.errors.", "vcs_runtime.") for name in listed}
     listed |= {name.rpartition(".")[0] for name in listed}  # `recombine` is a module, too
     names = set(importlib.import_module(module).__all__) - {"__version__"}
@@ -62,7 +62,7 @@ def test_every_error_is_in_the_reference() -> None:
     names = {f"{cls.__module__}.{cls.__name__}" for cls in subclasses(VcsError)} - {
         "vcs_runtime.serve.messages.Refused"
     }
-    assert {name for name in names if f"::: {name}\n" not in page("errors.md")} == set()
+    assert {name for name in names if f"\n`{name}`\n" not in page("errors.md")} == set()
 
 
 def test_every_status_is_in_the_reference() -> None:

@@ -123,7 +123,7 @@ def test_the_home_page_scores_within_one_screen_below_tabs_of_tasks(
     block = opened.locator(".highlight:has(.gp)").first
     box, colour = block.bounding_box(), "node => getComputedStyle(node).color"
     size = block.locator("code").evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
-    assert "vcs-runtime score" in block.inner_text()
+    assert "vcs-runtime demo" in block.inner_text()
     assert box["y"] + box["height"] < 768
     assert size > 13
     assert block.locator(".go").first.evaluate(colour) == block.locator("code").evaluate(colour)
@@ -145,6 +145,23 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(site: Path, browser
             wide.append(page.relative_to(site).as_posix())
     opened.close()
     assert wide == []
+
+
+def test_a_desktop_shows_code_and_tables_without_scrolling_sideways(
+    site: Path, browser: Any
+) -> None:
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    hidden = """() => [...document.querySelectorAll(
+        "article pre > code, article .md-typeset__scrollwrap"
+    )].filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 40))"""
+    wide = {}
+    for page in sorted(site.rglob("*.html")):
+        opened.goto(page.as_uri())
+        opened.wait_for_selector(".md-clipboard, .md-code__button, article", state="attached")
+        if found := opened.evaluate(hidden):
+            wide[page.relative_to(site).as_posix()] = found
+    opened.close()
+    assert wide == {}
 
 
 def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
