@@ -230,9 +230,9 @@ def test_a_chunk_without_a_counterpart_has_a_nearest_one_but_is_not_found(
     page = visit(single(tmp_path / "r.html", e))
     texts = page.locator(".chunk .about").all_inner_texts()
     assert [text.strip() for text in texts] == [
-        "covered, similarity 0.900; the text has it in chunk 1",
+        "covered, similarity 0.900; found in chunk 1",
         "missing, similarity 0.300; nearest: chunk 2",
-        "in place, similarity 0.900; means chunk 1",
+        "in place, similarity 0.900; matches reference chunk 1",
         "weakly supported, similarity 0.300; nearest: chunk 2",
     ]
 

@@ -339,7 +339,7 @@ def _loss(e: Explanation) -> str:
         return "Nothing was lost."
     by_cost = sorted(e.costs, key=lambda part: -e.costs[part])
     parts = [f"{_PART_NAMES[part]} {e.costs[part]:z.3f}" for part in by_cost]
-    return f"The loss of {1 - e.scores.vcs:.3f} is made up of {enumerated(parts)}."
+    return f"What kept the score from 1: {enumerated(parts)}."
 
 
 def _substitution(e: Explanation) -> dict[str, str]:

@@ -272,9 +272,9 @@ def crossings(
 def position(chunk: Chunk, noun: str) -> str:
     """Describe where a chunk stands and what it matches, counting from 1.
 
-    For a generated chunk: "stands where the reference has 4-5, means its sentence 9". For a
-    reference chunk: "the text has it in sentence 9, not 4-5". For a repeated chunk, the chunk that
-    it repeats; for a chunk without a counterpart, the nearest chunk.
+    For a generated chunk: "matches reference sentence 9; expected here: 4-5". For a
+    reference chunk: "found in sentence 9; expected in: 4-5". For a repeated chunk, the
+    chunk that it repeats; for a chunk without a counterpart, the nearest chunk.
     """
     if chunk.repeats is not None:
         return f"repeats {noun} {chunk.repeats + 1}"
@@ -285,11 +285,10 @@ def position(chunk: Chunk, noun: str) -> str:
     expected = str(first) if first == last else f"{first}-{last}"
     is_misplaced = chunk.offset != 0
     if chunk.verdict == COVERED:
-        text = f"the text has it in {place}"
-        return f"{text}, not {expected}" if is_misplaced else text
-    if is_misplaced:
-        return f"stands where the reference has {expected}, means its {place}"
-    return f"means {place}"
+        text = f"found in {place}"
+        return f"{text}; expected in: {expected}" if is_misplaced else text
+    text = f"matches reference {place}"
+    return f"{text}; expected here: {expected}" if is_misplaced else text
 
 
 def describe_thresholds(thresholds: Thresholds) -> str:
