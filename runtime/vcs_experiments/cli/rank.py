@@ -86,8 +86,8 @@ def rank(
 ) -> None:
     """Rank the models of a folder by their scores.
 
-    The ranking comes with bootstrap intervals and paired tests between neighbours; and, on request,
-    of all models against a baseline or against each other, as `vcs-runtime compare` makes them.
+    The ranking has bootstrap intervals and paired tests between neighbours. On request, all models
+    are tested against a baseline or against each other, as in `vcs-runtime compare`.
 
     \b
     Example:

@@ -65,7 +65,7 @@ def info(name: str, as_json: bool) -> None:
 def verify(name: str) -> None:
     """Check every file of a bundle against its hash.
 
-    The files that its ONNX graphs refer to are checked, too. So is the length of a vector, if the
+    The files that its ONNX graphs refer to are checked, too, and the length of a vector if the
     embedder runs here.
 
     \b

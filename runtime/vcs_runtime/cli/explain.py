@@ -124,7 +124,7 @@ def explain(
     docs/guide/explain.md says how often the verdicts are right.
 
     The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system,
-    or plain texts. After PAIRS, its score file tells its columns and metrics.
+    or plain texts. A score file after PAIRS gives the columns and metrics.
 
     \b
     Examples:

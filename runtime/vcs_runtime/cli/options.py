@@ -322,8 +322,8 @@ scorer_options = combined(
             callback=_vector_folder,
             metavar="DIR / --no-cache",
             help=(
-                "Folder that stores vectors for later commands, without a limit. [default: a folder"
-                " of this user, of at most 2 GB; of a server none]"
+                "Folder that keeps vectors for later commands. [default: a folder of this user, at"
+                " most 2 GB; none for serve]"
             ),
         ),
         click.option(

@@ -99,7 +99,7 @@ _report = combined(
         type=PATH,
         multiple=True,
         metavar="FILE",
-        help="Pairs that were scored, a file with the name of each of SCORES; adds pages.",
+        help="File of the pairs that were scored, one of the same name for each of SCORES; adds pages.",
     ),
     click.option(
         "--pages",

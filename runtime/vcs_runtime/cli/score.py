@@ -203,11 +203,11 @@ def score(
 
     PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has
     a `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe
-    an `id`. --reference-key and its like give other names. --references and --predictions take
+    an `id`. Options such as --reference-key give other names. --references and --predictions take
     texts by id: JSON `{id: text}`, any of these formats, or one text a line. docs/guide/input.md
     has a command for each case.
 
-    Several such files, or a folder of them, are a system each. Several plain texts are
+    Each of several files, or of the files of a folder, is a system. Several plain texts are
     one pair: its references, and last its generated text.
 
     A summary is printed; the scores of every pair are written to --output. Pairs that cannot be
