@@ -99,7 +99,7 @@ _report = combined(
         type=PATH,
         multiple=True,
         metavar="FILE",
-        help="File of the pairs that were scored, one of the same name for each of SCORES; adds pages.",
+        help="Pairs that were scored: for each of SCORES a file of the same name. Adds pages.",
     ),
     click.option(
         "--pages",
