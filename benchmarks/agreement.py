@@ -31,18 +31,10 @@ from vcs_experiments.leaderboard import leaderboard
 from vcs_experiments.statistics import kendall, spearman
 
 RESULTS = FOLDER.parent
-NAMES = {
-    "VCS_LCT0": "VCS, LCT 0",
-    "VCS_LCT1": "VCS, LCT 1",
-    "Cosine": "cosine",
-    "BERTScore-F1": "BERTScore-F1",
-    "METEOR": "METEOR",
-    "CIDEr": "CIDEr",
-    "ROUGE-L": "ROUGE-L",
-    "ROUGE-1": "ROUGE-1",
-    "BLEU-1": "BLEU-1",
-    "BLEU-4": "BLEU-4",
-}
+METRICS = (
+    "VCS_LCT0 VCS_LCT1 Cosine BERTScore-F1 METEOR CIDEr ROUGE-L ROUGE-1 BLEU-1 BLEU-4"
+).split()
+NAMES = {name: name.replace("_LCT", ", LCT ").replace("Cosine", "cosine") for name in METRICS}
 # Table 3 of the papers' draft: BLEU-1, VCS at LCT 0 and at LCT 1, in per cent.
 PRINTED = {
     "A1-A2": (45.1, 76.3, 82.5),
@@ -55,15 +47,8 @@ PRINTED = {
 # Columns of the authors' files on VATEX-EVAL, without their line ends.
 PARTS = {"VCS_short": "GAS+LAS(S)+(NAS-D+NAS-L)(S)", "SAS": "GAS+LAS(S)", "GAS": "GAS"}
 # Our names of the cells, by those of the leaderboard.json of CLIP-CC-Bench.
-CELLS = {
-    "slug": "system",
-    "display": "name",
-    "borda": "borda",
-    "mean_hm_cf": "mean_hm_cf",
-    "mean_coarse": "mean_coarse",
-    "mean_fine": "mean_fine",
-    "rank": "rank",
-}
+SAME = ("borda", "mean_hm_cf", "mean_coarse", "mean_fine", "rank")
+CELLS = {"slug": "system", "display": "name"} | dict(zip(SAME, SAME, strict=True))
 POINTS = (
     "By the script `reading_scores` at 07564bf, of the two models by `vcs-runtime score`"
     " (2026-11-24 at 930dbb6), of retellings by `benchmarks/agreement.py`."
@@ -412,11 +397,6 @@ def _tables(board: Path) -> dict[str, list[dict[str, Any]]]:
     return tables
 
 
-def clip_cc(checkout: Path, board: Path) -> None:
-    print(f"\n{equal_cells(checkout)}")
-    print("\n".join([*among_published(), *agreement(board), places(board)]))
-
-
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("data", type=Path)
@@ -455,7 +435,8 @@ def main() -> None:
     for name in ("usefulness", "clip_cc_judges", "clip_cc_published"):
         shown(name, json.loads((FOLDER / ANY / f"{name}.json").read_text("utf-8"))["rows"])
     if options.board:
-        clip_cc(*options.board)
+        checkout, board = options.board
+        print(equal_cells(checkout), *among_published(), *agreement(board), places(board), sep="\n")
 
 
 if __name__ == "__main__":
