@@ -416,7 +416,7 @@ def main() -> None:
         "authors": (authors(), ["authors"]),
         "authors_copies": (copies(vcs / "authors/authors.json"), ["authors"]),
         "vatex": (vatex(ratings), ["vatex"]),
-        "vatex_published": (headlines(ratings), ["vatex"]),
+        "vatex_published": (headlines(ratings), []),
         "presets": (presets(), both),
     }
     for name, (rows, source) in of_scores.items():
@@ -426,7 +426,7 @@ def main() -> None:
     for name, (rows, experiments) in of_results.items():
         found = shown(name, rows)
         if options.keep:
-            common, source = origin(*experiments)
+            common, source = origin(*experiments) if experiments else ({}, None)
             keep(name, [row | common for row in found], place=ANY, source=source)
     print("\nin the text", *sentences(), sep="\n  ")
     for name in ("usefulness", "clip_cc_judges", "clip_cc_published"):
