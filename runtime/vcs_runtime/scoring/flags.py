@@ -74,7 +74,7 @@ _MEASURED: Final = (
     "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
     "|long:window_mean/256|prec:fp32|engine:"
 )
-#: Means of the default model (docs/guide/reading-scores.md). Retellings are the pairs with author A2
+#: Means of the default model (docs/guide/reading-scores.md). Retellings are pairs with author A2
 #: alone, by `benchmarks/agreement.py`, because the other authors' texts are often copies.
 POINTS: Final = {
     "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
