@@ -28,7 +28,7 @@ from vcs_runtime.scoring.scorer import Scorer
 # Our fields by the published names of scores, with and without an effect of the tolerance. The
 # margin is ours alone.
 _TOLERANT = {"VCS": "vcs", "margin": "margin", "NAS": "nas", "NAS-D": "nas_d", "NAS-L": "nas_l"}
-_FIXED = {"GAS": "gas", "LAS": "las"}
+_FIXED = {"GAS": "gas", "LAS": "las", "SAS": "sas"}
 REFERENCES = (1, 9)
 _COUNTED = re.compile(r" [0-9]+ref$")  # the columns of ours, by their number of references
 _GROUPS = {"1ref": "1 reference", "9ref": "9 references", "": "as given"}

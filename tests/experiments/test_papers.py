@@ -107,6 +107,7 @@ def test_vatex_takes_the_first_and_all_references(
         ]
         assert lines["v1/1"][f"VCS_LCT{lct} 1ref"] == single[0].vcs
         assert lines["v1/1"][f"VCS_LCT{lct} 9ref"] == max(result.vcs for result in single)
+        assert lines["v1/1"]["SAS 1ref"] == single[0].scores.sas  # type: ignore[union-attr]
         assert lines["v1/1"]["LAS 9ref"] == max(
             result.scores.las for result in single if result.scores
         )

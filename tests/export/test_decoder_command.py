@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.embedders import spec_of, vectors_of
 from support.json_files import change_json
 from support.numpy_decoder import embed, token_ids
 from support.tiny_decoder import write_tiny_decoder
+from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.errors import ExportError
 from vcs_export.families.build import CUDA_FILE, Build, Quantization
 from vcs_export.families.decoder import DecoderOptions, build_decoder_bundle
@@ -303,6 +305,24 @@ class TestRecipes:
         assert run.code == 0, run.stderr
         assert manifest_of(tmp_path / "own").name == "qwen3"
         assert spec_of(tmp_path / "own").instruction == ""
+
+    @pytest.mark.parametrize(
+        ("name", "family"),
+        [("harrier-oss-v1-270m", "kalm-gemma3"), ("harrier-oss-v1-0.6b", "qwen3")],
+    )
+    def test_a_recipe_fits_models_of_its_family(
+        self, tmp_path: Path, name: str, family: str
+    ) -> None:
+        folder = write_tiny_decoder(tmp_path / "tiny", family)
+        config = json.loads((folder / "config.json").read_text("utf-8")) | {"max_tokens": 200}
+        text = (recipes_folder() / f"{name}.toml").read_text("utf-8").partition("[sha256]")[0]
+        for key in ("hidden_size", "num_hidden_layers", "max_tokens"):
+            text = re.sub(rf"(?m)^{key} = .*", f"{key} = {config[key]}", text)
+        file = recipe(tmp_path / "r.toml", text)
+        run = export(folder, tmp_path / "bundle", "--recipe", file)
+        assert run.code == 0, run.stderr
+        assert f"the weights of microsoft/{name} are licensed under MIT" in run.stderr
+        assert manifest_of(tmp_path / "bundle").name == name
 
     def test_the_weights_of_dense_layers_are_compared(self, tmp_path: Path) -> None:
         folder = write_tiny_decoder(tmp_path / "gemma", "embedding-gemma")

@@ -74,15 +74,16 @@ _MEASURED: Final = (
     "|chunk:1|lct:0|ctx:0.6/4|seg:sentencex+boundary-en|cut:0.55/118/fp32|emb:all-minilm-l6-v2"
     "|long:window_mean/256|prec:fp32|engine:"
 )
-#: Means of the default model for comparison (docs/guide/reading-scores.md).
+#: Means of the default model (docs/guide/reading-scores.md). Retellings are pairs with author A2
+#: alone, by `benchmarks/agreement.py`, because the other authors' texts are often copies.
 POINTS: Final = {
     "another film": {"vcs": 0.0, "margin": -0.684, "gas": 0.619, "las": 0.412, "nas": 0.149},
     "a language model's retelling": {
-        "vcs": 0.787,
-        "margin": 0.717,
-        "gas": 0.924,
-        "las": 0.748,
-        "nas": 0.830,
+        "vcs": 0.687,
+        "margin": 0.588,
+        "gas": 0.890,
+        "las": 0.665,
+        "nas": 0.756,
     },
 }
 
