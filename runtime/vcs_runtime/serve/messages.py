@@ -60,14 +60,12 @@ class ManyRequest(msgspec.Struct, forbid_unknown_fields=True):
     options: ScoringOptions | None = None
 
 
-class _Shape(msgspec.Struct, forbid_unknown_fields=True):
+class _Shape(OneRequest, forbid_unknown_fields=True):
     """All fields that a request may have, to refuse values of other types unread."""
 
     reference: str | list[str] = ""
     generated: str = ""
-    id: str | int | None = None
     pairs: list[OnePair] = []
-    options: ScoringOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,6 @@ def read_question(body: bytes, defaults: Options, limits: Limits) -> Question:
         if len(body) > LARGE_BODY:
             _refuse_other_types(body)
         value = _parse(body)
-        if not isinstance(value, dict):
-            raise Refused(
-                400, "the body must be an object with reference and generated, or with pairs"
-            )
         if "pairs" in value:
             # Before the conversion, which would take long for a million pairs.
             _check_number(value["pairs"], limits.max_pairs)
@@ -140,10 +134,10 @@ def _refuse_other_types(body: bytes) -> None:
         return  # `_parse` says what is wrong
 
 
-def _parse(body: bytes) -> Any:
+def _parse(body: bytes) -> dict[str, Any]:
     try:
         text = body.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise Refused(400, f"the body is not UTF-8 (byte {error.start})") from None
     except RecursionError:
@@ -153,6 +147,9 @@ def _parse(body: bytes) -> Any:
             raise Refused(400, "the body is empty") from None
         reason = str(error).partition(";")[0]
         raise Refused(400, f"the body is not JSON: {reason}") from None
+    if isinstance(value, dict):
+        return value
+    raise Refused(400, "the body must be an object with reference and generated, or with pairs")
 
 
 def _no_number(name: str) -> NoReturn:

@@ -79,7 +79,9 @@ def end_after_interrupts() -> None:
                 own = signal.getsignal(number)
                 if number == signal.SIGINT and own is signal.default_int_handler:
                     time.sleep(_INTERRUPTED_S)
-                    _end()
+                    if threading.main_thread().is_alive():  # it has not said so itself
+                        _end()
+                    os._exit(130)
 
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=watch, name="vcs-interrupts", daemon=True).start()
