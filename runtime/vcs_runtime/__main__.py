@@ -14,6 +14,7 @@ def main() -> NoReturn:
     """
     with process.ends_when_interrupted():
         from vcs_runtime.cli import main as run
+    process.end_after_interrupts()
     run()
 
 

@@ -48,6 +48,48 @@ def test_a_process_that_ignores_interrupts_goes_on(tmp_path: Path) -> None:
     assert "it went on" in done.stderr
 
 
+# A call of compiled code that takes minutes, as an alignment of two huge texts does.
+LONG_CALL = """
+import hashlib, os, signal, threading
+from vcs_runtime.util import process
+signal.signal(signal.SIGINT, {handler})
+process.end_after_interrupts()
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", {count})
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+def test_an_interrupt_during_a_long_call_of_compiled_code_ends_the_process() -> None:
+    code = LONG_CALL.format(handler="signal.default_int_handler", count=2**31 - 1)
+    done = run_python("-c", code, timeout=HANGS_AFTER_S)
+    assert (done.returncode, done.stderr) == (130, "vcs-runtime: interrupted\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+def test_an_interrupt_that_a_command_handles_ends_no_long_call() -> None:
+    code = LONG_CALL.format(handler="lambda *_: None", count=10**6) + "import time\ntime.sleep(5)\n"
+    done = run_python("-c", code, timeout=HANGS_AFTER_S)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+def test_an_interrupt_that_was_reported_is_not_reported_again() -> None:
+    code = """
+import os, signal, sys, threading, time
+from vcs_runtime.util import process
+process.end_after_interrupts()
+threading.Thread(target=time.sleep, args=(60,)).start()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit("reported")
+"""
+    done = run_python("-c", code, timeout=HANGS_AFTER_S)
+    assert (done.returncode, done.stderr) == (130, "reported\n")
+
+
 def run(
     folder: Path,
     on_interrupt: Any = signal.default_int_handler,

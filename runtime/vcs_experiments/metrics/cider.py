@@ -66,13 +66,14 @@ _STARTERS = """
     What When While Yet You
 """.split()
 
-# The first that fits is taken, at each place. All letters stand for both cases, except after (?-i:.
+# The first that fits is taken, at each place. What may end in vain has a largest length, so that
+# the time grows with the text. All letters stand for both cases, except after (?-i:.
 _KINDS = {
     "tag": r"</?[a-z!][^<>]*>",
     "address": (
         r"https?://[^\s\"<>|()]+[^\s\"<>|.!?(){},-]"
-        r"|(?:[a-z0-9-]+\.)+(?:com|net|org|edu)\b(?:/[^\s\"<>|()]+[^\s\"<>|.!?(){},-])?"
-        r"|[a-z0-9][^\s\"<>|(),;:@]*@(?:[a-z0-9]+\.)+[a-z]+"
+        r"|(?:[a-z0-9-]{1,63}\.){1,9}(?:com|net|org|edu)\b(?:/[^\s\"<>|()]+[^\s\"<>|.!?(){},-])?"
+        r"|[a-z0-9][^\s\"<>|(),;:@]{0,99}@(?:[a-z0-9]{1,63}\.){1,9}[a-z]+"
     ),
     "handle": r"@[a-z_][a-z_0-9]*|\#[^\W\d_]\w*|c\+\+|[cf]\#(?!\w)",
     "face": r"[<>]?[:;=][-o*']?[()DP](?!\w)|[-^]_[-^]",
@@ -93,7 +94,7 @@ _KINDS = {
     ),
     "initial": rf"[a-z]\.(?!\w|\.|\s+(?-i:{'|'.join(_STARTERS)})\b)",
     "hyphened": (
-        rf"[a-z0-9](?:[a-z0-9.,]*[a-z0-9])?(?:-[a-z0-9]+)+(?!{_APOSTROPHE}t)"
+        rf"[a-z0-9](?:[a-z0-9.,]{{0,99}}[a-z0-9])?(?:-[a-z0-9]+)+(?!{_APOSTROPHE}t)"
         rf"|{_LETTER}+(?:-{_LETTER}+)+"
     ),
     "before_not": rf"{_LETTER}+?(?={_NOT})",

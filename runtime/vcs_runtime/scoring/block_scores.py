@@ -20,6 +20,7 @@ from vcs_runtime.scoring.preparation import Block, PreparedPair, similarities_of
 from vcs_runtime.scoring.result import Evidence, Result, merit
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.util.numbers import exact_means
+from vcs_runtime.util.stages import check_stopped
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ _Scored = tuple[T, Result, Evidence | None]
 
 # Largest number of similarities in a group of several pairs: 128 MiB.
 GROUP = 1 << 24
+# Rows of a similarity matrix that are computed at once: about a second of work for the longest.
+_ROWS = 1024
 
 
 def score_in_groups(
@@ -186,8 +189,13 @@ def _cosines(
     It is clipped: vectors rounded to float32 may be slightly longer than 1, and no score may exceed
     1.
     """
-    similarity = cosine_similarity(left, right)
-    return similarity.clip(-1.0, 1.0, out=similarity)  # in place: long texts have large matrices
+    similarity = np.empty((len(left), len(right)))
+    for first in range(0, len(left), _ROWS):
+        check_stopped()
+        rows = slice(first, first + _ROWS)
+        # In place: long texts have large matrices.
+        cosine_similarity(left[rows], right).clip(-1.0, 1.0, out=similarity[rows])
+    return similarity
 
 
 def _hm_cf(

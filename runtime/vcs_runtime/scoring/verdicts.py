@@ -13,6 +13,7 @@ from vcs_numba import Alignment, Orientation
 from vcs_numba.embeddings import cosine_similarity
 from vcs_runtime.scoring.result import Evidence
 from vcs_runtime.text.cleaning import strip_punctuation
+from vcs_runtime.util.stages import check_stopped
 
 #: Number of chunks that are compared with all earlier ones at a time: memory grows only linearly.
 _BLOCK = 256
@@ -37,12 +38,14 @@ def repetitions(
     rows = None if vectors is None else vectors[1]
     first = _first_alike(generated, rows, threshold)
 
-    def alike(a: int, b: int) -> bool:
-        if reference[a] == reference[b]:
+    def alike(a: int, others: set[int]) -> bool:
+        if any(reference[a] == reference[b] for b in others):
             return True
-        if vectors is None:
+        if vectors is None or not others:
             return False
-        return bool(cosine_similarity(vectors[0][[a]], vectors[0][[b]])[0, 0] >= threshold)
+        check_stopped()
+        cosines = cosine_similarity(vectors[0][[a]], vectors[0][list(others)])
+        return bool(cosines.max() >= threshold)
 
     repeats: list[int | None] = []
     # Chunks that are alike form a group. The first chunk of each chunk's group, and the matches of
@@ -57,7 +60,7 @@ def repetitions(
         elif not supported[j] or place in group:
             is_new = False
         else:
-            is_new = any(alike(place, other) for other in group)
+            is_new = alike(place, group)
         if is_new:
             group.add(place)
             repeats.append(None)
@@ -87,6 +90,7 @@ def _first_alike(
         distinct = list(places)
         rows = vectors[at]
         for start in range(0, len(rows), _BLOCK):
+            check_stopped()
             stop = min(start + _BLOCK, len(rows))
             near = np.tril(cosine_similarity(rows[start:stop], rows[:stop]) >= threshold, start - 1)
             for i in np.flatnonzero(near.any(axis=1)).tolist():
@@ -261,12 +265,30 @@ def crossings(
 
     The counts are int64 (x,).
     """
-    counts = np.zeros(len(match), dtype=np.int64)
-    for i, place in enumerate(match):
-        earlier = supported[:i] & (match[:i] > place)
-        later = supported[i + 1 :] & (match[i + 1 :] < place)
-        counts[i] = earlier.sum() + later.sum()
-    return counts
+    later = _later_below(match, supported)
+    return later + _later_below(-match[::-1], supported[::-1])[::-1]
+
+
+def _later_below(
+    places: npt.NDArray[np.int64], supported: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Count for each chunk the supported chunks after it with a smaller place, int64 (x,)."""
+    ranks = np.unique(places, return_inverse=True)[1].tolist()
+    # A Fenwick tree: counts of ranks, so that the time hardly grows faster than the chunks.
+    tree = [0] * (len(ranks) + 1)
+    counts = []
+    for rank, counted in zip(reversed(ranks), reversed(supported.tolist()), strict=True):
+        below = 0
+        node = rank
+        while node > 0:
+            below += tree[node]
+            node &= node - 1
+        counts.append(below)
+        node = rank + 1
+        while counted and node < len(tree):
+            tree[node] += 1
+            node += node & -node
+    return np.array(counts[::-1], np.int64)
 
 
 def position(chunk: Chunk, noun: str) -> str:

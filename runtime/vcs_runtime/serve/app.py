@@ -25,11 +25,9 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.scoring.result import Evidence, Result
 from vcs_runtime.serve.guard import Guard, Metrics, answer, error
 from vcs_runtime.serve.limits import Limits
-from vcs_runtime.serve.messages import Refused, read_question
+from vcs_runtime.serve.messages import LARGE_BODY, Refused, read_question
 from vcs_runtime.serve.openapi import docs_page, document
 
-# Bytes of a body that is parsed within a millisecond.
-_LARGE_BODY = 100_000
 Convert = Callable[[Result, Evidence | None, Options], dict[str, Any]]
 
 
@@ -93,7 +91,7 @@ class Service:
         """Read a request, score it with all others that wait, and answer it."""
         body = await self._body(http)
         read = partial(read_question, body, self._options, self._limits)
-        if len(body) < _LARGE_BODY:
+        if len(body) < LARGE_BODY:
             question = read()
         else:
             # In another thread, so that other requests are answered meanwhile.

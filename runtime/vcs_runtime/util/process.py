@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -12,6 +14,9 @@ from typing import NoReturn
 MOST_THREADS = 1024
 """Largest number of threads of a model: more take a minute to start, and no machine has the cores.
 """
+
+# Seconds that the main thread has to end by itself after Ctrl-C.
+_INTERRUPTED_S = 3.0
 
 is_command = False
 """Whether the process runs the command line, and nothing else.
@@ -56,6 +61,30 @@ def ends_when_interrupted() -> Iterator[None]:
 def _end(*_: object) -> NoReturn:
     os.write(2, b"vcs-runtime: interrupted\n")
     os._exit(130)
+
+
+def end_after_interrupts() -> None:
+    """Let Ctrl-C end this process within some seconds, even during a long call of compiled code.
+
+    Python raises KeyboardInterrupt only when such a call returns. A handler that a command sets,
+    such as the one of `serve`, is left to its work.
+    """
+    signals, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def watch() -> None:
+        with sender:
+            while True:
+                [number] = signals.recv(1)
+                own = signal.getsignal(number)
+                if number == signal.SIGINT and own is signal.default_int_handler:
+                    time.sleep(_INTERRUPTED_S)
+                    if threading.main_thread().is_alive():  # it has not said so itself
+                        _end()
+                    os._exit(130)
+
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=watch, name="vcs-interrupts", daemon=True).start()
 
 
 class Unforkable:

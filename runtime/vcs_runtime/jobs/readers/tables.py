@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -137,6 +138,6 @@ def _header(path: Path, separator: str) -> list[str]:
 
 
 def _refuse_twice(names: list[str], place: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise RowError(f"{place}: the column {name!r} is there twice")
