@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Row = tuple[str, Any]
@@ -17,7 +17,9 @@ Pick = Callable[[list[str], str], list[str] | None]
 
 #: The name of a text whose id is its key in a JSON object, or its line.
 TEXT = "text"
-
+#: The name of a text in rows of COCO, MSR-VTT and the like.
+CAPTION = "caption"
+_VIDEOS = ("video_id", "image_id", "videoID", "video")
 
 _LIST = re.compile(r"""\s*\[\s*['"]""")
 # Strings side by side, as NumPy writes a list; Python would join them.
@@ -58,6 +60,11 @@ def with_paths(row: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 def _item(value: Any, part: str) -> Any:
     return value[part if isinstance(value, dict) else int(part)]
+
+
+def video_of(row: Mapping[str, Any]) -> str:
+    """Return the usual key of a row's video, or ""."""
+    return next((key for key in _VIDEOS if key in row), "")
 
 
 def listed(value: Any) -> Any:
