@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+#: What may stand before an item of a list, beside hyphens, stars and numbers.
+BULLETS = "•‣⁃◦▪–—·●○■□◆◇►▶➤➔→✓✔☐☑※∙"
 #: What closes a pair of marks, by what opens it.
 CLOSERS = {
     '"': '"',
@@ -20,13 +22,22 @@ CLOSERS = {
     "「": "」",
     "『": "』",
     "《": "》",
+    "〈": "〉",
+    "”": "”",
+    "❝": "❞",
+    "＂": "＂",
     "`": "`'",
     "'": "'",
     "(": ")",
     "（": "）",
     "[": "]",
+    "［": "］",
+    "〔": "〕",
+    "〖": "〗",
+    "⟨": "⟩",
     "【": "】",
     "{": "}",
+    "｛": "｝",
     "<": ">",
 }
 _MARK = re.compile(f"[{re.escape(''.join({*CLOSERS, *''.join(CLOSERS.values())}))}]")
@@ -79,6 +90,9 @@ def unwrapped(text: str) -> str:
         bare = text.strip()
         if bare[:1] not in CLOSERS or bare[-1] not in CLOSERS[bare[0]]:
             break
+        more = len(bare) - len(bare.lstrip(bare[0])) - 1  # as in ``LaTeX''
+        if more and bare.endswith(bare[-1] * (more + 1)):
+            bare = bare[more:-more]
         inner = bare[1:-1].strip()
         if not inner or pairs_of(marks_in(bare)) != [(0, len(bare) - 1)]:
             break
