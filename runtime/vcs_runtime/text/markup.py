@@ -149,6 +149,7 @@ KINDS: Final = (
     Kind("chat", "with turns of a chat", _first_turn),
     Kind("chat", "with a polite opening or end", _courtesy),
     Kind("chat", "with answer tags", _first(chat.ANSWER)),
+    Kind("chat", "with written line ends", _first(chat.LINE_END)),
     Kind("chat", "in JSON", lambda text: None if chat.json_text(text) is None else text),
 )
 _SHOWN = 24  # characters of an example

@@ -104,7 +104,7 @@ _NUMBERED = re.compile(
     r"(?=(?-i:[A-Z])(?-i:[a-z ]))",
     _FLAGS,
 )
-_BEGINNING = re.compile(rf"{_BEGINS}(?=\S)", _FLAGS)
+_BEGINNING = re.compile(r"^(?=\S)|(?<=[.!?…] )", re.MULTILINE)
 _DIGITS = re.compile(r"\d+")
 
 

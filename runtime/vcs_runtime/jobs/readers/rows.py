@@ -21,7 +21,7 @@ TEXT = "text"
 CAPTION = "caption"
 _VIDEOS = ("video_id", "image_id", "videoID", "video")
 
-_LIST = re.compile(r"""\s*\[\s*['"]""")
+_LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
 # Strings side by side, as NumPy writes a list; Python would join them.
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 
@@ -67,9 +67,14 @@ def video_of(row: Mapping[str, Any]) -> str:
     return next((key for key in _VIDEOS if key in row), "")
 
 
+def is_list(text: str) -> bool:
+    """Return whether a text looks like a list of texts."""
+    return _LIST.fullmatch(text) is not None
+
+
 def listed(value: Any) -> Any:
     """Return the texts of a list that was written as text, by JSON or Python, or the value."""
-    if not isinstance(value, str) or not _LIST.match(value) or not value.rstrip().endswith("]"):
+    if not isinstance(value, str) or not is_list(value):
         return value
     try:
         texts = json.loads(value)
