@@ -26,9 +26,8 @@ _ENGLISH = ("all-minilm-l6-v2",)
 _SHOWN = 40  # characters of a text
 # What programs write for a missing text.
 _NO_TEXTS = frozenset(
-    (
-        *("nan", "none", "null", "na", "n/a", "#n/a", "nat", "nil", "undefined", "empty"),
-        *("error", "api error", "failed", "failure", "timeout", "no response", "no answer"),
+    "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response".split(
+        ","
     )
 )
 _REFUSAL = re.compile(

@@ -74,8 +74,8 @@ _CLOSING = re.compile(
 )
 
 ANSWER: Final = re.compile(
-    r"[<\[](/?)(?:[a-z]{1,20}[_ -])?(?:answer|ans|response|caption|description|output|summary|result)"
-    r"[>\]]|\\boxed\{",
+    r"[<\[](/?)(?:[a-z]{1,20}[_ -])?(?:ans|answer|response|caption|description|output|summary"
+    r"|result)[>\]]|\\boxed\{",
     re.IGNORECASE,
 )
 

@@ -42,8 +42,8 @@ _PUNCTUATION = string.punctuation.encode()
 _FAILED = re.compile(
     r"Failed to obtain answer(?: via API|\s*\.?\Z)"
     r"|Video .{0,4096} can not load, check the source\Z"
-    r"|\[?(?:API |Server |HTTP )?Error(?: code)?\]?:? '?[45]\d\d\b|Traceback \(most recent call last\):"
-    r"|(?:torch\.)?(?:cuda\.)?(?:OutOfMemoryError: )?CUDA out of memory|\$ERROR\$"
+    r"|\[?(?:API |Server |HTTP )?Error(?: code)?\]?:? '?[45]\d\d\b|\$ERROR\$"
+    r"|Traceback \(most recent call last\):|(?:torch[\w.]{0,30}: )?CUDA out of memory"
     r"|\*{0,2}NETWORK ERROR DUE TO HIGH TRAFFIC",
     re.DOTALL,
 )

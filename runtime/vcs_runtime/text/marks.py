@@ -8,38 +8,13 @@ from collections.abc import Sequence
 
 #: What may stand before an item of a list, beside hyphens, stars and numbers.
 BULLETS = "•‣⁃◦▪–—·●○■□◆◇►▶➤➔→✓✔☐☑※∙"
+# What opens a pair of marks, and then all that may close it.
+_PAIRS = (
+    "\"\" “” „“” ‟” ”” «» »« ‹› ‘’ ‚‘’ ❝❞ ＂＂ ＇＇ 「」 『』 《》 〈〉 ``' ''"
+    " () （） [] ［］ 【】 〔〕 〖〗 ⟨⟩ {} ｛｝ <>"
+)
 #: What closes a pair of marks, by what opens it.
-CLOSERS = {
-    '"': '"',
-    "“": "”",
-    "„": "“”",
-    "‟": "”",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "‘": "’",
-    "‚": "‘’",
-    "「": "」",
-    "『": "』",
-    "《": "》",
-    "〈": "〉",
-    "”": "”",
-    "❝": "❞",
-    "＂": "＂",
-    "`": "`'",
-    "'": "'",
-    "(": ")",
-    "（": "）",
-    "[": "]",
-    "［": "］",
-    "〔": "〕",
-    "〖": "〗",
-    "⟨": "⟩",
-    "【": "】",
-    "{": "}",
-    "｛": "｝",
-    "<": ">",
-}
+CLOSERS = {pair[0]: pair[1:] for pair in _PAIRS.split()}
 _MARK = re.compile(f"[{re.escape(''.join({*CLOSERS, *''.join(CLOSERS.values())}))}]")
 # Marks around a text that are removed at most: more are no quotation.
 _LAYERS = 4

@@ -100,11 +100,6 @@ def _first_stamp(text: str) -> str | None:
     return match[0] if match else None
 
 
-def _first_frame(text: str) -> str | None:
-    match = _DIGIT.search(text) and FRAME.search(text)
-    return match[0] if match else None
-
-
 def _first_of_list(text: str) -> str | None:
     """Return the number of a list's first item, if its second follows."""
     if _DIGIT.search(text):
@@ -115,7 +110,11 @@ def _first_of_list(text: str) -> str | None:
 
 
 def _first_label(text: str) -> str | None:
-    return next((label[0] for label in repeated_labels(text)), None)
+    """Return a label as of frames, or one of other labels that are neither stamps nor a list."""
+    labels = [match] if (match := FRAME.search(text)) else []
+    if not labels and not _first_stamp(text) and not _first_of_list(text):
+        labels = repeated_labels(text)
+    return labels[0][0] if labels else None
 
 
 def _first_turn(text: str) -> str | None:
@@ -140,9 +139,8 @@ def _first_think(text: str) -> str | None:
 #: What is looked for, in the order of notices.
 KINDS: Final = (
     Kind("time-stamps", "with time stamps", _first_stamp),
-    Kind("time-stamps", "with frame numbers", _first_frame),
     Kind("list-numbers", "with numbers of a list", _first_of_list),
-    Kind("time-stamps", "with labels of times or numbers", _first_label),
+    Kind("time-stamps", "with numbered labels", _first_label),
     Kind("think", "with reasoning", _first_think),
     Kind("markdown", "with Markdown", _first_markdown),
     Kind("chat", "with special tokens", _first(chat.TOKEN)),
@@ -172,12 +170,8 @@ class MarkupCounts:
             text = text.plain
         if not isinstance(text, str):
             return
-        numbered = False
         for kind in KINDS:
-            if kind.find is _first_label and numbered:
-                continue
             if example := kind.find(text):
-                numbered = True
                 self._counts[kind] += 1
                 example = " ".join(example.split())
                 if len(example) > _SHOWN:

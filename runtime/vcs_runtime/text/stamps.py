@@ -110,8 +110,6 @@ _DIGITS = re.compile(r"\d+")
 
 def repeated_labels(text: str) -> list[re.Match[str]]:
     """Return labels with numbers that begin at least two sentences, and a third of all, alike."""
-    if not _DIGITS.search(text):
-        return []
     labels = list(_NUMBERED.finditer(text))
     shapes = [_DIGITS.sub("0", label[1]) for label in labels]
     if not labels:
