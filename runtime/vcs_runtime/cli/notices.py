@@ -25,11 +25,9 @@ from vcs_runtime.text.markup import MarkupCounts
 _ENGLISH = ("all-minilm-l6-v2",)
 _SHOWN = 40  # characters of a text
 # What programs write for a missing text.
-_NO_TEXTS = frozenset(
-    "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response".split(
-        ","
-    )
-)
+_NO_TEXTS = (
+    "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response"
+).split(",")
 _REFUSAL = re.compile(
     r"\W*(?:(?:I'?m |I am )?(?:very )?sorry\b|unfortunately, I\b|as an AI\b"
     r"|I(?: cannot| can'?t| can not|(?:'m| am) (?:unable|not able)) )"

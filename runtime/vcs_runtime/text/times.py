@@ -34,7 +34,7 @@ _TAG = re.compile(
 )
 # Names of the text of a segment, and of its start and end in one list.
 _TEXTS = ("text", "sentence", "caption", "description")
-_PAIRS = ("timestamp", "timestamps", "segment")
+_PAIRS = ("timestamp", "timestamps", "segment", "span")
 _TIME = re.compile(rf"{CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?s?")
 _SHOWN = 40  # characters of a text in an error
 

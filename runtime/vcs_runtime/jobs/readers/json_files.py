@@ -107,7 +107,7 @@ def _is_rows(value: Any) -> bool:
 
 def _captions(name: str, value: Any) -> Any:
     """Return the texts of rows that have captions of one id alone, or the value."""
-    if not _is_rows(value):
+    if not _is_rows(value) or stamped(value) is not value:
         return value
     for row in value:
         if not isinstance(row.get(CAPTION), str) or str(row.get(video_of(row), name)) != name:

@@ -19,7 +19,7 @@ Pick = Callable[[list[str], str], list[str] | None]
 TEXT = "text"
 #: The name of a text in rows of COCO, MSR-VTT and the like.
 CAPTION = "caption"
-_VIDEOS = ("video_id", "image_id", "videoID", "video")
+_VIDEOS = ("video_id", "image_id", "videoID", "video_name", "video", "vid", "clip_id")
 
 _LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
 # Strings side by side, as NumPy writes a list; Python would join them.
