@@ -15,7 +15,7 @@ from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import usage_errors
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import InputPair
-from vcs_runtime.jobs.readers.rows import is_list
+from vcs_runtime.jobs.readers.rows import LIST
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
@@ -23,7 +23,6 @@ from vcs_runtime.text.markup import MarkupCounts
 
 # Embedders that read only English.
 _ENGLISH = ("all-minilm-l6-v2",)
-_SHOWN = 40  # characters of a text
 # What programs write for a missing text.
 _NO_TEXTS = (
     "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response"
@@ -127,12 +126,12 @@ def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
         for text in (*several, pair.generated):
             if not isinstance(text, str):
                 continue
-            example = f"{text.strip()[:_SHOWN]!r} (id {pair.name})"
+            example = f"{text.strip()[:40]!r} (id {pair.name})"
             if text.strip("<>[]()*. \n").casefold() in _NO_TEXTS:
                 no_texts.append(example)
             elif _REFUSAL.match(text.replace("’", "'")):
                 refusals.append(example)
-            elif is_list(text):
+            elif LIST.fullmatch(text):
                 unread.append(example)
     if lists:
         warn(f"pairs with a list written as text, whose items were read as texts: {lists}")

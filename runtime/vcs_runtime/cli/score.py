@@ -293,7 +293,7 @@ def _print(
     """
     if len(summaries) > 1:
         print_systems(summaries)
-        click.echo(f"\n{len(summaries)} systems: each {part} is the texts of one")
+        click.echo(f"\n{len(summaries)} systems: each {part} counts as one")
     for name, summary in summaries.items():
         if every and len(summaries) > 1:
             click.echo(f"\n{printable(name)}\n")

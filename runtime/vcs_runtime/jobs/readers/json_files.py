@@ -8,15 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.readers.rows import (
-    CAPTION,
-    TEXT,
-    Row,
-    RowError,
-    quoted,
-    video_of,
-    with_paths,
-)
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, video_of, with_paths
 from vcs_runtime.text.times import TimedText, stamped
 from vcs_runtime.util.reading import (
     TooLongError,
@@ -92,7 +84,7 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     if not lists:
         return entries
     key = max(lists, key=lambda name: lists[name])
-    if all(video_of(row) and CAPTION in row for row in entries[key]):
+    if all(video_of(row) and "caption" in row for row in entries[key]):
         return entries[key]
     raise NestedRows(
         f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects:"
@@ -110,9 +102,9 @@ def _captions(name: str, value: Any) -> Any:
     if not _is_rows(value) or stamped(value) is not value:
         return value
     for row in value:
-        if not isinstance(row.get(CAPTION), str) or str(row.get(video_of(row), name)) != name:
+        if not isinstance(row.get("caption"), str) or str(row.get(video_of(row), name)) != name:
             return value
-    return [row[CAPTION] for row in value]
+    return [row["caption"] for row in value]
 
 
 def _words(rows: list[dict[str, Any]]) -> int:

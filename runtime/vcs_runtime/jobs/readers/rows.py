@@ -17,11 +17,11 @@ Pick = Callable[[list[str], str], list[str] | None]
 
 #: The name of a text whose id is its key in a JSON object, or its line.
 TEXT = "text"
-#: The name of a text in rows of COCO, MSR-VTT and the like.
-CAPTION = "caption"
+# Usual names of a row's video.
 _VIDEOS = ("video_id", "image_id", "videoID", "video_name", "video", "vid", "clip_id")
 
-_LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
+#: A text that looks like a list of texts.
+LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
 # Strings side by side, as NumPy writes a list; Python would join them.
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 
@@ -67,14 +67,9 @@ def video_of(row: Mapping[str, Any]) -> str:
     return next((key for key in _VIDEOS if key in row), "")
 
 
-def is_list(text: str) -> bool:
-    """Return whether a text looks like a list of texts."""
-    return _LIST.fullmatch(text) is not None
-
-
 def listed(value: Any) -> Any:
     """Return the texts of a list that was written as text, by JSON or Python, or the value."""
-    if not isinstance(value, str) or not is_list(value):
+    if not isinstance(value, str) or not LIST.fullmatch(value):
         return value
     try:
         texts = json.loads(value)
