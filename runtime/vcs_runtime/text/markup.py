@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
 from vcs_runtime.text.marks import BULLETS
-from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, repeated_labels
+from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, repeated_labels, without_repeated_labels
 from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
@@ -111,10 +111,11 @@ def _first_of_list(text: str) -> str | None:
 
 def _first_label(text: str) -> str | None:
     """Return a label as of frames, or one of other labels that are neither stamps nor a list."""
-    labels = [match] if (match := FRAME.search(text)) else []
-    if not labels and not _first_stamp(text) and not _first_of_list(text):
-        labels = repeated_labels(text)
-    return labels[0][0] if labels else None
+    if frame := FRAME.search(text):
+        return frame[0]
+    if _first_stamp(text) or _first_of_list(text):
+        return None
+    return repeated_labels(text)[0] or None
 
 
 def _first_turn(text: str) -> str | None:
@@ -212,8 +213,7 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
             cleaned = FRAME.sub(r"\n\n\g<lead>", cleaned)
             cleaned = STAMP.sub("", cleaned)
             cleaned = LABEL.sub(r"\n\n\g<lead>", cleaned)
-            for label in reversed(repeated_labels(cleaned)):
-                cleaned = f"{cleaned[: label.start()]}\n\n{cleaned[label.end() :]}"
+            cleaned = without_repeated_labels(cleaned)
         if cleaned == text:
             return text
         text = cleaned.strip()

@@ -108,13 +108,24 @@ _BEGINNING = re.compile(r"^(?=\S)|(?<=[.!?…] )", re.MULTILINE)
 _DIGITS = re.compile(r"\d+")
 
 
-def repeated_labels(text: str) -> list[re.Match[str]]:
-    """Return labels with numbers that begin at least two sentences, and a third of all, alike."""
-    labels = list(_NUMBERED.finditer(text))
-    shapes = [_DIGITS.sub("0", label[1]) for label in labels]
-    if not labels:
-        return []
-    [(shape, count)] = Counter(shapes).most_common(1)
+def repeated_labels(text: str) -> tuple[str, str]:
+    """Return labels with numbers that begin two sentences and a third of all: the first, its shape.
+
+    Both are "" if there are no such labels.
+    """
+    labels = _NUMBERED.findall(text)
+    counts = Counter(_DIGITS.sub("0", label) for label in labels)
+    [(shape, count)] = counts.most_common(1) or [("", 0)]
     if count < 2 or 3 * count < len(_BEGINNING.findall(text)):
-        return []
-    return [label for label, of in zip(labels, shapes, strict=True) if of == shape]
+        return "", ""
+    return next(label for label in labels if _DIGITS.sub("0", label) == shape), shape
+
+
+def without_repeated_labels(text: str) -> str:
+    """Return a text with a paragraph in place of each such label."""
+    _, shape = repeated_labels(text)
+    if not shape:
+        return text
+    return _NUMBERED.sub(
+        lambda label: "\n\n" if _DIGITS.sub("0", label[1]) == shape else label[0], text
+    )
