@@ -66,7 +66,7 @@ def unwrapped(text: str) -> str:
         if bare[:1] not in CLOSERS or bare[-1] not in CLOSERS[bare[0]]:
             break
         more = len(bare) - len(bare.lstrip(bare[0])) - 1  # as in ``LaTeX''
-        if more and bare.endswith(bare[-1] * (more + 1)):
+        if 0 < more < _LAYERS and bare.endswith(bare[-1] * (more + 1)):
             bare = bare[more:-more]
         inner = bare[1:-1].strip()
         if not inner or pairs_of(marks_in(bare)) != [(0, len(bare) - 1)]:

@@ -28,9 +28,7 @@ _THINK = re.compile(
 _LINE_MARKS = frozenset(f"#*_-+=|>`~[{BULLETS}")
 _HEADING = re.compile(r"(?:#{1,6}(?:\s++|$))++")
 _CLOSING_MARKS = re.compile(r"(?<![#\s])\s++#++$")
-_HTML = re.compile(
-    r"<(/?(?:p|li|ul|ol|div|h[1-6])|br ?/?)>|</?(?:b|i|em|strong|span)>", re.IGNORECASE
-)
+_HTML = re.compile(r"</?(?:p|br|li|ul|ol|div|h[1-6]) ?/?>", re.IGNORECASE)
 _MARKDOWN = re.compile(
     rf"^(?:#{{1,6}} |[-*+>{BULLETS}] |`{{3}})|\*\*\S|{_HTML.pattern}", re.MULTILINE | re.IGNORECASE
 )
@@ -270,7 +268,7 @@ class _Lines:
 
 
 def _without_markdown(text: str) -> str:
-    text = _HTML.sub(lambda tag: "\n\n" if tag[1] else "", text)
+    text = _HTML.sub("\n\n", text)
     out = _Lines()
     for line in text.split("\n"):
         bare = line.strip()

@@ -116,7 +116,12 @@ def repeated_labels(text: str) -> tuple[str, str]:
     labels = _NUMBERED.findall(text)
     counts = Counter(_DIGITS.sub("0", label) for label in labels)
     [(shape, count)] = counts.most_common(1) or [("", 0)]
-    if count < 2 or 3 * count < len(_BEGINNING.findall(text)):
+    # Years and numbers stand at the beginning of lines by chance, too.
+    if (
+        shape.strip() in ("0.", "0)", "0,")
+        or count < 2
+        or 3 * count < len(_BEGINNING.findall(text))
+    ):
         return "", ""
     return next(label for label in labels if _DIGITS.sub("0", label) == shape), shape
 
