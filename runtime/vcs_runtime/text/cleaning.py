@@ -54,7 +54,10 @@ def check_text(text: object, name: str) -> str:
     if text is None:
         raise TextError(f"{name}: is null")
     if not isinstance(text, str):
-        raise TextError(f"{name}: must be a string, not {type(text).__name__}")
+        hint = ""
+        if isinstance(text, dict) and text:
+            hint = f" (a path such as KEY.{[*text][-1]} names a text in it)"
+        raise TextError(f"{name}: must be a string, not {type(text).__name__}{hint}")
     if len(text) > MAX_CHARACTERS:
         raise TextError(
             f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
