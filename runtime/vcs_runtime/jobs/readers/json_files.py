@@ -102,7 +102,9 @@ def _captions(name: str, value: Any) -> Any:
     if not _is_rows(value) or stamped(value) is not value:
         return value
     for row in value:
-        if not isinstance(row.get("caption"), str) or str(row.get(video_of(row), name)) != name:
+        video = video_of(row)
+        named = row.keys() <= {"caption", "id", video} and str(row.get(video, name)) == name
+        if not named or not isinstance(row.get("caption"), str):
             return value
     return [row["caption"] for row in value]
 
