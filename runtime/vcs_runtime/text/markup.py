@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
 from vcs_runtime.text.marks import BULLETS
-from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, repeated_labels, without_repeated_labels
+from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, without_repeated_labels
 from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
@@ -113,7 +113,7 @@ def _first_label(text: str) -> str | None:
         return frame[0]
     if _first_stamp(text) or _first_of_list(text):
         return None
-    return repeated_labels(text)[0] or None
+    return without_repeated_labels(text)[1] or None
 
 
 def _first_turn(text: str) -> str | None:
@@ -211,7 +211,7 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
             cleaned = FRAME.sub(r"\n\n\g<lead>", cleaned)
             cleaned = STAMP.sub("", cleaned)
             cleaned = LABEL.sub(r"\n\n\g<lead>", cleaned)
-            cleaned = without_repeated_labels(cleaned)
+            cleaned, _ = without_repeated_labels(cleaned)
         if cleaned == text:
             return text
         text = cleaned.strip()

@@ -108,29 +108,18 @@ _BEGINNING = re.compile(r"^(?=\S)|(?<=[.!?…] )", re.MULTILINE)
 _DIGITS = re.compile(r"\d+")
 
 
-def repeated_labels(text: str) -> tuple[str, str]:
-    """Return labels with numbers that begin two sentences and a third of all: the first, its shape.
+def without_repeated_labels(text: str) -> tuple[str, str]:
+    """Return a text without labels with numbers, and the first of them, or "".
 
-    Both are "" if there are no such labels.
+    Such labels begin at least two sentences, and a third of all, and differ in their digits alone.
     """
     labels = _NUMBERED.findall(text)
     counts = Counter(_DIGITS.sub("0", label) for label in labels)
     [(shape, count)] = counts.most_common(1) or [("", 0)]
     # Years and numbers stand at the beginning of lines by chance, too.
-    if (
-        shape.strip() in ("0.", "0)", "0,")
-        or count < 2
-        or 3 * count < len(_BEGINNING.findall(text))
-    ):
-        return "", ""
-    return next(label for label in labels if _DIGITS.sub("0", label) == shape), shape
-
-
-def without_repeated_labels(text: str) -> str:
-    """Return a text with a paragraph in place of each such label."""
-    _, shape = repeated_labels(text)
-    if not shape:
-        return text
-    return _NUMBERED.sub(
-        lambda label: "\n\n" if _DIGITS.sub("0", label[1]) == shape else label[0], text
-    )
+    few = count < 2 or 3 * count < len(_BEGINNING.findall(text))
+    if few or shape.strip() in ("0.", "0)", "0,"):
+        return text, ""
+    found = {label for label in labels if _DIGITS.sub("0", label) == shape}
+    cleaned = _NUMBERED.sub(lambda each: "\n\n" if each[1] in found else each[0], text)
+    return cleaned, next(label for label in labels if label in found)
