@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.command_line import Finished
+from support.command_line import Finished, vcs
 from support.stories import read_lines, story, write_pairs
 
 Score = Callable[..., Finished]
@@ -50,6 +50,8 @@ def predictions(tmp_path: Path) -> Path:
         "Failed to obtain answer.",
         "Failed to obtain answer",
         "Video videos/a.mp4\nvideos/b.mp4 can not load, check the source",
+        "Error code: 429 - {'error': {'message': 'slow down'}}",
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
     ],
 )
 def test_a_failed_request_of_a_toolkit_is_an_error_of_its_pair(
@@ -240,19 +242,29 @@ def test_predictions_with_one_id_are_refused(
     assert "p.json entry 2: entry 1 has the id 'bakery', too" in run.stderr
 
 
-def test_the_list_of_texts_is_named_among_several_lists(
-    score: Score, tmp_path: Path, predictions: Path
+@pytest.mark.parametrize("key", ["image_id", "video_id", "film"])
+def test_captions_among_several_lists_are_read_or_named(
+    score: Score, tmp_path: Path, predictions: Path, key: str
 ) -> None:
+    rows = rows_of({name: [text] for name, text in REFERENCES.items()})
+    rows = [{"id": row["id"], key: row["video"], "caption": row["caption"]} for row in rows]
     coco = {
         "info": {"year": 2026},
         "videos": [{"id": name, "url": f"http://a/{name}" * 99} for name in IDS],
-        "annotations": rows_of({name: [text] for name, text in REFERENCES.items()}),
+        "annotations": rows,
         "licenses": [{"id": 1, "name": "Free"}],
     }
     path = dump(tmp_path / "coco.json", coco)
     run = score("--references", path, "--predictions", predictions)
-    assert run.code == 2
-    assert "'annotations' is a list of 2 objects: --rows annotations" in run.stderr
+    if key == "film":
+        assert run.code == 2
+        assert "'annotations' is a list of 2 objects: --rows annotations" in run.stderr
+        return
+    assert run.code == 0
+    by_video = {row[key]: [{"caption": row["caption"]}] for row in rows}
+    for texts in (rows, by_video):
+        form = dump(tmp_path / "form.json", texts)
+        assert score("--references", path, "--predictions", form).code == 0
 
 
 @pytest.mark.parametrize("side", ["references", "predictions", "both"])
@@ -382,8 +394,9 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_folder_holds_a_text_a_file(
-    score: Score, tmp_path: Path, references: Path, predictions: Path, folders: tuple[Path, Path]
+    score: Score, tiny_bundle: Path, references: Path, predictions: Path, folders: tuple[Path, Path]
 ) -> None:
+    tmp_path = references.parent
     run = score("--references", references, "--predictions", predictions, "-o", tmp_path / "w")
     expected = scored(run, tmp_path / "w")
     ref, gen = folders
@@ -395,13 +408,17 @@ def test_a_folder_holds_a_text_a_file(
     ):
         run = score(*arguments, "-o", tmp_path / "s", "--overwrite")
         assert scored(run, tmp_path / "s") == expected
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    for arguments in ((ref, gen), ("--references", ref, references, "--predictions", gen)):
+        assert "pair bakery" in vcs("explain", *arguments, *engine).stdout
     (gen / "lake.txt").unlink()
     (ref / "empty.txt").touch()
-    run = score("--references", ref, "--predictions", gen)
-    assert run.code == 1
-    assert "gen: no prediction for 2 of 3 references: 'empty', 'lake'" in run.stderr
+    both = ("--references", ref, "--predictions", gen)
+    for run in (score(*both), vcs("report", ref, gen, "-o", tmp_path / "page.html", *engine)):
+        assert run.code == 1
+        assert "gen: no prediction for 2 of 3 references: 'empty', 'lake'" in run.stderr
     (ref / "lake.txt").write_bytes(b"Caf\xe9.")
-    assert "ref: lake.txt: not UTF-8" in score("--references", ref, "--predictions", gen).stderr
+    assert "ref: lake.txt: not UTF-8" in score(*both).stderr
 
 
 def test_a_folder_of_files_is_still_a_folder_of_systems(
@@ -502,6 +519,7 @@ def test_systems_of_gzip_files_have_their_names(
     files = [tmp_path / f"{name}.json.gz" for name in names]
     run = score("--references", references, "--predictions", *files, "-o", tmp_path / "scores/")
     assert run.code == 0
+    assert "2 systems: each file counts as one\n" in run.stdout
     assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == [
         "one.jsonl",
         "two.jsonl",

@@ -19,6 +19,7 @@ from vcs_runtime.text.cleaning import (
     join_chunks,
     short_words,
     strip_punctuation,
+    without_fragments,
 )
 
 
@@ -119,3 +120,10 @@ def test_stop_words_are_the_ones_without_apostrophe() -> None:
     # NLTK's list has 179 entries (2021); 26 of them hold an apostrophe.
     assert len(STOP_WORDS) == 153
     assert not any("'" in word or word != word.lower() for word in STOP_WORDS)
+
+
+def test_marks_numbers_and_labels_belong_to_the_sentence_after_them() -> None:
+    pieces = ["•", "A man walks", "2", "a", "He sits", "Scene 3", "She runs", "😀"]
+    joined = ["• A man walks", "2 a He sits", "Scene 3 She runs 😀"]
+    assert without_fragments(pieces) == joined
+    assert without_fragments(["1", "2"]) == ["1 2"]

@@ -11,7 +11,7 @@ TEXT = "A man's dog enters. It says “hello” (loudly)."
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [('"', '"'), ("'", "'"), ("“", "”"), ("« ", " »"), ("(", ")"), ('["', '"]')],
+    [('"', '"'), ("'", "'"), ("“", "”"), ("« ", " »"), ("(", ")"), ('["', '"]'), ("``", "''")],
 )
 @pytest.mark.parametrize("space", ["", "\n "])
 def test_a_text_inside_marks_loses_them(before: str, after: str, space: str) -> None:

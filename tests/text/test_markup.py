@@ -158,6 +158,9 @@ def test_numbers_of_lists_are_removed_and_items_stand_apart(text: str, clean: st
         "<answer>A man walks.",
         "A man walks.</answer>",
         "<caption>A man walks.</caption>",
+        "[ANSWER]A man walks.[/ANSWER]",
+        "\\boxed{A man walks.}",
+        "The caption of the video is: A man walks.\\n",
         '{"caption": "A man walks."}',
         '```json\n{"video": 3, "description": "A man walks."}\n```',
         '{"description": "A man walks.',
@@ -197,6 +200,10 @@ def test_what_a_chat_puts_around_an_answer_is_named_and_removed(text: str) -> No
         "Frame 3: {}\nFrame 4: {}",
         "Frames 3-5: {} [Frame 6]: {}",
         "**Scene 1 (0:12):** {}\nClip 2 - {}",
+        "0:12 {}\nAt the 18-second mark, {}",
+        "t=12s {}\nt=18s {}",
+        "<s0> <e12> {}\n<s12> <e18> {}",
+        "(12, 18) {} (18, 20) {}",
     ],
 )
 def test_forms_of_time_are_named_and_removed(text: str) -> None:
@@ -230,6 +237,23 @@ def test_ordinary_prose_gets_no_notice_and_stays_as_it_is(text: str) -> None:
     assert remove_markup(text, ["think", "time-stamps", "chat"]) == text
 
 
+@pytest.mark.parametrize("form", ["{}. ", "({}) ", "{}: ", "Event {}: ", "{} - "])
+def test_numbers_of_a_list_are_named_and_removed(form: str) -> None:
+    counts = MarkupCounts()
+    text = f"{form.format(1)}A man walks.\n{form.format(2)}He sits."
+    counts.add(text)
+    assert counts.unused([]) == ["list-numbers"]
+    assert remove_markup(text, ["list-numbers"]) == "A man walks.\n\nHe sits."
+
+
+@pytest.mark.parametrize("bullet", ["■", "➤", "✓", "→", "–"])
+def test_bullets_are_named_and_removed(bullet: str) -> None:
+    counts = MarkupCounts()
+    counts.add(f"{bullet} A man walks\n{bullet} He sits")
+    assert counts.unused([]) == ["markdown"]
+    assert remove_markup(f"{bullet} A man", ["markdown"]) == "A man"
+
+
 def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
     counts = MarkupCounts()
     for text in (
@@ -242,7 +266,7 @@ def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
     assert counts.total == 4
     assert counts.unused(["chat"]) == ["time-stamps", "think", "markdown"]
     assert counts.shares(["time-stamps", "chat"]) == (
-        "1 with time stamps ('[0:01]'), 1 with frame numbers ('Frame 1:'),"
+        "1 with time stamps ('[0:01]'), 1 with numbered labels ('Frame 1:'),"
         " 2 with special tokens ('</s>')"
     )
 

@@ -69,6 +69,16 @@ def test_segments_of_json_are_named_and_cleaned_as_stamps_are() -> None:
     assert remove_markup(stamped(late), ["time-stamps"]) == "He stops."
 
 
+@pytest.mark.parametrize("form", ["[0:{}] {}", "0:{} {}", "At 0:{}, {}", "{}s: {}", "<{}s> {}"])
+def test_a_segment_without_an_end_lasts_until_the_next_one(form: str) -> None:
+    text = "\n".join(form.format(time, "It rains.") for time in (12, 30))
+    assert timed_segments(text, "t") == [(12, 30, "It rains."), (30, 30.001, "It rains.")]
+    assert timed_segments(text, "t", 40)[1].end == 40
+    for mixed in ("[0:40-0:50] B.", "[0:50] B." if "s" in form else "50s: B."):
+        with pytest.raises(TextError, match=r"^t: (a|the) time stamp "):
+            timed_segments(f"{text}\n{mixed}", "t")
+
+
 def test_a_moment_lasts_a_millisecond() -> None:
     assert timed_segments("[00:05-00:05] A cut.", "t") == [(5.0, 5.001, "A cut.")]
 

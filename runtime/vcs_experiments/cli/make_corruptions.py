@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from vcs_experiments.cli.results import exit_if
+from vcs_experiments.cli.shared import references_option, seed_option
 from vcs_experiments.datasets import corruptions
 from vcs_experiments.datasets.corruptions import Rewrite
 from vcs_experiments.datasets.texts import Problems, read_descriptions
@@ -20,7 +21,6 @@ from vcs_experiments.rewriting.writing import AUTHOR, FILE, TRIES, Rewriter
 from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
-    PATH,
     SectionedCommand,
     bundle,
     check_resume,
@@ -35,7 +35,6 @@ from vcs_runtime.cli.options import (
     usage_errors,
 )
 from vcs_runtime.errors import InputError
-from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.jobs.output import JobFiles
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.segmenter import Segmenter
@@ -68,15 +67,8 @@ def _output(output: Path, resume: bool, overwrite: bool) -> Output:
 
 
 @click.command("make-corruptions", cls=SectionedCommand)
-@click.option(
-    "--references",
-    "source",
-    type=PATH,
-    required=True,
-    metavar="FILE",
-    help="File of reference texts by id, such as JSON {id: text}.",
-)
-@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+@references_option
+@seed_option
 @output_folder(help="Data folder to create.")
 @max_read_mb
 @resume

@@ -15,6 +15,7 @@ from vcs_experiments.cli.shared import (
     columns_option,
     lcts_option,
     paths_of,
+    references_option,
     scored,
     seed_option,
 )
@@ -28,14 +29,7 @@ from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further
 
 
 @click.command(cls=SectionedCommand)
-@click.option(
-    "--references",
-    "source",
-    type=PATH,
-    required=True,
-    metavar="FILE",
-    help="File of reference texts by id, such as JSON {id: text}.",
-)
+@references_option
 @click.option(
     "--predictions",
     type=PATH,

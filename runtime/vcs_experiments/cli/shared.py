@@ -40,6 +40,14 @@ data_option = partial(click.option, "--data", type=PATH, required=True)
 seed_option = click.option(
     "--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed."
 )
+references_option = click.option(
+    "--references",
+    "source",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="File of reference texts by id, such as JSON {id: text}.",
+)
 output_options = together(output_folder(help="Folder for the results."), csv_safe, max_read_mb)
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import click
 
 from vcs_runtime.cli.inputs import (
+    InputCommand,
     InputOptions,
     as_scored,
+    by_side,
     input_options,
     input_pairs,
     is_text_pair,
@@ -25,7 +27,6 @@ from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
-    SectionedCommand,
     as_json,
     combined,
     scorer_options,
@@ -84,7 +85,7 @@ class ViewOptions:
     as_json: bool
 
 
-@click.command(cls=SectionedCommand)
+@click.command(cls=InputCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @combined(
     "view",
@@ -133,9 +134,11 @@ def explain(
       vcs-runtime explain reference.txt generated.txt --json
     """
     options = metric.options
-    scores = _score_file(files)
+    files, source = by_side(files, source)
+    scores = _score_file(files if source.prediction_files else files[1:])
     if scores:
         files = tuple(path for path in files if path != scores)
+    if scores and files:
         source = as_scored(source, scores, files[0])
     many = not is_text_pair(files, source)
     if view.name is not None and not many:
@@ -170,8 +173,8 @@ def explain(
 
 
 def _score_file(files: Sequence[Path]) -> Path | None:
-    """Return the score file that follows PAIRS, if there is one."""
-    for path in files[1:]:
+    """Return the first score file, if there is one."""
+    for path in files:
         if path.suffix.lower() in SCORES and is_scores(path):
             return path
     return None

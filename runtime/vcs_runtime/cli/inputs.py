@@ -16,7 +16,7 @@ import click
 
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.notices import assumptions, markup_notice
-from vcs_runtime.cli.options import PATH, combined, max_read_mb, together
+from vcs_runtime.cli.options import PATH, SectionedCommand, combined, max_read_mb, together
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import (
     DUPLICATES,
@@ -31,7 +31,7 @@ from vcs_runtime.jobs.readers.input_file import FORMATS, SUFFIXES, InputFile, fi
 from vcs_runtime.jobs.readers.json_files import NestedRows
 from vcs_runtime.jobs.readers.rows import RowError
 from vcs_runtime.jobs.resumable import hash_texts
-from vcs_runtime.jobs.score_files import read_scores
+from vcs_runtime.jobs.score_files import is_scores, read_scores
 from vcs_runtime.jobs.texts import MatchedFiles, Texts, joined
 from vcs_runtime.text.cleaning import plain_line_ends
 from vcs_runtime.text.times import TimedText, timed_segments
@@ -150,6 +150,44 @@ keep_column = together(
 )
 
 
+class InputCommand(SectionedCommand):
+    """A command whose --references take as many files as a pattern of the shell gives."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat --references for each of its files."""
+        repeated = []
+        begun = follows = False
+        for argument in args:
+            if argument.startswith("-") and argument != "-":
+                begun = argument.startswith("--references")
+                follows = begun and "=" in argument
+            elif begun and follows:
+                repeated.append("--references")
+            else:
+                follows = True
+            repeated.append(argument)
+        return super().parse_args(ctx, repeated)
+
+
+def by_side(files: tuple[Path, ...], source: InputOptions) -> tuple[tuple[Path, ...], InputOptions]:
+    """Return the arguments that are no texts by id, and the options with the others.
+
+    After --predictions, all arguments but score files are predictions: a pattern of the shell gives
+    one option several files. Two folders of texts are references and predictions.
+    """
+    if source.prediction_files:
+        scores = tuple(filter(_holds_scores, files))
+        further = [path for path in files if path not in scores]
+        return scores, replace(source, prediction_files=(*source.prediction_files, *further))
+    if len(files) == 2 and not source.reference_files and all(map(texts_in, files)):
+        return (), replace(source, reference_files=files[:1], prediction_files=files[1:])
+    return files, source
+
+
+def _holds_scores(path: Path) -> bool:
+    return all(each.is_file() and is_scores(each) for each in files_of([path]))
+
+
 def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
     """Return whether the arguments are the text files of one pair.
 
@@ -157,7 +195,7 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
     """
     by_id = bool(source.reference_files or source.prediction_files)
     if files and source.prediction_files:
-        raise click.UsageError("--predictions takes one file here: one system at a time")
+        raise click.UsageError(f"{files[0]} is a score file, and has no texts for --predictions")
     if bool(files) == by_id:
         raise click.UsageError(
             "give either PAIRS, or --references and --predictions, or text files of one pair: "

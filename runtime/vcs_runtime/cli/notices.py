@@ -15,6 +15,7 @@ from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import usage_errors
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import InputPair
+from vcs_runtime.jobs.readers.rows import LIST
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
@@ -23,8 +24,15 @@ from vcs_runtime.text.markup import MarkupCounts
 # Embedders that read only English.
 _ENGLISH = ("all-minilm-l6-v2",)
 # What programs write for a missing text.
-_NO_TEXTS = frozenset(("nan", "none", "null", "<na>", "n/a", "#n/a", "nat"))
-_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
+_NO_TEXTS = (
+    "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response"
+).split(",")
+_REFUSAL = re.compile(
+    r"\W*(?:(?:I'?m |I am )?(?:very )?sorry\b|unfortunately, I\b|as an AI\b"
+    r"|I(?: cannot| can'?t| can not|(?:'m| am) (?:unable|not able)) )"
+    r"|\[?error\b|request (?:timed out|failed)|the (?:request|response) was blocked",
+    re.IGNORECASE,
+)
 
 
 def report_device(description: str) -> None:
@@ -108,6 +116,7 @@ def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
     """Yield generated texts, then name on standard error what was assumed of the pairs."""
     lists = 0
     no_texts: list[str] = []
+    refusals: list[str] = []
     unread: list[str] = []
     for pair in pairs:
         yield pair.generated
@@ -115,16 +124,26 @@ def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
             lists += 1
         several = pair.reference if isinstance(pair.reference, list) else [pair.reference]
         for text in (*several, pair.generated):
-            if isinstance(text, str) and text.strip().casefold() in _NO_TEXTS:
-                no_texts.append(f"{text.strip()!r} (id {pair.name})")
-            elif isinstance(text, str) and _LIST.fullmatch(text):
-                unread.append(f"{text[:40]!r} (id {pair.name})")
+            if not isinstance(text, str):
+                continue
+            example = f"{text.strip()[:40]!r} (id {pair.name})"
+            if text.strip("<>[]()*. \n").casefold() in _NO_TEXTS:
+                no_texts.append(example)
+            elif _REFUSAL.match(text.replace("’", "'")):
+                refusals.append(example)
+            elif LIST.fullmatch(text):
+                unread.append(example)
     if lists:
         warn(f"pairs with a list written as text, whose items were read as texts: {lists}")
     if unread:
         warn(f"texts that look like lists, each scored as one text: {len(unread)}, as {unread[0]}")
+    if refusals:
+        warn(
+            f"texts that begin as a refusal or an error, scored all the same: {len(refusals)}, as"
+            f" {refusals[0]}"
+        )
     if no_texts:
         warn(
-            "texts of a single word that programs write for a missing text, scored all the same:"
+            "texts of one or two words that programs write for a missing text, scored all the same:"
             f" {len(no_texts)}, as {no_texts[0]}: leave them empty"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import click
 
 from vcs_runtime.cli.compare import baseline_system, family, system_names
 from vcs_runtime.cli.inputs import (
+    InputCommand,
     InputOptions,
     as_scored,
+    by_side,
     input_options,
     input_pairs,
     is_text_pair,
@@ -27,7 +29,6 @@ from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
     PATH,
-    SectionedCommand,
     combined,
     overwrite,
     scorer_options,
@@ -134,7 +135,7 @@ _report = combined(
 )
 
 
-@click.command(cls=SectionedCommand)
+@click.command(cls=InputCommand)
 @click.argument(
     "sources", type=PATH, nargs=-1, metavar="[PAIRS | SCORES... | REFERENCE... GENERATED]"
 )
@@ -175,7 +176,8 @@ def report(
       vcs-runtime report reference.txt generated.txt -o report.pdf
     """
     in_pdf = request.is_pdf
-    sources, source = _predictions_apart(tuple(files_of(sources)), source)
+    sources, source = by_side(sources, source)
+    sources = tuple(files_of(sources))
     matched = bool(source.prediction_files)
     of_scores = _of_scores(sources, source.format, bool(request.texts) or matched)
     pairs_files = sources
@@ -319,20 +321,6 @@ def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[P
                 f" {', '.join(texts)}"
             )
     return [texts[path.stem] for path in scores]
-
-
-def _predictions_apart(
-    sources: tuple[Path, ...], source: InputOptions
-) -> tuple[tuple[Path, ...], InputOptions]:
-    """Separate the score files from the prediction files.
-
-    A shell expands `--predictions systems/*.json` so that prediction files follow as arguments.
-    """
-    if not source.prediction_files:
-        return sources, source
-    scores = tuple(path for path in sources if str(path) == "-" or is_scores(path))
-    others = tuple(path for path in sources if path not in scores)
-    return scores, replace(source, prediction_files=(*source.prediction_files, *others))
 
 
 def _check_systems(

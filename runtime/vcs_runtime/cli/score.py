@@ -15,7 +15,9 @@ import click
 
 from vcs_runtime.bundle.paths import vector_store
 from vcs_runtime.cli.inputs import (
+    InputCommand,
     InputOptions,
+    by_side,
     input_options,
     is_text_pair,
     keep_column,
@@ -28,7 +30,6 @@ from vcs_runtime.cli.notices import open_scorer, report_device
 from vcs_runtime.cli.options import (
     PATH,
     NamedPath,
-    SectionedCommand,
     check_resume,
     combined,
     csv_safe,
@@ -51,7 +52,6 @@ from vcs_runtime.cli.tables import (
 from vcs_runtime.jobs import run
 from vcs_runtime.jobs.output import ON_ERROR, SKIP, JobFiles
 from vcs_runtime.jobs.pairs import InputPair, PairSource, count_pairs
-from vcs_runtime.jobs.readers.input_file import texts_in
 from vcs_runtime.jobs.score_files import SCORES
 from vcs_runtime.jobs.summary import Summary
 from vcs_runtime.scoring.options import Options, ScorerConfig
@@ -160,26 +160,7 @@ _cluster = combined(
 )
 
 
-class _Score(SectionedCommand):
-    """A command whose --references take as many files as a pattern of the shell gives."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Repeat --references for each of its files."""
-        repeated = []
-        begun = follows = False
-        for argument in args:
-            if argument.startswith("-") and argument != "-":
-                begun = argument.startswith("--references")
-                follows = begun and "=" in argument
-            elif begun and follows:
-                repeated.append("--references")
-            else:
-                follows = True
-            repeated.append(argument)
-        return super().parse_args(ctx, repeated)
-
-
-@click.command(cls=_Score)
+@click.command(cls=InputCommand)
 @click.argument("files", type=PATH, nargs=-1, metavar="[PAIRS | REFERENCE... GENERATED]")
 @_job
 @input_options
@@ -221,12 +202,7 @@ def score(
       vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
       vcs-runtime score reference.txt generated.txt
     """
-    if source.prediction_files:  # a pattern of the shell gives one option several files
-        source = replace(source, prediction_files=(*source.prediction_files, *files))
-        files = ()
-    if len(files) == 2 and not source.reference_files and all(map(texts_in, files)):
-        source = replace(source, reference_files=files[:1], prediction_files=files[1:])
-        files = ()
+    files, source = by_side(files, source)
     of_texts = is_text_pair(files, source)
     _check_usage(job, cluster, of_texts)
     options = metric.options
@@ -255,7 +231,8 @@ def score(
         _print_json(summaries)
     else:
         outputs = [str(path) for path in targets.values() if path]
-        _print(summaries, seen, job.every, outputs)
+        part = "column" if source.has_several_systems else "file"
+        _print(summaries, seen, job.every, outputs, part)
     failed = any(summary.failed for summary in summaries.values())
     context.exit(1 if problems or failed else 0)
 
@@ -308,14 +285,15 @@ def _print_json(summaries: Mapping[str, Summary]) -> None:
 
 
 def _print(
-    summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: Sequence[str]
+    summaries: Mapping[str, Summary], seen: Seen, every: bool, outputs: Sequence[str], part: str
 ) -> None:
-    """Print one table of several systems, or the scores of one system.
+    """Print one table of several systems, each a `part` of the input, or the scores of one system.
 
     The last lines show what to report and which command to type next.
     """
     if len(summaries) > 1:
         print_systems(summaries)
+        click.echo(f"\n{len(summaries)} systems: each {part} counts as one")
     for name, summary in summaries.items():
         if every and len(summaries) > 1:
             click.echo(f"\n{printable(name)}\n")

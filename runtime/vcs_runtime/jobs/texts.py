@@ -23,12 +23,12 @@ from vcs_runtime.jobs.pairs import (
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.layouts import OWN
-from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, with_paths
+from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, video_of, with_paths
 
 #: The keys of a reference and of a prediction in rows, if none is given; the first one that is
 #: there counts.
-REFERENCE_KEYS = ("reference", "summary", TEXT)
-PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT)
+REFERENCE_KEYS = ("reference", "summary", TEXT, "caption")
+PREDICTION_KEYS = ("generated", "prediction", "summary", TEXT, "caption")
 _SHOWN = 3  # ids in a message
 # A suffix of a file has a letter: "clip.01" has none.
 _SUFFIX = re.compile(r"\.(?=\d?[A-Za-z])[A-Za-z0-9]{2,5}$")
@@ -61,11 +61,14 @@ class Texts:
 
     def _pair(self, place: str, row: Mapping[str, Any], id_key: str) -> InputPair:
         """Return the text of a row as a pair without the other side."""
+        keys = self._keys(place, row, id_key)
+        # The `id` of a caption in COCO's files is not its video's.
+        if not self.keys.id and (id_key not in row or keys == ["caption"]):
+            id_key = video_of(row) or id_key
         if row.get(id_key) is None:
             raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
         name = checked_id(row[id_key], place, id_key)
         kept = kept_of(row, [key for key in self.keys.keep if key in row])
-        keys = self._keys(place, row, id_key)
         texts = [as_text(row[key], self.file) for key in keys]
         from_list = any(listed(row[key]) is not row[key] for key in keys)
         if not self.predictions:

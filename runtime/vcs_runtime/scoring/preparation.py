@@ -22,6 +22,7 @@ from vcs_runtime.text.cleaning import (
     plain_line_ends,
     short_words,
     strip_punctuation,
+    without_fragments,
 )
 from vcs_runtime.text.language import LanguageCounts
 from vcs_runtime.text.marks import unwrapped
@@ -183,9 +184,10 @@ class Preparation:
     def _timed(self, texts: dict[str, str], options: Options) -> PreparedPair:
         """Split a pair into the segments that time stamps mark, and remove the stamps."""
         pair = PreparedPair([], TIME_STAMPS)
+        ends = [each.end for name, text in texts.items() for each in timed_segments(text, name)]
         for name, text in texts.items():
             self.languages.add(text)
-            segments = timed_segments(text, name)
+            segments = timed_segments(text, name, max(ends))
             pieces: list[str] = []
             times: list[tuple[float, float]] = []
             for segment in segments:
@@ -269,7 +271,7 @@ class Preparation:
             if isinstance(pieces, TextError):
                 segments[text] = pieces
                 continue
-            cleaned = clean_segments(pieces)
+            cleaned = without_fragments(clean_segments(pieces))
             if cleaned:
                 self._learned_splits.put(text, cleaned)
                 segments[text] = cleaned

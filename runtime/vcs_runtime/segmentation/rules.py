@@ -25,7 +25,7 @@ from itertools import pairwise
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.text.marks import CLOSERS, marks_in, pairs_of
+from vcs_runtime.text.marks import BULLETS, CLOSERS, marks_in, pairs_of
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
@@ -38,7 +38,7 @@ _OTHER_SPACES = [
     chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) not in " \t"
 ]
 # The dash, number or letter before an item of a list.
-_LIST_MARK = re.compile(r"\s*(?:[-*+•‣◦▪–—·#>]+|\(?(?:\d{1,3}|[A-Za-z])[.):])\s+(?=\S)")
+_LIST_MARK = re.compile(rf"\s*(?:[-*+#>{BULLETS}]+|\(?(?:\d{{1,3}}|[A-Za-z])[.):])\s+(?=\S)")
 _NUMBER = re.compile(r"\s*\(?\d{1,3}[.)]\s*")
 
 # Characters that sentencex reads at once: it needs some milliseconds for the worst of this length.

@@ -35,7 +35,7 @@ _ANSWERS = frozenset(("assistant", "model", "gpt", "bot", "final", "response", "
 
 TOKEN: Final = re.compile(
     r"<[|｜][\w▁ /-]{1,40}[|｜]>|</?s>|\[/?INST\]|<</?SYS>>"
-    r"|\[(?-i:EOS|BOS|PAD|CLS|SEP|UNK)\]"
+    r"|\[(?-i:EOS|BOS|PAD|CLS|SEP|UNK|END)\]|###\s*\Z"
     r"|</?(?:eos|bos|pad|unk|sep|cls|endoftext|(?:start|end)_of_(?:turn|text|utterance|sentence)"
     r"|(?:image|video|audio)(?:_pad|_start|_end|_soft_token|\d{1,3})?)>",
     re.IGNORECASE,
@@ -58,8 +58,10 @@ OPENING: Final = re.compile(
     rf"(?={_HERE}[^.!?:\n]{{0,200}}{_SUBJECT})[^.!?:\n]{{1,300}}(?::|[.!](?=\s)|(?=\n))"
     rf"|(?={_HERE})[^.!?:\n]{{1,200}}:(?=\s{{0,9}}\n))"
     rf"|{_YES}!(?=\s|\Z)|{_YES}[,.:—–-]{{0,3}}\s{{1,4}}(?={_HERE})"
-    r"|\W{0,4}(?:(?:final|generated|detailed|video|movie|the)[ _]){0,2}"
-    r"(?:answer|response|caption|description|output|prediction|summary)[*_]{0,2}:[*_]{0,2}(?=\s)"
+    r"|\W{0,4}(?:(?:final|generated|detailed|video|movie|the)[ _]){0,3}"
+    r"(?:answer|response|caption|description|output|prediction|summary)"
+    r"(?: (?:of|for) (?:the|this) (?:video|clip|movie|film|scene))?(?: is(?: as follows)?)?"
+    r"[*_]{0,2}(?::| [=–—-])[*_]{0,2}(?=\s)"
     r")[^\S\n]*+",
     re.IGNORECASE,
 )
@@ -72,13 +74,17 @@ _CLOSING = re.compile(
 )
 
 ANSWER: Final = re.compile(
-    r"<(/?)(?:final[_ ]answer|answer|response|caption|description|output|summary|result)>",
+    r"[<\[](/?)(?:[a-z]{1,20}[_ -])?(?:ans|answer|response|caption|description|output|summary"
+    r"|result)[>\]]|\\boxed\{",
     re.IGNORECASE,
 )
 
+#: A line end as JSON writes it, in a text that was not read as JSON.
+LINE_END: Final = re.compile(r"\\r?\\n|\\n(?![a-z])|(?<=[.!?])\\n")
 _FENCE = re.compile(r"`{3}(?:json)?\s*+", re.IGNORECASE)
 # The beginning of an object with one text, which may be cut off or no strict JSON.
 _OPEN_OBJECT = re.compile(r"""\{\s*+["'][\w -]{1,60}["']\s*+:\s*+(["'])""")
+_FEW_WORDS = 5
 _TEXT_KEY = re.compile(
     r"(?:final|generated|detailed|video|dense|scene|event)?[_ -]?"
     r"(?:answer|response|captions?|descriptions?|text|summary|output|prediction|content|sentences?"
@@ -93,7 +99,7 @@ def without_chat(text: str) -> str:
     if inner is not None:
         return inner
     text = _answers_of_turns(text)
-    text = TOKEN.sub(" ", text)
+    text = LINE_END.sub("\n", TOKEN.sub(" ", text))
     text = _tagged_answers(text)
     text = OPENING.sub("", text)
     end = closing(text)
@@ -136,6 +142,8 @@ def _collect(value: Any, texts: list[str]) -> None:
             _collect(item, texts)
     elif isinstance(value, dict):
         named = [inner for key, inner in value.items() if _TEXT_KEY.fullmatch(key)]
+        if not named:
+            named = [inner for inner in value.values() if str(inner).count(" ") > _FEW_WORDS]
         if not named and len(value) == 1:
             named = list(value.values())
         for inner in named:
@@ -178,8 +186,9 @@ def _answers_of_turns(text: str) -> str:
 def _tagged_answers(text: str) -> str:
     """Return what stands in answer tags; either tag may be missing. Without tags, the text."""
     pieces: list[str] = []
-    start, opened = 0, None
+    start, opened, boxed = 0, None, False
     for tag in ANSWER.finditer(text):
+        boxed = tag[0].endswith("{")
         if not tag[1]:
             opened = True
         elif opened is not False:  # a first closing tag ends an answer without an opening one
@@ -189,5 +198,6 @@ def _tagged_answers(text: str) -> str:
     if opened is None:
         return text
     if opened:
-        pieces.append(text[start:])
+        end = text.rstrip()
+        pieces.append(end.removesuffix("}")[start:] if boxed else text[start:])
     return "\n".join(pieces)

@@ -37,10 +37,14 @@ MAX_CHARACTERS = 1_000_000
 
 _PUNCTUATION = string.punctuation.encode()
 
-# What VLMEvalKit, CogVLM's wrapper in it and lmms-eval write in place of an answer.
+# What VLMEvalKit, CogVLM's wrapper in it, FastChat, clients of servers and Python write in place
+# of an answer.
 _FAILED = re.compile(
     r"Failed to obtain answer(?: via API|\s*\.?\Z)"
-    r"|Video .{0,4096} can not load, check the source\Z",
+    r"|Video .{0,4096} can not load, check the source\Z"
+    r"|\[?(?:API |Server |HTTP )?Error(?: code)?\]?:? '?[45]\d\d\b|\$ERROR\$"
+    r"|Traceback \(most recent call last\):|(?:torch[\w.]{0,30}: )?CUDA out of memory"
+    r"|\*{0,2}NETWORK ERROR DUE TO HIGH TRAFFIC",
     re.DOTALL,
 )
 
@@ -50,7 +54,10 @@ def check_text(text: object, name: str) -> str:
     if text is None:
         raise TextError(f"{name}: is null")
     if not isinstance(text, str):
-        raise TextError(f"{name}: must be a string, not {type(text).__name__}")
+        hint = ""
+        if isinstance(text, dict) and text:
+            hint = f" (a path such as KEY.{[*text][-1]} names a text in it)"
+        raise TextError(f"{name}: must be a string, not {type(text).__name__}{hint}")
     if len(text) > MAX_CHARACTERS:
         raise TextError(
             f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
@@ -117,6 +124,24 @@ def clean_segments(segments: Sequence[str]) -> list[str]:
     if len(stripped) > len(segments):  # a caller's segmenter may add such a character
         stripped = [*map(strip_punctuation, segments)]
     return [piece for segment in stripped if (piece := segment.strip())]
+
+
+# A list mark, or a label such as "Scene 1", which a segmenter may cut from its sentence.
+_FRAGMENT = re.compile(r"[\W\d_]*+(?:[A-Za-z]{1,10}\W{0,2}\d{1,3}|[A-Za-z])?[\W\d_]*+")
+
+
+def without_fragments(segments: Sequence[str]) -> list[str]:
+    """Join each segment that is a mark, a number or a label to the next one, or the last."""
+    sentences: list[str] = []
+    waiting: list[str] = []
+    for segment in segments:
+        waiting.append(segment)
+        if not _FRAGMENT.fullmatch(segment):
+            sentences.append(" ".join(waiting))
+            waiting = []
+    if waiting:
+        sentences[-1:] = [" ".join([*sentences[-1:], *waiting])]
+    return sentences
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:

@@ -6,29 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+#: What may stand before an item of a list, beside hyphens, stars and numbers.
+BULLETS = "•‣⁃◦▪–—·●○■□◆◇►▶➤➔→✓✔☐☑※∙"
+# What opens a pair of marks, and then all that may close it.
+_PAIRS = (
+    "\"\" “” „“” ‟” ”” «» »« ‹› ‘’ ‚‘’ ❝❞ ＂＂ ＇＇ 「」 『』 《》 〈〉 ``' ''"
+    " () （） [] ［］ 【】 〔〕 〖〗 ⟨⟩ {} ｛｝ <>"
+)
 #: What closes a pair of marks, by what opens it.
-CLOSERS = {
-    '"': '"',
-    "“": "”",
-    "„": "“”",
-    "‟": "”",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "‘": "’",
-    "‚": "‘’",
-    "「": "」",
-    "『": "』",
-    "《": "》",
-    "`": "`'",
-    "'": "'",
-    "(": ")",
-    "（": "）",
-    "[": "]",
-    "【": "】",
-    "{": "}",
-    "<": ">",
-}
+CLOSERS = {pair[0]: pair[1:] for pair in _PAIRS.split()}
 _MARK = re.compile(f"[{re.escape(''.join({*CLOSERS, *''.join(CLOSERS.values())}))}]")
 # Marks around a text that are removed at most: more are no quotation.
 _LAYERS = 4
@@ -79,6 +65,9 @@ def unwrapped(text: str) -> str:
         bare = text.strip()
         if bare[:1] not in CLOSERS or bare[-1] not in CLOSERS[bare[0]]:
             break
+        more = len(bare) - len(bare.lstrip(bare[0])) - 1  # as in ``LaTeX''
+        if 0 < more < _LAYERS and bare.endswith(bare[-1] * (more + 1)):
+            bare = bare[more:-more]
         inner = bare[1:-1].strip()
         if not inner or pairs_of(marks_in(bare)) != [(0, len(bare) - 1)]:
             break

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
-from vcs_runtime.text.stamps import FRAME, LABEL, STAMP
+from vcs_runtime.text.marks import BULLETS
+from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, without_repeated_labels
 from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
@@ -24,13 +25,16 @@ _THINK = re.compile(
 )
 
 # The first characters of lines that are not running text.
-_LINE_MARKS = frozenset("#*_-+=|>`~[•‣⁃◦▪●○")
+_LINE_MARKS = frozenset(f"#*_-+=|>`~[{BULLETS}")
 _HEADING = re.compile(r"(?:#{1,6}(?:\s++|$))++")
 _CLOSING_MARKS = re.compile(r"(?<![#\s])\s++#++$")
-_MARKDOWN = re.compile(r"^(?:#{1,6} |[-*+] |`{3})|\*\*\S", re.MULTILINE)
+_HTML = re.compile(r"</?(?:p|br|li|ul|ol|div|h[1-6]) ?/?>", re.IGNORECASE)
+_MARKDOWN = re.compile(
+    rf"^(?:#{{1,6}} |[-*+>{BULLETS}] |`{{3}})|\*\*\S|{_HTML.pattern}", re.MULTILINE | re.IGNORECASE
+)
 _DIGIT = re.compile(r"\d")
 _TITLE = re.compile(r"(\*\*|__)(?=\S)[^*_]++\1:?")
-_BULLET = re.compile(r"(?:[•‣⁃◦▪●○]\s*+|[-*+](?:\s++|$))++")
+_BULLET = re.compile(rf"(?:[{BULLETS}]\s*+|[-*+](?:\s++|$))++(?:\[[ x]\]\s++)?", re.IGNORECASE)
 _FENCE = re.compile(r"`{3,}+\s*+[\w+#.-]*+|~{3,}+")
 _LINK_TARGET = re.compile(r"\[[^\[\]]++\]:\s++<?https?://")
 _INLINE = (
@@ -46,7 +50,10 @@ _INLINE = (
     (re.compile(r"(?<![\w*])\*{2,}+|(?<!\*)\*{2,}+(?!\w)|`{3,}+"), ""),
 )
 
-_NUMBER = r"(?:\((\d{1,3})\)|(\d{1,3})[.)]|step (\d{1,3})[.:)])"
+_NUMBER = (
+    r"(?:[(\[](\d{1,3})[)\]]:?|#?(\d{1,3})(?:[.):]|[^\S\n]-(?=[^\S\n]))"
+    r"|(?:step|event|part|action|moment) #?(\d{1,3})[.:)])"
+)
 _FURTHER = _NUMBER.replace("(\\d{1,3})", "\\d{1,3}")
 _NUMBERS = rf"{_NUMBER}(?:[^\S\n]++|$)(?:{_FURTHER}(?:[^\S\n]++|$))*+"
 _ENDS = '.!?:;…。！？：；"”)'
@@ -60,7 +67,7 @@ _ANYWHERE = re.compile(
 # a model: it loses every character that these patterns need.
 _ROUNDS = 8
 _MARKS = {
-    "markdown": re.compile(r"[-*_`~#|>\[\]+=•‣⁃◦▪●○]"),
+    "markdown": re.compile(rf"[-*_`~#|<>\[\]+={BULLETS}]"),
     "think": re.compile(r"[<◁\[]"),
     "list-numbers": re.compile(r"\d"),
     "time-stamps": re.compile(r"\d"),
@@ -91,9 +98,22 @@ def _first_stamp(text: str) -> str | None:
     return match[0] if match else None
 
 
-def _first_frame(text: str) -> str | None:
-    match = _DIGIT.search(text) and FRAME.search(text)
-    return match[0] if match else None
+def _first_of_list(text: str) -> str | None:
+    """Return the number of a list's first item, if its second follows."""
+    if _DIGIT.search(text):
+        for first, second in pairwise(_ANYWHERE.finditer(text)):
+            if (_first_number(first), _first_number(second)) == (1, 2):
+                return first[0]
+    return None
+
+
+def _first_label(text: str) -> str | None:
+    """Return a label as of frames, or one of other labels that are neither stamps nor a list."""
+    if frame := FRAME.search(text):
+        return frame[0]
+    if _first_stamp(text) or _first_of_list(text):
+        return None
+    return without_repeated_labels(text)[1] or None
 
 
 def _first_turn(text: str) -> str | None:
@@ -118,13 +138,15 @@ def _first_think(text: str) -> str | None:
 #: What is looked for, in the order of notices.
 KINDS: Final = (
     Kind("time-stamps", "with time stamps", _first_stamp),
-    Kind("time-stamps", "with frame numbers", _first_frame),
+    Kind("list-numbers", "with numbers of a list", _first_of_list),
+    Kind("time-stamps", "with numbered labels", _first_label),
     Kind("think", "with reasoning", _first_think),
     Kind("markdown", "with Markdown", _first_markdown),
     Kind("chat", "with special tokens", _first(chat.TOKEN)),
     Kind("chat", "with turns of a chat", _first_turn),
     Kind("chat", "with a polite opening or end", _courtesy),
     Kind("chat", "with answer tags", _first(chat.ANSWER)),
+    Kind("chat", "with written line ends", _first(chat.LINE_END)),
     Kind("chat", "in JSON", lambda text: None if chat.json_text(text) is None else text),
 )
 _SHOWN = 24  # characters of an example
@@ -189,6 +211,7 @@ def remove_markup(text: str, cleanings: Collection[str]) -> str:
             cleaned = FRAME.sub(r"\n\n\g<lead>", cleaned)
             cleaned = STAMP.sub("", cleaned)
             cleaned = LABEL.sub(r"\n\n\g<lead>", cleaned)
+            cleaned, _ = without_repeated_labels(cleaned)
         if cleaned == text:
             return text
         text = cleaned.strip()
@@ -245,6 +268,7 @@ class _Lines:
 
 
 def _without_markdown(text: str) -> str:
+    text = _HTML.sub("\n\n", text)
     out = _Lines()
     for line in text.split("\n"):
         bare = line.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
 CLOCK: Final = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,6})?"
@@ -66,13 +67,22 @@ STAMP: Final = re.compile(
     rf"|{without_groups(ENCLOSED['<1-2>'])}|<(?:{CLOCK}|{_SECONDS}{_UNIT})>:?",
     _FLAGS,
 )
+#: Stamps without an end, which stand where a segment may begin.
+STARTS: Final = {
+    "[0:01]": rf"[\[(<]({CLOCK})s?[\])>]:?",
+    "[1s]": rf"[\[(<]({_SECONDS}){_UNIT}[\])>]:?|\[(\d{{1,6}}\.\d{{1,6}})\]:?",
+    "0:01": rf"(?:at[^\S\n])?({CLOCK}){_MARK}",
+    "1s:": (
+        rf"({_SECONDS}){_UNIT}\*{{0,3}}(?:[:|]|[^\S\n][–—-](?=[^\S\n]))\*{{0,3}}"
+        rf"|at[^\S\n](?:the[^\S\n])?({_SECONDS})(?:{_UNIT}|-second[^\S\n]mark),"
+    ),
+}
 #: Stamps that count only where a segment may begin.
 LABEL: Final = re.compile(
     at_beginning(
         *map(without_groups, BARE.values()),
         rf"\[{_OF_SECONDS}\]:?|\({_OF_SECONDS}{_UNIT}\):?|[\[(]{_OF_SECONDS}{_UNIT}[\])]:?",
-        rf"{CLOCK}\*{{0,3}}(?::|[^\S\n]?[|–—-])\*{{0,3}}(?=[^\S\n])",
-        rf"(?:at[^\S\n])?{_SECONDS}{_UNIT}\*{{0,3}}[:|]\*{{0,3}}|at[^\S\n]{_SECONDS}{_UNIT},",
+        *map(without_groups, STARTS.values()),
     ),
     _FLAGS,
 )
@@ -86,3 +96,30 @@ FRAME: Final = re.compile(
     ),
     _FLAGS,
 )
+_LETTERS = r"[^\W\d_]"
+# One or two numbers with their words and marks, before a capital.
+_NUMBERED = re.compile(
+    rf"{_BEGINS}[^\S\n]*+((?!(?:in|on|by)\b)(?:[^\w\n]{{0,3}}{_LETTERS}{{0,10}}[^\w\n]{{0,2}}"
+    rf"\d[\d.,:;]{{0,12}}[^\w\n]{{0,3}}{_LETTERS}{{0,7}}[^\w\n]{{0,4}}){{1,2}}?)"
+    r"(?=(?-i:[A-Z])(?-i:[a-z ]))",
+    _FLAGS,
+)
+_BEGINNING = re.compile(r"^(?=\S)|(?<=[.!?…] )", re.MULTILINE)
+_DIGITS = re.compile(r"\d+")
+
+
+def without_repeated_labels(text: str) -> tuple[str, str]:
+    """Return a text without labels with numbers, and the first of them, or "".
+
+    Such labels begin at least two sentences, and a third of all, and differ in their digits alone.
+    """
+    labels = _NUMBERED.findall(text)
+    counts = Counter(_DIGITS.sub("0", label) for label in labels)
+    [(shape, count)] = counts.most_common(1) or [("", 0)]
+    # Years and numbers stand at the beginning of lines by chance, too.
+    few = count < 2 or 3 * count < len(_BEGINNING.findall(text))
+    if few or shape.strip() in ("0.", "0)", "0,"):
+        return text, ""
+    found = {label for label in labels if _DIGITS.sub("0", label) == shape}
+    cleaned = _NUMBERED.sub(lambda each: "\n\n" if each[1] in found else each[0], text)
+    return cleaned, next(label for label in labels if label in found)

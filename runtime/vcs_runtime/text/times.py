@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcs_runtime.errors import TextError
-from vcs_runtime.text.stamps import BARE, CLOCK, ENCLOSED, at_beginning, without_groups
+from vcs_runtime.text.stamps import BARE, CLOCK, ENCLOSED, STARTS, at_beginning, without_groups
 
 _FLAGS = re.IGNORECASE | re.MULTILINE
 # The styles of stamps: a text has one of them.
@@ -15,9 +16,11 @@ _STYLES = [
     *(re.compile(pattern, _FLAGS) for pattern in ENCLOSED.values()),
     *(re.compile(at_beginning(pattern), _FLAGS) for pattern in BARE.values()),
 ]
+_WITHOUT_END = [re.compile(at_beginning(pattern), _FLAGS) for pattern in STARTS.values()]
 _LABELS = re.compile(
     at_beginning(*(without_groups(each) for each in (*ENCLOSED.values(), *BARE.values()))), _FLAGS
 )
+_STARTS = re.compile(at_beginning(*map(without_groups, STARTS.values())), _FLAGS)
 # Parts of WebVTT beside its cues: its head, notes, and names of cues.
 _ASIDE = re.compile(
     r"\AWEBVTT.*(?:\n(?!.*-->).+)*|(?<=\n\n)(?:(?:NOTE|STYLE|REGION)\b.*(?:\n.+)*|.+(?=\n.*-->))"
@@ -31,7 +34,7 @@ _TAG = re.compile(
 )
 # Names of the text of a segment, and of its start and end in one list.
 _TEXTS = ("text", "sentence", "caption", "description")
-_PAIRS = ("timestamp", "timestamps", "segment")
+_PAIRS = ("timestamp", "timestamps", "segment", "span")
 _TIME = re.compile(rf"{CLOCK}|\d{{1,6}}(?:\.\d{{1,6}})?s?")
 _SHOWN = 40  # characters of a text in an error
 
@@ -67,14 +70,15 @@ class TimedText(str):
         return TimedText.of([each._replace(text=change(each.text)) for each in self.segments])
 
 
-def timed_segments(text: str, name: str) -> list[TimedSegment]:
+def timed_segments(text: str, name: str, latest: float = 0.0) -> list[TimedSegment]:
     """Return the segments of a text with time stamps, in the order of their starts.
 
-    The style of the first stamp counts: other numbers within a sentence are text. Raises TextError,
-    which starts with `name`, unless every part of the text has a stamp before it, of this style,
-    that does not end before it starts.
+    The style of the first stamp counts: other numbers within a sentence are text. Without ends a
+    segment lasts until the next one starts, and the last one until `latest`, in seconds. Raises
+    TextError, which starts with `name`, unless every part of the text has a stamp before it, of
+    this style, that does not end before it starts.
     """
-    segments = []
+    segments: list[TimedSegment] = []
     found = text.segments if isinstance(text, TimedText) else _parsed(text.strip(), name)
     for start, end, piece in found:
         if end < start:
@@ -84,14 +88,22 @@ def timed_segments(text: str, name: str) -> list[TimedSegment]:
             segments.append(TimedSegment(start, max(end, start + _INSTANT), piece.strip()))
     if not segments:
         raise TextError(f"{name}: there is no text after its time stamps")
-    return sorted(segments, key=lambda segment: segment[:2])
+    segments.sort(key=lambda segment: segment[:2])
+    following = latest
+    for i in reversed(range(len(segments))):
+        each = segments[i]
+        if each.end == math.inf:
+            segments[i] = each._replace(end=max(following, each.start + _INSTANT))
+        following = each.start
+    return segments
 
 
 def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
     """Yield the segments of a text as they are written."""
     if text.startswith("WEBVTT"):
         text = _ASIDE.sub("", text)
-    first = [match for style in _STYLES if (match := style.search(text))]
+    styles = (*_STYLES, *_WITHOUT_END)
+    first = [match for style in styles if (match := style.search(text))]
     if not first:
         place = "without a start and an end such as [00:12-00:18]"
         raise TextError(f"{name}: there is text {place}: {text.strip()[:_SHOWN]!r}")
@@ -107,7 +119,8 @@ def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
                 f"{name}: the time stamp {other[0].strip()!r} has another style than the first,"
                 f" {begun[0].strip()!r}: {piece[other.start() :].strip()[:_SHOWN]!r}"
             )
-        if half := _HALF.search(piece):
+        half = _STARTS.search(piece) if begun.re in _WITHOUT_END else _HALF.search(piece)
+        if half:
             raise TextError(
                 f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
             )
@@ -115,6 +128,8 @@ def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
             piece = _TAG.sub("", piece)
         # The group before the times is a list mark.
         times = [_seconds(group) for group in stamp.groups() if group and group[0].isdigit()]
+        if len(times) == 1:
+            times.append(math.inf)
         if times[1] < times[0]:
             raise TextError(f"{name}: the time stamp {stamp[0].strip()!r} ends before it starts")
         yield TimedSegment(times[0], times[1], piece)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, with_paths
+from vcs_runtime.jobs.readers.rows import TEXT, Row, RowError, quoted, video_of, with_paths
 from vcs_runtime.text.times import TimedText, stamped
 from vcs_runtime.util.reading import (
     TooLongError,
@@ -45,7 +45,7 @@ def read_json_entries(
             raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
-        _refuse_nested(value)
+        value = _captions_below(value)
     if isinstance(value, dict):
         value = [_with_id(entry, id_key, name) for name, entry in value.items()]
     if not isinstance(value, list):
@@ -71,24 +71,42 @@ def has_key(path: Path, name: object, key: str) -> bool:
     return isinstance(value, dict) and key in with_paths(value, [key])
 
 
-def _refuse_nested(entries: dict[str, Any]) -> None:
-    """Raise NestedRows if a value of a JSON object is a list of rows, and not of timed segments.
+def _captions_below(entries: dict[str, Any]) -> Any:
+    """Return the rows of captions in an object of COCO or MSR-VTT; any other object as it is.
 
-    Of several lists it names the one with most words, as `annotations` of COCO has.
+    Raises NestedRows if a value is a list of other rows, and not of the texts or timed segments of
+    one id. Of several lists, as COCO has, the one with most words counts.
     """
     lists = {}
     for key, rows in entries.items():
-        is_list = isinstance(rows, list) and bool(rows)
-        if is_list and all(type(row) is dict for row in rows) and stamped(rows) is rows:
+        if _is_rows(rows) and stamped(rows) is rows and _captions(key, rows) is rows:
             lists[key] = _words(rows)
     if not lists:
-        return
+        return entries
     key = max(lists, key=lambda name: lists[name])
+    if all(video_of(row) and "caption" in row for row in entries[key]):
+        return entries[key]
     raise NestedRows(
         f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects:"
         f" --rows {key}",
         key,
     )
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(row) is dict for row in value)
+
+
+def _captions(name: str, value: Any) -> Any:
+    """Return the texts of rows that have captions of one id alone, or the value."""
+    if not _is_rows(value) or stamped(value) is not value:
+        return value
+    for row in value:
+        video = video_of(row)
+        named = row.keys() <= {"caption", "id", video} and str(row.get(video, name)) == name
+        if not named or not isinstance(row.get("caption"), str):
+            return value
+    return [row["caption"] for row in value]
 
 
 def _words(rows: list[dict[str, Any]]) -> int:
@@ -103,7 +121,7 @@ def _with_id(entry: Any, id_key: str, name: str) -> dict[str, Any]:
         timed = stamped(entry)
         text = {TEXT: timed} if isinstance(timed, TimedText) else {}
         return {id_key: name, **text, **entry}
-    return {id_key: name, TEXT: entry}
+    return {id_key: name, TEXT: _captions(name, entry)}
 
 
 def read_lines(path: Path, id_key: str) -> Iterator[Row]:

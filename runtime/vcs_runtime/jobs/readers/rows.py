@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Row = tuple[str, Any]
@@ -17,9 +17,11 @@ Pick = Callable[[list[str], str], list[str] | None]
 
 #: The name of a text whose id is its key in a JSON object, or its line.
 TEXT = "text"
+# Usual names of a row's video.
+_VIDEOS = ("video_id", "image_id", "videoID", "video_name", "video", "vid", "clip_id")
 
-
-_LIST = re.compile(r"""\s*\[\s*['"]""")
+#: A text that looks like a list of texts.
+LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
 # Strings side by side, as NumPy writes a list; Python would join them.
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 
@@ -60,9 +62,14 @@ def _item(value: Any, part: str) -> Any:
     return value[part if isinstance(value, dict) else int(part)]
 
 
+def video_of(row: Mapping[str, Any]) -> str:
+    """Return the usual key of a row's video, or ""."""
+    return next((key for key in _VIDEOS if key in row), "")
+
+
 def listed(value: Any) -> Any:
     """Return the texts of a list that was written as text, by JSON or Python, or the value."""
-    if not isinstance(value, str) or not _LIST.match(value) or not value.rstrip().endswith("]"):
+    if not isinstance(value, str) or not LIST.fullmatch(value):
         return value
     try:
         texts = json.loads(value)
