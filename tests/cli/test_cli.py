@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from support.processes import captured, run_python
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Options, Scorer
+from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.citation import LINKS
 from vcs_runtime.inference import nvidia
 
@@ -462,6 +464,25 @@ def test_a_segmenter_of_another_bundle(
     assert_one_line(
         vcs("score", source, "--segmenter", "nowhere", *engine), 2, "bundle nowhere: no such folder"
     )
+
+
+@pytest.mark.slow
+def test_a_score_after_fetch_compiles_nothing(
+    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "vcs_runtime"]
+
+    def score() -> str:
+        scored = captured([*command, "score", str(pairs_file), *map(str, engine)], env=environment)
+        return scored.stderr
+
+    assert "first run: compiling" in score()
+    shutil.rmtree(tmp_path)
+    fetched = captured([*command, "fetch", "default"], env=environment)
+    assert "compiling for this machine" in fetched.stderr
+    assert fetched.stdout == f"{default_bundle_path()}\n"
+    assert score() == ""
 
 
 @pytest.mark.parametrize(
