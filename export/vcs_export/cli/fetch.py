@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from vcs_numba import warm_up
 from vcs_export.cli.options import log, overwrite, require_builders
+from vcs_numba import warm_up
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import FAST, default_bundle_path, how_to_download
 from vcs_runtime.cli.options import PATH

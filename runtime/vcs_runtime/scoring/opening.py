@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
@@ -18,6 +21,7 @@ from vcs_runtime.segmentation.custom import (
     TimeStamps,
 )
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
+from vcs_runtime.util.presence import is_there
 
 
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
@@ -73,9 +77,20 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
         segmenter = bundle or _opened(config.bundle)
         choose_segmenter(segmenter, config.segmenter)
     elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter not in NAMED:
-        segmenter = _opened(config.segmenter)
+        try:
+            segmenter = _opened(config.segmenter)
+        except BundleError as error:
+            raise BundleError(f"{error}{_names(config.segmenter)}") from None
         choose_segmenter(segmenter, "auto")
     return bundle, segmenter
+
+
+def _names(segmenter: str | os.PathLike[str] | Bundle) -> str:
+    """Return the names of segmenters if this one could be meant as a name."""
+    name = "" if isinstance(segmenter, Bundle) else os.fspath(segmenter)
+    if not re.fullmatch(r"[\w.-]+", name) or is_there(Path(name)):
+        return ""
+    return f" (segmenters are {', '.join((*CHOICES, *NAMED))}, or a bundle)"
 
 
 def _opened(bundle: str | os.PathLike[str] | Bundle) -> Bundle:
