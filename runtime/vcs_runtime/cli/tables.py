@@ -191,7 +191,9 @@ def print_summary(summary: Summary, every: bool = False) -> None:
         if name not in statistics:
             continue
         s = statistics[name]
-        interval = f"{s.low:.{digits}f} .. {s.high:.{digits}f}"
+        interval = "-"
+        if summary.counted > 1:
+            interval = f"{s.low:.{digits}f} .. {s.high:.{digits}f}"
         row = [name, f"{s.mean:.{digits}f}"]
         if every:
             row += [f"{s.sd:.{digits}f}", interval]

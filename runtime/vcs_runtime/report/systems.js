@@ -73,7 +73,7 @@ function compared(index, score, paper) {
   const others = index.headline.filter((each) => each !== score);
   const row = (system) => {
     const own = of(system, score.name);
-    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, ` \u00b1${number((own.high - own.low) / 2)}`)),
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, own.high === null ? "" : ` \u00b1${number((own.high - own.low) / 2)}`)),
       make("td", { class: "strip" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
       make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", {}, number(of(system, name).mean))));
   };
@@ -132,7 +132,7 @@ function distribution(index, choice) {
     const [[system], { score, paper }] = [scoredSystems(index), choice];
     const draws = strips(index, score, Math.min(paper ? 640 : 1400, document.querySelector("main").clientWidth));
     const own = system.statistics[score.name];
-    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}, 95 % ${number(own.low)} to ${number(own.high)}, standard deviation ${number(own.sd)}. `, draws.about([[system.name, own.mean]])));
+    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}${own.high === null ? "" : `, 95 % ${number(own.low)} to ${number(own.high)}`}, standard deviation ${number(own.sd)}. `, draws.about([[system.name, own.mean]])));
   });
   return make("div", {}, choice.box, figure);
 }

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.jobs.bootstrap import ends_for_json
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
@@ -308,14 +309,18 @@ class Systems:
     def _described(self, system: int) -> dict[str, Any]:
         """Return the data of a system."""
         summary = self.summaries[system]
-        statistics = summary.statistics()
+        statistics = {}
+        every = summary.statistics()
+        for name in self.shown if every else ():
+            low, high = ends_for_json(every[name].low, every[name].high)
+            statistics[name] = {**asdict(every[name]), "low": low, "high": high}
         return {
             "name": self.names[system],
             "signature": summary.signature,
             "scored": summary.scored,
             "failed": summary.failed,
             "zeros": summary.counts.zeros,
-            "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
+            "statistics": statistics,
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
             "histograms": {name: self._bins(system, name) for name in figures_of(self.also)},
