@@ -39,8 +39,8 @@ from vcs_runtime.util.reading import not_utf8, read_whole, suffix_of
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
-# Suffixes of files that hold one text, unless --format says otherwise.
-_TEXTS = (".txt", ".md", ".srt", ".vtt")
+# Suffixes of files that hold one text, unless --format says otherwise; .txt may hold several.
+_TEXTS = (".md", ".srt", ".vtt")
 # Rows and lines that are read to find the columns by which a file was scored.
 _LOOKED_AT = 100
 

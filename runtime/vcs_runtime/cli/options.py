@@ -103,8 +103,10 @@ class SectionedCommand(click.Command):
             return super().invoke(ctx)
         except InputError as error:
             known = {name for option in self.params for name in option.opts}
+            typed = {word.split("=")[0] for word in ctx.meta[_TYPED]}
             corrected = self._corrected(ctx, error.remedy)
-            if not corrected or not known.issuperset(re.findall(r"--[\w-]+", error.remedy)):
+            options = set(re.findall(r"--[\w-]+", error.remedy))
+            if not corrected or not options <= known - typed:
                 raise
             command = f"type {ctx.command_path} {corrected}"
             raise InputError(str(error).replace(error.remedy, command)) from None
@@ -124,7 +126,10 @@ class SectionedCommand(click.Command):
         references = [*named, *files][0]
         predictions = [file for file in files if file != references] or ["PREDICTIONS"]
         words = ["--references", references, "--predictions", *predictions]
-        return shlex.join([*words, *(word for word in typed if word not in files)])
+        corrected = shlex.join([*words, *(word for word in typed if word not in files)])
+        if len(files) == 1 and files[0].endswith(".txt"):
+            corrected = f"REFERENCE.txt GENERATED.txt for one pair, or {corrected}"
+        return corrected
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options, with --help-all among them."""

@@ -248,7 +248,7 @@ def refuse_missing(
     options = list(dict.fromkeys(needed[key] for key in missing))
     if "id" not in names and "--id-key" not in needed.values():
         options.append("--id-key")
-    free = [name for name in names if name not in needed and name != "id"]
+    free = [name for name in names if name not in needed and name != "id" and "." not in name]
     raise RowError(message, f"give {_with_columns(options, free)}")
 
 
@@ -268,8 +268,8 @@ def _with_columns(options: Sequence[str], free: Sequence[str]) -> str:
     named = []
     left = list(free)
     for option in options:
-        likely = [name for name in left if _words(name) & set(_USUAL[option].split())]
-        if not likely and len(left) == 1 and option != "--id-key":
+        likely = [name for name in left if _words(name) & set(_USUAL.get(option, "").split())]
+        if not likely and len(left) == 1 and option in ("--reference-key", "--generated-key"):
             likely = left
         if likely:
             name = likely[0]

@@ -32,6 +32,7 @@ from vcs_runtime.scoring.verdicts import (
     reference_chunks,
     verdict_counts,
 )
+from vcs_runtime.text.cleaning import as_written
 from vcs_runtime.util.printable import enumerated
 
 #: The parts that can cost something, and the values with which they cost nothing.
@@ -79,6 +80,9 @@ class Explanation:
         The scores with each reference, in their order; empty if they are not known.
     words
         The words of both texts; None if the pair was scored without substitution.
+    written
+        The parts of the reference and of the generated text from which the chunks were made, with
+        their punctuation.
     """
 
     result: Result
@@ -91,6 +95,7 @@ class Explanation:
     thresholds: Thresholds
     by_reference: tuple[Scores, ...] = ()
     words: ReplacedWords | None = None
+    written: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @cached_property
     def costs(self) -> dict[str, float]:
@@ -214,6 +219,7 @@ def explain(
         Verdicts, costs and sentences.
     """
     alignment = align(evidence.similarity, params, evidence.times)
+    reference, generated = map(as_written, evidence.texts, evidence.chunks)
     return Explanation(
         result=result,
         scores=alignment.scores(evidence.gas),
@@ -225,6 +231,7 @@ def explain(
         thresholds=thresholds,
         by_reference=evidence.by_reference,
         words=evidence.words,
+        written=(tuple(reference), tuple(generated)),
     )
 
 

@@ -12,6 +12,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from vcs_runtime.errors import TextError
 
@@ -117,6 +118,37 @@ def clean_segments(segments: Sequence[str]) -> list[str]:
     if len(stripped) > len(segments):  # a caller's segmenter may add such a character
         stripped = [*map(strip_punctuation, segments)]
     return [piece for segment in stripped if (piece := segment.strip())]
+
+
+def as_written(text: str, chunks: Sequence[str]) -> list[str]:
+    """Return the part of a text from which each chunk was made, in one line.
+
+    The chunks themselves if they are not all of the text's letters in order, as with words alone.
+    """
+    letters = "".join(chunks)
+    parts: list[list[str]] = [[] for _ in chunks]
+    ends = list(accumulate(len("".join(chunk.split())) for chunk in chunks))
+    done = number = 0
+    compared = ""
+    for token in text.split():
+        own = "".join(strip_punctuation(expand_contractions(token)).split())
+        compared += own
+        # A word with a contraction is in one sentence; in others a sentence may end.
+        is_plain = len(own) == len(strip_punctuation(token))
+        part = ""
+        for piece in token if is_plain else [token]:
+            count = len(own) if piece == token else int(piece not in string.punctuation)
+            if count and done >= ends[number] and number + 1 < len(ends):
+                parts[number].append(part)
+                part = ""
+                number += 1
+            part += piece
+            done += count
+        parts[number].append(part)
+    parts = [list(filter(None, part)) for part in parts]
+    if compared != "".join(letters.split()) or not all(parts):
+        return list(chunks)
+    return [" ".join(part) for part in parts]
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
