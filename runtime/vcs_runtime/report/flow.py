@@ -174,11 +174,14 @@ def _draw_head(area: Area, title: str, caption: str) -> None:
     area.write(((0, top + (i + 0.6) * PITCH, line) for i, line in lines), 7.5, SOFT)
 
 
-def alone(part: Part) -> Figure:
-    """Return a figure that holds one part and nothing else."""
-    block, _ = part.split(_ENDLESS)
-    assert block is not None
-    return _figure(block)
+def alone(*parts: Part) -> Figure:
+    """Return a figure that holds these parts, one below the other, and nothing else."""
+    blocks = []
+    for part in parts:
+        block, _ = part.split(_ENDLESS)
+        assert block is not None
+        blocks.append(block)
+    return _figure(*blocks)
 
 
 def alone_pages(part: Part) -> list[Figure]:
@@ -192,14 +195,18 @@ def alone_pages(part: Part) -> list[Figure]:
     return figures
 
 
-def _figure(block: Block) -> Figure:
+def _figure(*blocks: Block) -> Figure:
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH + 2 * _EDGE, block.height + 2 * _EDGE))
-        block.draw(Area(figure, _EDGE, _EDGE, WIDTH, block.height))
+        height = sum(block.height for block in blocks) + _EDGE * (len(blocks) + 1)
+        figure = Figure(figsize=(WIDTH + 2 * _EDGE, height))
+        top = _EDGE
+        for block in blocks:
+            block.draw(Area(figure, _EDGE, top, WIDTH, block.height))
+            top += block.height + _EDGE
         figure.draw_without_rendering()  # ticks take the style only when they are drawn
         return figure
 
