@@ -234,15 +234,18 @@ def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document
     contents = View(
         "Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries)
     )
-    pages = _fill([*front, contents], [])
-    body_pages = _fill(body, entries)
-    entries[:] = [(name, number + len(pages)) for name, number in entries]
-    return Document(title, [*pages, *body_pages], entries)
+    pages = _fill([*front, contents], [], [[]])
+    if len(pages) == 1 or len(pages[-1]) > 1:  # contents alone share their page with the body
+        pages.append([])
+    _fill(body, entries, pages)
+    return Document(title, pages, entries)
 
 
-def _fill(parts: Sequence[Part], entries: list[tuple[str, int]]) -> list[list[Placed]]:
-    pages: list[list[Placed]] = [[]]
-    used = 0.0
+def _fill(
+    parts: Sequence[Part], entries: list[tuple[str, int]], pages: list[list[Placed]]
+) -> list[list[Placed]]:
+    """Put parts on the last page and on new ones, and their titles into the contents."""
+    used = sum(placed.block.height + _GAP for placed in pages[-1])
     for part in parts:
         rest: Part | None = part
         while rest is not None:

@@ -28,11 +28,11 @@ _COLUMNS: Final = up_to(PART, FURTHER)
 RANKING: Final = ("margin", "vcs", "gas")
 #: The mark of each flag in tables.
 MARKS: Final = {
-    flags.ORDER_UNDEFINED: "0: not judged",
-    flags.SINGLE_CHUNKS: "1 x 1",
-    flags.ZERO_CONTENT: "0: content",
-    flags.ZERO_ORDER: "0: order",
-    flags.BELOW_GATE: "0: gate",
+    flags.ORDER_UNDEFINED: "0: order not judged",
+    flags.SINGLE_CHUNKS: "one sentence each",
+    flags.ZERO_CONTENT: "0: too little shared",
+    flags.ZERO_ORDER: "0: order by chance",
+    flags.BELOW_GATE: "0: weak content and order",
     flags.NOT_SPLIT: "not split",
 }
 #: Maximum number of rows of the table; if there are more pairs, the worst and best are listed.
