@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from html import escape
 from itertools import combinations
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from vcs_runtime.scoring.verdicts import (
     Chunk,
     Thresholds,
     generated_chunks,
+    position,
     reference_chunks,
     verdict_counts,
 )
@@ -140,6 +142,22 @@ class Explanation:
     def __repr__(self) -> str:
         chunks = f"{len(self.reference)} and {len(self.generated)} chunks"
         return f"<Explanation of {self.result!r}, {chunks}>"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><b>{escape(self.conclusion)}</b></p>", self.result._repr_html_()]
+        sides = (
+            ("generated text", self.generated, self.written[1]),
+            ("reference", self.reference, self.written[0]),
+        )
+        for title, chunks, texts in sides:
+            rows = [f"<tr><th></th><th>{title}</th><th>verdict</th><th>similarity</th></tr>"]
+            for number, (chunk, text) in enumerate(zip(chunks, texts, strict=True), 1):
+                where = f"{chunk.verdict}; {position(chunk, self.noun)}"
+                cells = (str(number), escape(text), where, f"{chunk.similarity:z.3f}")
+                rows.append(f"<tr><td>{'</td><td>'.join(cells)}</td></tr>")
+            parts.append(f"<table>{''.join(rows)}</table>")
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences.values())
+        return "".join([*parts, f"<ul>{items}</ul>"])
 
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
