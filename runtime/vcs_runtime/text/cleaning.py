@@ -125,12 +125,12 @@ def as_written(text: str, chunks: Sequence[str]) -> list[str]:
 
     The chunks themselves if they are not all of the text's letters in order, as with words alone.
     """
-    letters = "".join(chunks)
+    letters = "".join("".join(chunks).split())
     parts: list[list[str]] = [[] for _ in chunks]
     ends = list(accumulate(len("".join(chunk.split())) for chunk in chunks))
     done = number = 0
     compared = ""
-    for token in text.split():
+    for token in text.split() if chunks else ():
         own = "".join(strip_punctuation(expand_contractions(token)).split())
         compared += own
         # A word with a contraction is in one sentence; in others a sentence may end.
@@ -145,10 +145,10 @@ def as_written(text: str, chunks: Sequence[str]) -> list[str]:
             part += piece
             done += count
         parts[number].append(part)
-    parts = [list(filter(None, part)) for part in parts]
-    if compared != "".join(letters.split()) or not all(parts):
-        return list(chunks)
-    return [" ".join(part) for part in parts]
+        if done > ends[number]:  # a sentence ends within a contraction
+            return list(chunks)
+    written = [" ".join(filter(None, part)) for part in parts]
+    return written if compared == letters and all(written) else list(chunks)
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:
