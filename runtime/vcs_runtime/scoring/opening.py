@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from pathlib import Path
 
 from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
@@ -21,7 +19,6 @@ from vcs_runtime.segmentation.custom import (
     TimeStamps,
 )
 from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmenter
-from vcs_runtime.util.presence import is_there
 
 
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
@@ -80,17 +77,10 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
         try:
             segmenter = _opened(config.segmenter)
         except BundleError as error:
-            raise BundleError(f"{error}{_names(config.segmenter)}") from None
+            names = ", ".join((*CHOICES, *NAMED))
+            raise BundleError(f"{error} (segmenters are {names}, or a bundle)") from None
         choose_segmenter(segmenter, "auto")
     return bundle, segmenter
-
-
-def _names(segmenter: str | os.PathLike[str] | Bundle) -> str:
-    """Return the names of segmenters if this one could be meant as a name."""
-    name = "" if isinstance(segmenter, Bundle) else os.fspath(segmenter)
-    if not re.fullmatch(r"[\w.-]+", name) or is_there(Path(name)):
-        return ""
-    return f" (segmenters are {', '.join((*CHOICES, *NAMED))}, or a bundle)"
 
 
 def _opened(bundle: str | os.PathLike[str] | Bundle) -> Bundle:
