@@ -415,4 +415,8 @@ def test_the_pairs_fit_a_small_screen_and_say_why_a_name_is_no_link(
     page = visit(tmp_path / "r.html", viewport={"width": 1280, "height": 900})
     box = "document.querySelector('#pairs').closest('.scroll')"
     assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+    heads = page.locator("#pairs thead th").all_inner_texts()
+    assert [head.split()[0] for head in heads] == (
+        "pair system VCS margin GAS LAS SAS NAS flags".split()
+    )
     assert "--references and --predictions, or --pairs, add the texts" in page.inner_text("main")
