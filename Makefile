@@ -44,7 +44,6 @@ demo: $(VENV)/runtime  ## set up .venv, get the embedded model and score a small
 
 test: $(VENV)/develop  ## tests of every room in about three and a half minutes
 	$(BIN)/vcs-runtime fetch default
-	$(BIN)/vcs-runtime warm-up
 	$(PYTEST) -m 'not ($(SLOW))'
 
 test-all: test  ## the same, then what is slow by nature: Ray, Chromium, compiling C, killed jobs, peaks of memory

@@ -20,8 +20,11 @@ class TextError(VcsError, ValueError):
 class InputError(VcsError, ValueError):
     """An input file that cannot be read, or an output file that cannot be written.
 
-    The message names the file and the line.
+    The message names the file and the line. `remedy` is the part of it that names options which
+    help, and "" without such a part.
     """
+
+    remedy = ""
 
 
 class BundleError(VcsError, RuntimeError):

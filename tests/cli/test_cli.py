@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from support.processes import captured, run_python
 from support.stories import read_lines, story, write_pairs
 from vcs_numba import Params
 from vcs_runtime import Options, Scorer
+from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.citation import LINKS
 from vcs_runtime.inference import nvidia
 
@@ -464,6 +467,25 @@ def test_a_segmenter_of_another_bundle(
     )
 
 
+@pytest.mark.slow
+def test_a_score_after_fetch_compiles_nothing(
+    engine: tuple[object, ...], pairs_file: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "vcs_runtime"]
+
+    def score() -> str:
+        scored = captured([*command, "score", str(pairs_file), *map(str, engine)], env=environment)
+        return scored.stderr
+
+    assert "first run: compiling" in score()
+    shutil.rmtree(tmp_path)
+    fetched = captured([*command, "fetch", "default"], env=environment)
+    assert "compiling for this machine" in fetched.stderr
+    assert fetched.stdout == f"{default_bundle_path()}\n"
+    assert score() == ""
+
+
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
@@ -490,6 +512,27 @@ def test_a_segmenter_of_another_bundle(
             "score p.jsonl --bundle nvidia/NV-Embed-v2",
             "no such folder. Models are not downloaded: `hf",
         ),
+        ("score p.jsonl --bundle defualt", "Did you mean default?"),
+        ("score p.jsonl --bundle all-MiniLM-L6-v2", "Did you mean default?"),
+        ("bundle verify fats", "Did you mean fast?"),
+        ("bundle verify d.tar", "`vcs-runtime bundle unpack d.tar -o FOLDER` checks and unpacks"),
+        ("bundle verify one.md", "a bundle is a folder, and this is a file"),
+        ("score p.jsonl --segmenter spacy", "segmenters are auto, rules, learned, punkt, time-"),
+        ("score one.md", "is one text, and a pair has two: REFERENCE.md GENERATED.md"),
+        ("explain one.txt", "type vcs-runtime explain REFERENCE.txt GENERATED.txt for one pair"),
+        ("score p.jsonl p.jsonl", "p.jsonl and p.jsonl would be two systems called 'p'"),
+        ("score p.jsonl -o nodir/s.jsonl", "nodir/s.jsonl: the folder nodir does not exist"),
+        (
+            "score k.jsonl",
+            "type vcs-runtime score k.jsonl --reference-key ref --generated-key hyp\n",
+        ),
+        (
+            "explain o.jsonl",
+            "--reference-key groundTruth --generated-key 'model output' --id-key video",
+        ),
+        ("score k.jsonl --generated-key x", "(there is 'ref', 'hyp'): give --reference-key ref"),
+        ("score sys.json refs.json", "score --references refs.json --predictions sys.json\n"),
+        ("score sys.json", "score --references sys.json --predictions PREDICTIONS\n"),
         ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
         ("explain --references r.json --predictions a.json b.json", "one system at a time"),
     ],
@@ -499,6 +542,15 @@ def test_what_many_would_type_is_answered_with_what_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "p.jsonl", [{"reference": "A.", "generated": "A."}])
+    write_pairs(tmp_path / "k.jsonl", [{"ref": "A.", "hyp": "A."}])
+    row = {"video": "v", "model output": "A.", "groundTruth": "A."}
+    write_pairs(tmp_path / "o.jsonl", [row])
+    for name in ("one.txt", "one.md"):
+        (tmp_path / name).write_text("A man walks.\n")
+    for name in ("refs.json", "sys.json"):
+        (tmp_path / name).write_text('{"a": "A.", "b": "B."}')
+    with tarfile.open(tmp_path / "d.tar", "w") as packed:
+        packed.add(tmp_path / "p.jsonl", "bundle.json")
     done = vcs(*typed.split())
     assert_refused(done, answer)
 
@@ -545,8 +597,20 @@ def test_a_process_ends_with_the_exit_code(
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error_message(tiny_bundle: Path) -> None:
-    command = [sys.executable, "-m", "vcs_runtime", "bundle", "info", str(tiny_bundle)]
+@pytest.mark.parametrize("words", [["--version"], ["bundle", "info"], ["bundle", "info", "--json"]])
+def test_a_closed_standard_output_is_no_success(words: list[str], tiny_bundle: Path) -> None:
+    given = [str(tiny_bundle)] if len(words) > 1 else []
+    command = [sys.executable, "-m", "vcs_runtime", *words, *given]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
+    said = "vcs-runtime: standard output: Bad file descriptor\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_reader_that_goes_away_is_no_error_message(words: list[str], tiny_bundle: Path) -> None:
+    command = [sys.executable, "-m", "vcs_runtime", "bundle", "info", str(tiny_bundle), *words]
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -555,4 +619,4 @@ def test_a_reader_that_goes_away_is_no_error_message(tiny_bundle: Path) -> None:
         )
     finally:
         os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")

@@ -126,7 +126,8 @@ def test_a_folder_of_predictions_holds_a_system_a_file(score: Score, tmp_path: P
     rows = [{"id": k, "text": v} for k, v in texts_by_id("pred").items()]
     write_pairs(tmp_path / "systems" / "a.jsonl", rows)
     done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
-    assert_refused(done, "two systems are called 'a'")
+    assert_refused(done, "a.json and ")
+    assert_refused(done, "a.jsonl would be two systems called 'a'")
 
 
 def test_what_has_no_match_is_named_once_and_counted(score: Score, tmp_path: Path) -> None:
@@ -165,7 +166,8 @@ def test_lines_of_two_files_belong_together(score: Score, tmp_path: Path) -> Non
     assert "sys.txt line 1 (id 1): generated: the text is empty" in done.stderr
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == [1, 2, 3, 4]
     done = score(tmp_path / "refs.txt")
-    assert_refused(done, "texts by id belong to --references and --predictions")
+    assert done.code == 2
+    assert "REFERENCE.txt GENERATED.txt for one pair, or --references " in done.stderr
 
 
 def test_several_columns_are_several_references(score: Score, tmp_path: Path) -> None:
@@ -331,10 +333,10 @@ def test_format_overrules_the_suffix(score: Score, wanted: bytes, tmp_path: Path
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
         (("--references", "a.csv"), "--references and --predictions belong together"),
         (("a.csv", "a.txt"), "are the plain texts of one pair, but a.csv is not plain text"),
-        (("a.csv", "a.csv", *KEYS), "two systems are called 'a': rename one of their files"),
+        (("a.csv", "a.csv", *KEYS), "a.csv would be two systems called 'a'"),
         (
             ("a.csv", "--id-key", "video"),
-            "(there is 'video', 'gt', 'pred', 'genre'): give --reference-key, --generated-key\n",
+            "type vcs-runtime score a.csv --id-key video",
         ),
         (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
         (

@@ -7,6 +7,8 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -486,6 +488,39 @@ def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[st
     assert re.search(r"& \$0\.\d{3}\^\{\*\*\}\$", text)
     assert re.search(r"& \$\\mathbf\{0\.\d{3}\}(\^\{\*+\})?\$", text)
     assert text.count(r"\caption{") == text.count(r"\label{tab:") == text.count(r"\begin{tabular}")
+
+
+#: The least document for a table of ours: what papers load anyway.
+DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX is installed")
+@pytest.mark.parametrize("more", [[], ["--all-pairs", "--score", "vcs", "--score", "las"]])
+def test_latex_compiles(five: list[Path], tmp_path: Path, more: list[str]) -> None:
+    names = ["a_b & 50 %", "{x}", "[/x]", "#$~^\\", "*<|>"]
+    named = [part for name in names for part in ("--name", name)]
+    table = run(*five, *named, "--format", "latex", "--intervals", *more).stdout
+    (tmp_path / "t.tex").write_text(f"{DOCUMENT}\n{table}\\end{{document}}\n")
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "Overfull" not in done.stdout
+    assert (tmp_path / "t.pdf").stat().st_size > 10_000
+
+
+def test_intervals_stand_beside_the_means_in_latex(five: list[Path], tmp_path: Path) -> None:
+    table = run(*five, "--format", "latex", "--intervals").stdout
+    assert len(re.findall(r"\$.*0\.\d{3}.*\$ \$\\pm 0\.\d{3}\$ \\\\", table)) == 5
+    assert "half of a 95" in table[table.index(r"\caption") :]
+    assert run(*five, "--intervals").exit_code == 2
+    for path in (tmp_path / "a.jsonl", tmp_path / "b.jsonl"):
+        write_pairs(path, [{"id": "1", "vcs": 0.5, "signature": "s"}])
+    lone = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    assert r"\pm" not in run(*lone, "--format", "latex", "--intervals").stdout
+    assert "±" not in run(*lone).stdout.splitlines()[1]
+    [system, _] = json.loads(run(*lone, "--format", "json").stdout)["systems"]
+    assert system["scores"]["vcs"]["ci95"] == [None, None]
 
 
 def test_equal_best_means_are_all_bold_in_latex(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -347,6 +348,23 @@ def test_what_is_loaded_ahead_is_read_from_the_cache_and_never_compiled(
     ahead = run_python(LOAD_AHEAD + LOAD, **place).split("\n")
     assert ahead[:2] == ["False", "True True"]
     assert ahead[2].startswith("1 read 0 compiled")
+
+
+def test_a_run_that_compiles_says_so_once_and_the_next_one_nothing(place: dict[str, str]) -> None:
+    """By Python's logging, so that it never comes among what a program prints."""
+    script = f"""
+import contextlib, io
+from vcs_numba.jit.kernel import KERNELS, is_compiling
+with contextlib.redirect_stderr(io.StringIO()) as said:
+    from vcs_numba.jit import cache
+    old, states = cache.KernelCache.save_overload, []
+    cache.KernelCache.save_overload = lambda *a: (states.append(is_compiling()), old(*a))
+{textwrap.indent(LOAD_AHEAD + LOAD, "    ")}
+print(states, is_compiling(), repr(said.getvalue()))
+"""
+    notice = "vcs-runtime: first run: compiling, about half a minute\\n"
+    assert run_python(script, **place).splitlines()[-1] == f"[True] False '{notice}'"
+    assert run_python(script, **place).splitlines()[-1] == "[] False ''"
 
 
 @pytest.mark.slow

@@ -52,8 +52,8 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
         (
             '{"gt": "a"}',
             (
-                "no 'reference' and no 'generated' (there is 'gt'): give --reference-key,"
-                " --generated-key, --id-key"
+                "no 'reference' and no 'generated' (there is 'gt'): give --reference-key gt"
+                " --generated-key NAME"
             ),
         ),
         ('{"generated": "a"}', "no 'reference'"),

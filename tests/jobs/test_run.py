@@ -375,7 +375,7 @@ def test_an_output_that_cannot_be_locked_is_refused(
 def test_an_output_in_a_folder_that_is_not_there_is_named(
     scorer: Scorer, pairs_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"none/out\.jsonl: No such file"):
+    with pytest.raises(InputError, match=r"none/out\.jsonl: the folder .*none does not exist"):
         run(scorer, pairs_file, tmp_path / "none/out.jsonl")
 
 

@@ -127,7 +127,7 @@ def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
     systems_of(tmp_path / "r.html", "one")
     page = visit(tmp_path / "r.html")
     row = page.locator("#pairs tbody tr", has_text="nothing")
-    assert row.locator(".flags").inner_text() == "0: content, 0: order"
+    assert row.locator(".flags").inner_text() == "0: too little shared, 0: order by chance"
     assert row.locator("abbr").first.get_attribute("title") == FLAGS["zero_content"]
     legend = page.inner_text(".legend")
     for flag, mark in MARKS.items():

@@ -373,3 +373,50 @@ def test_one_pair_has_neither_an_interval_nor_a_distribution(visit: Any, tmp_pat
     assert "95 %" not in page.inner_text(".lead-figures")
     assert page.locator("#score").count() == 0
     assert page.inner_text(".count") == "1 pair."
+
+
+def test_an_arrow_points_the_way_its_column_runs_and_the_two_best_systems_meet_first(
+    visit: Any, files: list[Path], html: Path
+) -> None:
+    files.append(files[0].with_name("other system.jsonl"))
+    write_pairs(files[-1], lines(files[-1].stem))
+    assert vcs("report", *files, "-o", html, "--overwrite").code == 1  # one text is empty
+    page = visit(html)
+    for column, falls in (("spread", True), ("spread", False), ("alpha", False), ("spread", True)):
+        if (
+            column != "spread"
+            or not page.locator("#videos th[aria-sort]:has-text('spread')").count()
+        ):
+            page.click(f"#videos thead button:has-text('{column}')")
+        elif not falls:
+            page.click("#videos thead button:has-text('spread')")
+        head = page.locator("#videos th[aria-sort]")
+        assert head.get_attribute("aria-sort") == ("descending" if falls else "ascending")
+        place = 1 + ("alpha", "beta", "other system", "spread").index(column)
+        cells = page.locator(f"#videos tbody tr > :nth-child({place + 1})").all_inner_texts()
+        numbers = [float(cell) for cell in cells if cell != "\u2013"]
+        assert numbers == sorted(numbers, reverse=falls)
+    best = page.locator("#comparison tbody th").all_inner_texts()[:2]
+    chosen = [page.locator(f"#{end} option:checked").inner_text() for end in ("across", "up")]
+    assert chosen == best
+
+
+def test_the_pairs_fit_a_small_screen_and_say_why_a_name_is_no_link(
+    visit: Any, files: list[Path], tmp_path: Path
+) -> None:
+    for path in files:
+        rows = lines(path.stem)
+        for number, row in enumerate(rows):
+            row.pop("link", None)
+            row.pop("genre", None)
+            row["id"] = f"video_clip_{number:04d}_of_a_long_season_1.mp4"
+        write_pairs(path, rows)
+    vcs("report", *files, "-o", tmp_path / "r.html")
+    page = visit(tmp_path / "r.html", viewport={"width": 1280, "height": 900})
+    box = "document.querySelector('#pairs').closest('.scroll')"
+    assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+    heads = page.locator("#pairs thead th").all_inner_texts()
+    assert [head.split()[0] for head in heads] == (
+        "pair system VCS margin GAS LAS SAS NAS flags".split()
+    )
+    assert "--references and --predictions, or --pairs, add the texts" in page.inner_text("main")

@@ -370,6 +370,10 @@ def test_a_phone_shows_vcs_at_once_has_words_for_touch_and_large_targets(
         assert "Tap a sentence: its match is marked." in page.inner_text("main")
         assert "Point at" not in page.inner_text("main")
         assert "keys" not in page.inner_text("nav")
+        ways = page.locator(".sides ol").evaluate_all(
+            "all => all.map(n => getComputedStyle(n).overflowY)"
+        )
+        assert ways == ["visible", "visible"]
         for target in page.locator(
             "nav a, summary, .layers label, .kept-columns a, .about-pair a"
         ).all():

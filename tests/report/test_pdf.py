@@ -13,7 +13,7 @@ from support.command_line import vcs
 from support.explained import drawn, explained
 from support.stories import story
 from vcs_runtime.report import figures, views, write_pdf
-from vcs_runtime.report.flow import Document, Table, alone_pages, drawn_pages
+from vcs_runtime.report.flow import Document, Table, View, alone_pages, compose, drawn_pages
 from vcs_runtime.report.marks import VERDICT_MARKS
 from vcs_runtime.report.pdf import pair_document
 from vcs_runtime.report.sheet import HEIGHT, MARGIN, PAGE, PITCH, WIDTH, length, wrap
@@ -247,3 +247,14 @@ def test_the_command_names_both_files(tiny_bundle: Path, tmp_path: Path) -> None
     )
     assert (done.code, done.stdout, done.stderr) == (0, f"{tmp_path / 'r.pdf'}\n", "")
     assert b"/Title (gen.txt)" in (tmp_path / "r.pdf").read_bytes()
+
+
+def test_contents_that_need_a_page_share_it_with_the_first_view() -> None:
+    front = View("", "", HEIGHT - 0.1, lambda area: None)
+    body = [View(name, "", 2.0, lambda area: None) for name in ("first", "second")]
+    document = compose("title", [front], body)
+    assert [len(page) for page in document.pages] == [1, 3]
+    assert document.entries == [("first", 2), ("second", 2)]
+    tops = [placed.top for placed in document.pages[1]]
+    assert tops == sorted(set(tops))
+    assert [len(page) for page in compose("title", [], body).pages] == [1, 2]

@@ -13,7 +13,7 @@ from support.command_line import vcs
 from support.explained import drawn, explained
 from support.stories import story, write_pairs
 from vcs_runtime.errors import InputError
-from vcs_runtime.report import HtmlReport, Systems, write_pdf
+from vcs_runtime.report import HtmlReport, Systems, figures, write_pdf
 
 HOSTILE = (
     '<script>document.title="owned"</script><img src=x onerror=alert(1)>',
@@ -199,9 +199,50 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     assert "scored with lct:0, this run with lct:1: give the same options" in other.stderr
     refused = vcs("report", scores, "-o", tmp_path / "s.pdf")
     assert refused.code == 2
-    assert refused.stderr.endswith(
-        "a PDF shows one pair, given as text files: write this report as .html\n"
-    )
+    assert refused.stderr.endswith("or several score files: write this report as .html\n")
     assert not (tmp_path / "s.pdf").exists()
     assert vcs("report", scores, "-o", tmp_path / "s.txt").code == 2
     assert vcs("report", pairs_file, pairs_file, "-o", tmp_path / "s.html").code == 2
+
+
+def test_one_pair_and_several_systems_are_drawn_as_pictures(
+    tiny_bundle: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    engine = ("--bundle", tiny_bundle, "--device", "cpu")
+    begins = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    scores = [tmp_path / f"{name}.jsonl" for name in ("alpha", "b$eta")]
+    for path in scores:
+        assert vcs("score", pairs_file, "-o", path, *engine).code == 0
+    pair = [tmp_path / f"{name}.txt" for name in ("r", "g")]
+    for number, path in enumerate(pair):
+        path.write_text(story(number))
+    for suffix, start in begins.items():
+        for name, sources in (("systems", scores), ("pair", pair)):
+            output = tmp_path / f"{name}.{suffix}"
+            done = vcs("report", *sources, "-o", output, *(engine if sources is pair else ()))
+            assert (done.code, done.stdout, done.stderr) == (0, f"{output}\n", "")
+            assert output.read_bytes().startswith(start)
+            again = vcs("report", *sources, "-o", output, *(engine if sources is pair else ()))
+            assert "it exists; replace it with --overwrite" in again.stderr
+    svg = (tmp_path / "systems.svg").read_bytes()
+    output = tmp_path / "again.svg"
+    texts = ("--references", pairs_file, "--predictions", pairs_file)
+    done = vcs("report", *scores, "-o", output, *texts)
+    assert done.stderr == "vcs-runtime: a picture shows scores alone: the texts are not used\n"
+    assert output.read_bytes() == svg
+
+
+def test_systems_are_drawn_in_their_order_with_intervals_on_one_axis() -> None:
+    means = {
+        name: {"vcs": (value, value - 0.1, value + 0.1), "margin": (-value, -0.9, 0.1)}
+        for name, value in (("best", 0.8), ("worst", 0.2))
+    }
+    figure = figures.systems(means, "about")
+    vcs_axes, margin_axes = figure.axes
+    assert [text.get_text() for text in vcs_axes.get_yticklabels()] == ["best", "worst"]
+    lines = [[*map(float, line.get_xdata())] for line in vcs_axes.lines]
+    assert lines == [[0.8 - 0.1, 0.8 + 0.1], [0.8], [0.2 - 0.1, 0.2 + 0.1], [0.2]]
+    assert vcs_axes.lines[0].get_ydata()[0] > vcs_axes.lines[2].get_ydata()[0]
+    assert margin_axes.get_xlim()[0] < -1 < vcs_axes.get_xlim()[0]
+    one = figures.systems({"a": {"vcs": (0.5, float("nan"), float("nan"))}}, "one pair")
+    assert len(one.axes) == 1

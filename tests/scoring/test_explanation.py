@@ -322,7 +322,8 @@ def test_no_word_is_broken_at_the_end_of_a_line(
         *explanation["sentences"].values(),
         *(f"{chunk['text']} {chunk['verdict']}," for chunk in chunks),
     ]
-    assert set(" ".join(said).split()) <= set(out.split())
+    unpunctuated = out.replace(".", "")  # sentences are shown as they were written
+    assert set(" ".join(said).split()) <= {*out.split(), *unpunctuated.split()}
 
 
 def test_wrong_usage_of_the_command(tiny_bundle: Path, tmp_path: Path) -> None:

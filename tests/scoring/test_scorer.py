@@ -430,6 +430,18 @@ def test_what_a_notebook_shows_is_one_line_without_addresses(scorer: Scorer) -> 
     explanation = scorer.explain(story(1, 3), story(2, 2))
     assert repr(explanation) == f"<Explanation of {zero}, 3 and 2 chunks>"
     assert type(figures.summary(explanation)).__name__ == "Figure"
+    said = 'A <b>bold</b> man, "half-asleep".  He sat; he left.'
+    explanation = scorer.explain(said, story(2, 2))
+    html = explanation._repr_html_()
+    assert explanation.written[0] == ('A <b>bold</b> man, "half-asleep".', "He sat; he left.")
+    assert "<td>A &lt;b&gt;bold&lt;/b&gt; man, &quot;half-asleep&quot;.</td>" in html
+    assert "<b>bold" not in html
+    assert html.count("<tr>") == 2 + 2 + 4
+
+
+def test_tables_have_the_margin_beside_vcs(scorer: Scorer) -> None:
+    results = scorer.score_many([(story(1, 3), story(2, 2)), ("", "A.")])
+    assert [*results.to_pandas().columns[:2]] == ["vcs", "margin"]
     assert repr(scorer) == f"<Scorer {scorer.signature}>"
     shown = dir(vcs_runtime)
     assert {"report", "training", "compat", "score"} <= set(shown)

@@ -163,6 +163,9 @@ def test_health_while_loading_and_when_ready(
     for path in ("/readyz", "/health"):
         loading = server.ask(path)
         assert (loading.status, loading.json["status"]) == (503, "loading")
+    with monkeypatch.context() as patched:
+        patched.setattr("vcs_numba.jit.kernel._COMPILING.is_set", lambda: True)
+        assert server.ask("/readyz").json["status"] == "compiling"
     # A process that loads must not be restarted: it is alive, and not ready.
     assert (server.ask("/livez").status, server.ask("/livez").json["status"]) == (200, "alive")
     gate.open.set()

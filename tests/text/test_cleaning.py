@@ -13,6 +13,7 @@ from vcs_runtime.text import cleaning
 from vcs_runtime.text.cleaning import (
     MAX_CHARACTERS,
     STOP_WORDS,
+    as_written,
     check_text,
     clean_segments,
     expand_contractions,
@@ -127,3 +128,37 @@ def test_marks_numbers_and_labels_belong_to_the_sentence_after_them() -> None:
     joined = ["• A man walks", "2 a He sits", "Scene 3 She runs 😀"]
     assert without_fragments(pieces) == joined
     assert without_fragments(["1", "2"]) == ["1 2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks", "written"),
+    [
+        (
+            "\"Stop!\" he said, action-packed.\n\nThe man's hat isn't his...",
+            ["Stop he said actionpacked", "The mans hat is not his"],
+            ['"Stop!" he said, action-packed.', "The man's hat isn't his..."],
+        ),
+        ("He left.Then (slowly) she.", ["He left", "Then slowly she"], None),
+        ("- One.\n- Two", ["One", "Two"], ["- One. -", "Two"]),
+        ("他走了。她来了。", ["他走了。", "她来了。"], ["他走了。", "她来了。"]),
+        ("A. A, A; B", ["A A", "A B"], ["A. A,", "A; B"]),
+        ("A man runs fast", ["man", "runs", "fast"], ["man", "runs", "fast"]),
+        ("He left.It's ok", ["He left", "It is ok"], ["He left", "It is ok"]),
+        ("", [], []),
+    ],
+)
+def test_chunks_are_found_as_they_were_written(
+    text: str, chunks: list[str], written: list[str] | None
+) -> None:
+    expected = ["He left.", "Then (slowly) she."] if written is None else written
+    assert as_written(text, chunks) == expected
+
+
+@given(st.lists(st.text(" ab'’.,-!\n漢", max_size=12), min_size=1, max_size=5))
+def test_what_is_written_gives_the_chunks_again(sentences: list[str]) -> None:
+    text = " ".join(sentences)
+    chunks = [c for s in sentences for c in clean_segments([expand_contractions(s)])]
+    written = as_written(text, chunks)
+    assert len(written) == len(chunks)
+    stripped = ["".join(strip_punctuation(expand_contractions(w)).split()) for w in written]
+    assert stripped == ["".join(chunk.split()) for chunk in chunks]

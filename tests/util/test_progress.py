@@ -39,5 +39,5 @@ def test_without_a_terminal_a_line_tells_the_count(
         advance(0)
         advance(4)
     assert capsys.readouterr().err == (
-        "vcs-runtime: scoring: 0 of 10\nvcs-runtime: scoring: 4 of 10, about 0 min left\n"
+        "vcs-runtime: scoring: 0 of 10\nvcs-runtime: scoring: 4 of 10, less than a minute left\n"
     )

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 see _LOADING
 import contextlib
-import logging  # noqa: F401 see _LOADING
+import logging
 import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -48,6 +50,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
     )
+
+
+_COMPILING: Final = threading.Event()
+
+
+def is_compiling() -> bool:
+    """Return whether a kernel is being compiled, which takes seconds."""
+    return _COMPILING.is_set()
+
+
+@cache
+def _announce(what: str = "first run: compiling, about half a minute") -> None:
+    """Log, once in a process, why nothing happens for a while."""
+    logging.getLogger("vcs_numba").warning("vcs-runtime: %s", what)
 
 
 class Type(NamedTuple):
@@ -108,6 +124,7 @@ def rare(function: Function) -> Function:
 
 def _make_helpers() -> None:
     """Replace plain helpers by functions of Numba wherever kernels and helpers use them."""
+    _COMPILING.set()
     import numba
 
     functions: list[Any] = [*_HELPERS, *(kernel._function for kernel in KERNELS)]
@@ -119,6 +136,11 @@ def _make_helpers() -> None:
         for name, value in list(place.items()):
             if isinstance(value, FunctionType) and value in compiled:
                 place[name] = compiled[value]
+
+
+def _make_helpers_announced() -> None:
+    _announce()
+    _make_helpers()
 
 
 class Kernel:
@@ -142,14 +164,19 @@ class Kernel:
         """Whether the function has been loaded."""
         return self.call != self._load_and_call
 
-    def load(self, missing: Callable[[], None] = _make_helpers) -> Callable[..., Any]:
+    def load(self, missing: Callable[[], None] = _make_helpers_announced) -> Callable[..., Any]:
         """Compile the function or read it from the cache, and return the new `call`.
 
         Thread-safe. `missing` is called before anything is compiled; its exception prevents that.
         """
         with _LOADING:
-            if not self.is_loaded:
-                self.call = self._function if numba_config.DISABLE_JIT else self._compiled(missing)
+            try:
+                if not self.is_loaded:
+                    self.call = (
+                        self._function if numba_config.DISABLE_JIT else self._compiled(missing)
+                    )
+            finally:
+                _COMPILING.clear()
             return self.call
 
     def _load_and_call(self, *arguments: Any) -> Any:
@@ -195,11 +222,23 @@ class _NotCachedError(Exception):
 
 
 def _refuse() -> None:
+    _announce()  # the score that follows compiles
     raise _NotCachedError
+
+
+def _is_first_run() -> bool:
+    """Return whether no kernel can be cached, before Numba is imported, which takes a second."""
+    package = Path(__file__).parents[1]
+    folders = [package, Path(os.environ.get("NUMBA_CACHE_DIR") or package)]
+    # Kernels of a package that cannot be written are in the user's cache, which only Numba knows.
+    is_writable = os.access(package, os.W_OK)
+    return is_writable and not any(next(folder.rglob("*.nbi"), None) for folder in folders)
 
 
 def load_in_background(kernels: Sequence[Kernel]) -> None:
     """Import Numba and read kernels from the cache in a thread, without compiling others."""
+    if _is_first_run() and not os.environ.get("NUMBA_DISABLE_JIT"):
+        _announce()
 
     def load() -> None:
         # The first call meets the same error again, and raises it.
@@ -221,5 +260,10 @@ def warm_up() -> None:
     `__pycache__` beside these sources, the user's cache folder. Its files are valid for one type of
     CPU, one version of Python and of Numba, and these sources.
     """
+
+    def missing() -> None:
+        _announce("compiling for this machine, once: up to a minute")
+        _make_helpers()
+
     for kernel in KERNELS:
-        kernel.load()
+        kernel.load(missing)

@@ -41,6 +41,7 @@ from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec, Segm
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import FAST, fast_bundle_path
 from vcs_runtime.errors import BundleError
+from vcs_runtime.util.progress import progress_bar
 
 Array = NDArray[np.float64]
 
@@ -74,9 +75,11 @@ class TokenEncoder:
     def vectors(self, ids: NDArray[np.int64]) -> Array:
         """Return the vectors of tokens, float64 `(len(ids), width)`."""
         vectors = np.empty((len(ids), self.width))
-        for start in range(0, len(ids), _AT_A_TIME):
-            part = ids[start : start + _AT_A_TIME]
-            vectors[start : start + len(part)] = self._encode(part)
+        with progress_bar(len(ids), "word vectors", "tokens") as advance:
+            for start in range(0, len(ids), _AT_A_TIME):
+                part = ids[start : start + _AT_A_TIME]
+                vectors[start : start + len(part)] = self._encode(part)
+                advance(len(part))
         return vectors
 
     def _encode(self, ids: NDArray[np.int64]) -> Array:
@@ -249,7 +252,7 @@ def build_static(
         raise CheckpointError(
             f"{training}: trained on the word vectors {base[:8]}, not on {encoder.digest[:8]}"
         )
-    log(f"computing the vectors of {encoder.count:,} tokens alone")
+    log(f"computing the vectors of {encoder.count:,} tokens, which takes 2 to 6 minutes")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
     files = {NOTICE: _notice(source, training).encode()}

@@ -6,7 +6,9 @@ import errno
 import os
 import re
 import sys
+import tarfile
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 import platformdirs
@@ -14,10 +16,12 @@ import platformdirs
 from vcs_numba.jit.owners import is_own
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.errors import BundleError
-from vcs_runtime.util.presence import is_folder, is_regular_file
+from vcs_runtime.util.presence import is_folder, is_regular_file, is_there
 
 FAST = "fast"
 """Name of the bundle with static word vectors."""
+DEFAULT_EMBEDDER = "all-minilm-l6-v2"
+"""Name of the embedder of the bundle "default"."""
 
 
 def home() -> Path:
@@ -111,6 +115,23 @@ def how_to_download(name: str, command: str | None = None) -> str:
     )
 
 
+def _why_no_folder(root: Path, name: str) -> str:
+    """Return why a bundle's folder is not there, and what was probably meant."""
+    if is_there(root):
+        if root.is_file() and tarfile.is_tarfile(root):
+            return (
+                f"it is packed: `vcs-runtime bundle unpack {root} -o FOLDER` checks and unpacks it"
+            )
+        return "a bundle is a folder, and this is a file"
+    if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
+        similar = ["default"]
+    else:
+        similar = get_close_matches(name.lower(), ("default", FAST), 1)
+    if similar:
+        return f"no such folder. Did you mean {similar[0]}?"
+    return f"no such folder{how_to_download(name)}"
+
+
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     """Return the folder of a bundle, which may be named "default" or "fast".
 
@@ -134,7 +155,7 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
                 f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`"
             )
         if not whole and not is_folder(root):
-            raise BundleError(f"bundle {root}: no such folder{how_to_download(name)}")
+            raise BundleError(f"bundle {root}: {_why_no_folder(root, name)}")
         if not whole or (root / MANIFEST).is_symlink():
             raise BundleError(f"bundle {root}: no {MANIFEST} in it")
     except OSError as error:  # such as a folder that this user may not enter

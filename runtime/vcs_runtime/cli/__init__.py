@@ -1,12 +1,14 @@
 """The command line, `vcs-runtime`.
 
 Exit codes: 0 all scored; 1 some pairs could not be scored; 2 wrong usage, unreadable input, or a
-machine that lacks something; 3 a defect of this program; 130 interrupted. Errors are one line on
-standard error. With VCS_RUNTIME_DEBUG=1 in the environment, the traceback of a defect follows.
+machine that lacks something; 3 a defect of this program; 130 interrupted; 141 the reader of the
+output has gone. Errors are one line on standard error. With VCS_RUNTIME_DEBUG=1 in the environment,
+the traceback of a defect follows.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -22,6 +24,7 @@ from vcs_runtime._version import __version__
 from vcs_runtime.cli.messages import VERBOSE, warn
 from vcs_runtime.errors import VcsError
 from vcs_runtime.util import process
+from vcs_runtime.util.atomic import reason_of
 from vcs_runtime.util.printable import printable
 
 # The commands under the headings of `vcs-runtime --help`, with the package of their modules and
@@ -34,7 +37,10 @@ _SECTIONS = {
     "Scoring": {
         "score": (_HERE, "Score a file of pairs, or one pair of text files."),
         "explain": (_HERE, "Show what is missing, invented or moved in a text."),
-        "report": (_HERE, "Write an HTML report of pairs or scores, or a PDF of one pair."),
+        "report": (
+            _HERE,
+            "Write an HTML report of pairs or scores, or a PDF or picture.",
+        ),
         "compare": (_HERE, "Compare the score files of several systems."),
     },
     "Set-up": {
@@ -139,6 +145,9 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, and end the process; an error becomes one line and an exit code."""
     process.is_command = True
+    if sys.stdout is None:  # closed (`>&-`): what is printed must not seem to arrive
+        nowhere = os.fdopen(os.open(os.devnull, os.O_RDONLY), "wb", 0)
+        sys.stdout = io.TextIOWrapper(nowhere, write_through=True)
     _escape_unencodable()
     try:
         code = cli(arguments, prog_name="vcs-runtime", standalone_mode=False)
@@ -158,16 +167,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         # The reader of the output has gone (`| head`). Python would report it again at exit.
         sys.stderr.close()
-        code = 1
+        code = 141  # as a shell reports the signal SIGPIPE
     except MemoryError as error:
         reason = f": {error}" if str(error) else ""
         warn(f"out of memory{reason}; finished output is kept")
         code = 2
     except OSError as error:
-        warn(f"{error.filename or 'error'}: {error.strerror or error}")
+        name = "standard output" if error.errno == errno.EBADF else "error"
+        warn(f"{error.filename or name}: {reason_of(error, error.filename)}")
         code = 2
     except SystemExit:
-        raise
+        if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            raise
+        code = 141  # click has seen that the reader has gone
     except BaseException as error:  # a panic of the tokenizer is one
         code = _unexpected(error)
     sys.exit(code)

@@ -78,6 +78,7 @@ class ComparisonOptions:
     correction: str
     family: str
     format: str
+    intervals: bool
     moved: int | None
     ignore_signatures: bool
     resamples: int | None
@@ -114,6 +115,11 @@ class ComparisonOptions:
         show_default=True,
         help="Format of the table.",
     ),
+    click.option(
+        "--intervals",
+        is_flag=True,
+        help="In LaTeX, half of a 95 % bootstrap interval after each mean.",
+    ),
     csv_safe,
     max_read_mb,
     click.option(
@@ -144,6 +150,8 @@ def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
     """
     if options.moved is not None and len(files) > 2:
         raise click.UsageError("--moved lists the pairs of two systems; there are more")
+    if options.intervals and options.format != "latex":
+        raise click.UsageError("--intervals belongs to --format latex; other formats have them")
     with usage_errors():
         comparison = compare_files(
             files,
@@ -166,7 +174,7 @@ def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
         if comparison.reason:
             warn(notes(comparison)[0])
     elif options.format == "latex":
-        click.echo(latex(comparison), nl=False)
+        click.echo(latex(comparison, options.intervals), nl=False)
     elif options.format == "markdown":
         click.echo(tables.markdown(comparison), nl=False)
     else:

@@ -187,14 +187,18 @@ def print_explanation(
     out = console()
     head = f"pair {printable(name)}: " if name is not None else ""
     prose(out, f"{head}{explanation.conclusion}", "bold")
-    sides = {"generated": explanation.generated, "reference": explanation.reference}
-    for title, chunks in sides.items():
+    of_reference, of_generated = explanation.written
+    sides = {
+        "generated": (explanation.generated, of_generated),
+        "reference": (explanation.reference, of_reference),
+    }
+    for title, (chunks, written) in sides.items():
         numbers = verdict_counts(chunks).items()
         counts = ", ".join(f"{count} {verdict}" for verdict, count in numbers)
         prose(out, f"\n{title}, {counted(len(chunks), explanation.noun)}: {counts}", "bold")
-        for number, chunk in enumerate(chunks, 1):
+        for number, (chunk, text) in enumerate(zip(chunks, written, strict=True), 1):
             if chunk.verdict in only:
-                prose(out, f"{number:>3}  {printable(chunk.text)}")
+                prose(out, f"{number:>3}  {printable(text)}")
                 verdict = f"     {chunk.verdict}, similarity {chunk.similarity:z.3f}; "
                 prose(out, verdict + position(chunk, explanation.noun), _COLOURS[chunk.verdict])
     out.print()

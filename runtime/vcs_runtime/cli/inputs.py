@@ -39,6 +39,8 @@ from vcs_runtime.util.reading import not_utf8, read_whole, suffix_of
 
 # Suffixes of files that hold more than one plain text.
 _DATA = frozenset(SUFFIXES) - {".txt"}
+# Suffixes of files that hold one text, unless --format says otherwise; .txt may hold several.
+_TEXTS = (".md", ".srt", ".vtt")
 # Rows and lines that are read to find the columns by which a file was scored.
 _LOOKED_AT = 100
 
@@ -203,6 +205,11 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
         )
     if by_id and not (source.reference_files and source.prediction_files):
         raise click.UsageError("--references and --predictions belong together")
+    if len(files) == 1 and not source.format and suffix_of(files[0]) in _TEXTS:
+        raise click.UsageError(
+            f"{files[0]} is one text, and a pair has two: REFERENCE{files[0].suffix}"
+            f" GENERATED{files[0].suffix}"
+        )
     if len(files) < 2:
         return False
     if not any(path.exists() for path in files) and any(" " in path.name for path in files):
@@ -251,8 +258,10 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
         names = source.generated_key if source.has_several_systems else (_system(path),)
         for name in names:
             if name in systems:
+                other = next(each for each in paths if _system(each) == name)
                 raise click.UsageError(
-                    f"two systems are called {name!r}: rename one of their files"
+                    f"{other} and {path} would be two systems called {name!r}: each file is a"
+                    " system, so give each once, and rename one or give one at a time"
                 )
             keys = source.keys
             if reference_files:

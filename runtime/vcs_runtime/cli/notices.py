@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from vcs_runtime.bundle.paths import FAST, vector_store
+from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, FAST, vector_store
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.options import usage_errors
 from vcs_runtime.inference.device import UNUSED_GPU, describe
@@ -22,7 +22,7 @@ from vcs_runtime.segmentation.custom import TIME_STAMPS
 from vcs_runtime.text.markup import MarkupCounts
 
 # Embedders that read only English.
-_ENGLISH = ("all-minilm-l6-v2",)
+_ENGLISH = (DEFAULT_EMBEDDER,)
 # What programs write for a missing text.
 _NO_TEXTS = (
     "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response"

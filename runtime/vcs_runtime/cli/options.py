@@ -19,6 +19,8 @@ import functools
 import inspect
 import math
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +29,8 @@ from typing import Any, Final
 import click
 
 from vcs_runtime.bundle.paths import vector_store
-from vcs_runtime.errors import VcsError
+from vcs_runtime.errors import InputError, VcsError
+from vcs_runtime.jobs.pairs import TEXTS_BY_ID
 from vcs_runtime.scoring.options import FURTHER, ScorerConfig
 from vcs_runtime.util.printable import formulas_as_text
 from vcs_runtime.util.process import MOST_THREADS
@@ -71,6 +74,10 @@ class NumberRange(Number, click.FloatRange):
 ALL_OPTIONS: Final = f"{__name__}.all"
 
 
+# The key of a context's `meta` that holds the words after the name of the command.
+_TYPED: Final = f"{__name__}.typed"
+
+
 def _help_all(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
     if asked:
         context.meta[ALL_OPTIONS] = True
@@ -81,8 +88,48 @@ def _help_all(context: click.Context, parameter: click.Parameter, asked: bool) -
 class SectionedCommand(click.Command):
     """A command whose help lists its options under the headings that `together` gave them.
 
-    Advanced options are listed by --help-all only.
+    Advanced options are listed by --help-all only. An error whose remedy is an option has the whole
+    corrected command.
     """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what was typed."""
+        ctx.meta[_TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            known = {name for option in self.params for name in option.opts}
+            typed = {word.split("=")[0] for word in ctx.meta[_TYPED]}
+            corrected = self._corrected(ctx, error.remedy)
+            options = set(re.findall(r"--[\w-]+", error.remedy))
+            if not corrected or not options <= known - typed:
+                raise
+            command = f"type {ctx.command_path} {corrected}"
+            raise InputError(str(error).replace(error.remedy, command)) from None
+
+    def _corrected(self, ctx: click.Context, remedy: str) -> str:
+        """Return what should have been typed after the name of the command; "" if unknown."""
+        typed: list[str] = ctx.meta[_TYPED]
+        if remedy != TEXTS_BY_ID:
+            return remedy and f"{shlex.join(typed)} {remedy.removeprefix('give ')}"
+        files: list[str] = []
+        for argument in self.params:
+            if isinstance(argument, click.Argument):
+                files += map(str, ctx.params[str(argument.name)])
+        if any(map(os.path.isdir, files)):
+            return ""
+        named = [file for file in files if "ref" in Path(file).stem.lower()]
+        references = [*named, *files][0]
+        predictions = [file for file in files if file != references] or ["PREDICTIONS"]
+        words = ["--references", references, "--predictions", *predictions]
+        corrected = shlex.join([*words, *(word for word in typed if word not in files)])
+        if len(files) == 1 and files[0].endswith(".txt"):
+            corrected = f"REFERENCE.txt GENERATED.txt for one pair, or {corrected}"
+        return corrected
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options, with --help-all among them."""

@@ -1,4 +1,4 @@
-"""`vcs-runtime report`: one pair or many as one HTML file, or one pair as a PDF."""
+"""`vcs-runtime report`: one pair or many as one HTML file, one pair as a PDF, or a picture."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ from vcs_runtime.cli.options import (
 )
 from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.comparing.compare import compare
+from vcs_runtime.comparing.systems import Comparison
 from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.pairs import PairSource, count_pairs
 from vcs_runtime.jobs.readers.input_file import SUFFIXES, files_of
 from vcs_runtime.jobs.score_files import is_scores, metrics_of
-from vcs_runtime.report import HtmlReport
+from vcs_runtime.report import HtmlReport, figures
 from vcs_runtime.report.sources import (
+    PICTURES,
     Explainer,
     report_pair,
     report_pairs,
@@ -52,9 +54,11 @@ from vcs_runtime.report.sources import (
 from vcs_runtime.report.systems import Systems, figures_of
 from vcs_runtime.report.wording import date_of
 from vcs_runtime.scoring.options import ScorerConfig
+from vcs_runtime.scoring.score_table import HEADLINE, up_to
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.atomic import refuse_input_as_output
-from vcs_runtime.util.figures import require_matplotlib
+from vcs_runtime.util.figures import require_matplotlib, save_figure
+from vcs_runtime.util.printable import counted
 from vcs_runtime.util.progress import progress_bar
 
 
@@ -74,12 +78,12 @@ class ReportOptions:
     date: str | None
 
     @property
-    def is_pdf(self) -> bool:
-        """Whether the report is a PDF. Raises UsageError unless it is a PDF or HTML."""
+    def is_html(self) -> bool:
+        """Whether the report is HTML, and neither a PDF nor a picture. Raises UsageError."""
         suffix = self.output.suffix.lower()
-        if suffix not in (".html", ".pdf"):
-            raise click.UsageError("--output must end in .html or .pdf")
-        return suffix == ".pdf"
+        if suffix not in (".html", ".pdf", *PICTURES):
+            raise click.UsageError(f"--output must end in .html, .pdf, {' or '.join(PICTURES)}")
+        return suffix == ".html"
 
 
 _report = combined(
@@ -91,7 +95,10 @@ _report = combined(
         type=PATH,
         required=True,
         metavar="FILE",
-        help="Report to write: a .html file, or for one pair a .pdf file.",
+        help=(
+            "Report to write: a .html file; for one pair a .pdf file; for one pair or several score"
+            " files a picture (.png, .svg, .pdf)."
+        ),
     ),
     overwrite,
     click.option(
@@ -155,14 +162,15 @@ def report(
     metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
-    """Write an HTML report of pairs or scores, or a PDF of one pair.
+    """Write an HTML report of pairs or scores, or a PDF or picture.
 
     The source is a file of pairs of any format, one or several score files (one for each system),
     or plain texts: the references of one pair, and last its generated text. --references and
     --predictions stand for PAIRS, or for --pairs.
 
     An HTML report is one file that needs nothing but a browser; every explained pair has a page in
-    it. A PDF holds every view of one pair on A4 pages, and needs `vcs-runtime[report]`. Pairs are
+    it. A PDF holds every view of one pair on A4 pages. A picture shows one pair, or the means of
+    several systems with their intervals. Both need `vcs-runtime[report]`. Pairs are
     listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
     by `vcs-runtime compare`.
 
@@ -174,8 +182,9 @@ def report(
         -o report.html
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
       vcs-runtime report reference.txt generated.txt -o report.pdf
+      vcs-runtime report scores/*.jsonl -o systems.svg
     """
-    in_pdf = request.is_pdf
+    is_html = request.is_html
     sources, source = by_side(sources, source)
     sources = tuple(files_of(sources))
     matched = bool(source.prediction_files)
@@ -189,16 +198,20 @@ def report(
         raise click.UsageError(
             "--pairs belongs to SCORES, in place of --references and --predictions"
         )
-    if in_pdf and not one:
-        raise click.UsageError(
-            "a PDF shows one pair, given as text files: write this report as .html"
-        )
-    if in_pdf:
+    if not is_html:
+        if not one and not (of_scores and len(sources) > 1):
+            raise click.UsageError(
+                "a PDF or a picture shows one pair, given as text files, or several score files:"
+                " write this report as .html"
+            )
         require_matplotlib()
     if one:
         _check_output(request, sources)
         with open_scorer(config) as scorer:
             _report_one_pair(_explainer(scorer, metric), sources, request, metric)
+        return
+    if not is_html:
+        _draw_systems(sources, request, matched or bool(request.texts))
         return
     pairs = _pairs_of(sources, source, request.texts, of_scores)
     problems = unmatched(pairs, metric.options.clean)
@@ -252,6 +265,19 @@ def _report_one_pair(
         names=(generated, references),
         dated=date_of(files) if request.date is None else request.date,
     )
+    click.echo(request.output)
+
+
+def _draw_systems(files: Sequence[Path], request: ReportOptions, has_texts: bool) -> None:
+    """Draw the means of several systems, the best first."""
+    _check_output(request, files)
+    if has_texts:
+        warn("a picture shows scores alone: the texts are not used")
+    comparison = _comparison(files, request, (*up_to(HEADLINE),))
+    means = {system.name: system.means for system in comparison.ranked}
+    pairs = counted(comparison.pairs, "pair")
+    about = f"Means and their 95 % bootstrap intervals over {pairs}"
+    save_figure(figures.systems(means, about), request.output, dpi=200)
     click.echo(request.output)
 
 
@@ -350,17 +376,21 @@ def _compared(files: Sequence[Path], request: ReportOptions) -> tuple[list[dict[
         with usage_errors():
             metrics = set.intersection(*(set(metrics_of(file)) for file in files))
             scores = figures_of(metrics)
-            comparison = compare(
-                files,
-                names=request.names,
-                baseline=request.baseline,
-                scores=scores,
-                family=request.family,
-                force=request.ignore_signatures,
-            )
+            comparison = _comparison(files, request, scores)
             return [comparison.of_score(score).to_dict() for score in scores], ""
     except InputError as error:  # for example, no id that all have scored
         return [], str(error)
+
+
+def _comparison(files: Sequence[Path], request: ReportOptions, scores: Sequence[str]) -> Comparison:
+    return compare(
+        files,
+        names=request.names,
+        baseline=request.baseline,
+        scores=scores,
+        family=request.family,
+        force=request.ignore_signatures,
+    )
 
 
 def _input_date(sources: Sequence[Path], pairs: Sequence[PairSource], of_scores: bool) -> str:

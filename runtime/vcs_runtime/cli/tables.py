@@ -38,6 +38,10 @@ class _Console(Console):
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(printable(text, keep="\n"), **how)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line that the reader has gone."""
+        raise BrokenPipeError
+
 
 def console() -> Console:
     """Return a console on standard output, 160 columns wide unless something limits its width.
@@ -187,7 +191,9 @@ def print_summary(summary: Summary, every: bool = False) -> None:
         if name not in statistics:
             continue
         s = statistics[name]
-        interval = f"{s.low:.{digits}f} .. {s.high:.{digits}f}"
+        interval = "-"
+        if summary.counted > 1:
+            interval = f"{s.low:.{digits}f} .. {s.high:.{digits}f}"
         row = [name, f"{s.mean:.{digits}f}"]
         if every:
             row += [f"{s.sd:.{digits}f}", interval]

@@ -178,6 +178,9 @@ def _find(baseline: str | None, systems: Mapping[str, Path]) -> str:
         for name, path in systems.items():
             if path == Path(baseline):
                 return name
+        begin_so = [name for name in systems if name.startswith(baseline)]
+        if len(begin_so) == 1:
+            return begin_so[0]
         raise unknown_choice("baseline", baseline, tuple(systems))
     return baseline
 

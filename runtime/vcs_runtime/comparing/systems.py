@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from vcs_runtime.comparing.statistics import RESAMPLES, Difference, Values, holm, paired_difference
-from vcs_runtime.jobs.bootstrap import SEED, mean_interval
+from vcs_runtime.jobs.bootstrap import SEED, ends_for_json, mean_interval
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.scoring.score_table import SMALLER_IS_BETTER
 from vcs_runtime.util.progress import progress_bar
@@ -168,7 +168,7 @@ class Comparison:
         scores = {}
         for name in self.scores:
             mean, low, high = system.means[name]
-            scores[name] = {"mean": mean, "ci95": [low, high]}
+            scores[name] = {"mean": mean, "ci95": ends_for_json(low, high)}
         return {
             "name": system.name,
             "signature": system.signature,

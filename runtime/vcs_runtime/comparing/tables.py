@@ -233,10 +233,11 @@ def _escape_markdown(text: str) -> str:
     return re.sub(r"[\\`*\[\]<>|]|\b_|_\b", r"\\\g<0>", text)
 
 
-def latex(comparison: Comparison) -> str:
+def latex(comparison: Comparison, intervals: bool = False) -> str:
     """Return a comparison as a LaTeX table with one column per score.
 
-    If all pairs of systems were tested, a second table follows.
+    With `intervals`, means have theirs. If all pairs of systems were tested, a second table
+    follows.
     """
     c = comparison
     label = "-".join(c.scores)
@@ -252,13 +253,16 @@ def latex(comparison: Comparison) -> str:
             text += " \u2193"
             arrow = "\u2193: smaller is better. "
         headings.append(Heading("", text))
+    spread = ", \u00b1 half of a 95 % bootstrap interval" if intervals and c.pairs > 1 else ""
     caption = (
-        f"Means over {c.pairs} pairs; zeros: pairs whose VCS is 0. "
+        f"Means over {_pairs_in_words(c)}{spread}; zeros: pairs whose VCS is 0. "
         f"{arrow}The best mean is bold. Stars: the difference to "
         f"{printable(c.baseline)} is significant {stars}. {_short(c)}"
     )
     comments = [*notes(c), *signatures(c)]
-    means = latex_table(headings, _means(c), caption=caption, label=label, comments=comments)
+    means = latex_table(
+        headings, _means(c, intervals), caption=caption, label=label, comments=comments
+    )
     if not c.all_pairs:
         return means
     grid = _pairs(c, c.scores, 3)
@@ -273,7 +277,7 @@ def latex(comparison: Comparison) -> str:
     return f"{means}\n{tests}"
 
 
-def _means(comparison: Comparison) -> list[Row]:
+def _means(comparison: Comparison, intervals: bool) -> list[Row]:
     """Return a row for each system: its zeros and its means, with the best means in bold."""
     c = comparison
     best = {score: max(_better(system, score) for system in c.systems) for score in c.scores}
@@ -284,7 +288,9 @@ def _means(comparison: Comparison) -> list[Row]:
             test = c.test_of(system.name, score)
             mark = _mark(test) if test else ""
             is_best = _better(system, score) == best[score]
-            row.append(Number(f"{system.means[score].mean:.3f}", mark, bold=is_best))
+            mean, low, high = system.means[score]
+            half = _half(low, high, 3) if intervals else ""
+            row.append(Number(f"{mean:.3f}", mark, half, is_best))
         rows.append(row)
     return rows
 

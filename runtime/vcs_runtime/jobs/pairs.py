@@ -7,12 +7,14 @@ not start. Whether the *text* of a pair can be scored is decided by the scorer.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -239,15 +241,47 @@ def refuse_missing(
     missing = [key for key in needed if key not in names]
     if not missing:
         return
-    if by_id and set(names) == set(by_id):
-        hint = "; texts by id belong to --references and --predictions)"
-    else:
-        options = list(dict.fromkeys(needed[key] for key in missing))
-        if "id" not in names and "--id-key" not in needed.values():
-            options.append("--id-key")
-        hint = f"): give {', '.join(options)}"
     absent = " and no ".join(map(repr, missing))
-    raise RowError(f"{begins} {absent} (there is {quoted(names)}{hint}")
+    message = f"{begins} {absent} (there is {quoted(names)}): "
+    if by_id and set(names) == set(by_id):
+        raise RowError(message, TEXTS_BY_ID)
+    options = list(dict.fromkeys(needed[key] for key in missing))
+    if "id" not in names and "--id-key" not in needed.values():
+        options.append("--id-key")
+    free = [name for name in names if name not in needed and name != "id" and "." not in name]
+    raise RowError(message, f"give {_with_columns(options, free)}")
+
+
+TEXTS_BY_ID: Final = "texts by id belong to --references and --predictions"
+# Words in the names that columns usually have, by the option that names the column.
+_USUAL: Final = {
+    "--reference-key": "ref refs reference references gt truth groundtruth target gold answer"
+    " label",
+    "--generated-key": "hyp hypothesis pred preds prediction predictions predicted generated output"
+    " response candidate cand completion hypotheses",
+    "--id-key": "id vid video key name clip idx index uid image",
+}
+
+
+def _with_columns(options: Sequence[str], free: Sequence[str]) -> str:
+    """Return options with the columns that they probably mean, or NAME; the id is optional."""
+    named = []
+    left = list(free)
+    for option in options:
+        likely = [name for name in left if _words(name) & set(_USUAL.get(option, "").split())]
+        if not likely and len(left) == 1 and option in ("--reference-key", "--generated-key"):
+            likely = left
+        if likely:
+            name = likely[0]
+            left.remove(name)
+            named.append(f"{option} {shlex.quote(name)}")
+        elif option != "--id-key":
+            named.append(f"{option} NAME")
+    return " ".join(named)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
 
 
 def checked_id(name: Any, place: str, key: str) -> str | int | None:

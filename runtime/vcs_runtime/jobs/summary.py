@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vcs_runtime.jobs.bootstrap import mean_interval
+from vcs_runtime.jobs.bootstrap import ends_for_json, mean_interval
 from vcs_runtime.jobs.output import SKIP, ZERO
 from vcs_runtime.scoring import score_table
 from vcs_runtime.scoring.flags import NOT_JUDGED, NOT_SPLIT, ZEROS, FlagCounts
@@ -176,6 +176,6 @@ class Summary:
 
 def _plain(statistics: Mapping[str, Statistic]) -> dict[str, Any]:
     return {
-        name: {"mean": s.mean, "sd": s.sd, "ci95": [s.low, s.high]}
+        name: {"mean": s.mean, "sd": s.sd, "ci95": ends_for_json(s.low, s.high)}
         for name, s in statistics.items()
     }

@@ -1,15 +1,52 @@
-"""Figures of a pair for papers and talks, each a function from `Explanation` (extra `report`)."""
+"""Figures for papers and talks (extra `report`): of a pair from `Explanation`, and of systems."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vcs_runtime.report import pair_tables, views
 from vcs_runtime.report.flow import alone, alone_pages
+from vcs_runtime.report.sheet import BLUE, SOFT, STYLE, WIDTH, printable
 from vcs_runtime.scoring.explanation import Explanation
+from vcs_runtime.scoring.score_table import LABELS
+from vcs_runtime.util.figures import require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def pair(e: Explanation) -> Figure:
+    """Show the scores of a pair, what pulled VCS down, and the similarity matrix."""
+    return alone(views.key_figures(e), views.costs(e), views.similarity(e))
+
+
+def systems(means: Mapping[str, Mapping[str, Sequence[float]]], about: str) -> Figure:
+    """Show mean and interval of every system by the names of scores, the first system on top."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    names = [*means]
+    scores = [*means[names[0]]]
+    rows = range(len(names))[::-1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 1.1 + 0.28 * len(names)), layout="constrained")
+        panels = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]
+        for axes, score in zip(panels, scores, strict=True):
+            for row, name in zip(rows, names, strict=True):
+                mean, low, high = means[name][score]
+                axes.plot([low, high], [row, row], color=SOFT, lw=2)
+                axes.plot(mean, row, "o", color=BLUE, ms=5)
+            # One axis for all, and for the margin from -1.
+            least = -1.04 if score.startswith("margin") else -0.04
+            axes.set(xlim=(least, 1.04), ylim=(-0.6, len(names) - 0.4))
+            axes.set_title(LABELS[score], fontsize=9)
+            axes.grid(axis="x", lw=0.4)
+        panels[0].set_yticks([*rows], [printable(name) for name in names])
+        figure.supxlabel(about, fontsize=7, color=SOFT)
+        figure.draw_without_rendering()
+    return figure
 
 
 def summary(e: Explanation) -> Figure:

@@ -174,11 +174,14 @@ def _draw_head(area: Area, title: str, caption: str) -> None:
     area.write(((0, top + (i + 0.6) * PITCH, line) for i, line in lines), 7.5, SOFT)
 
 
-def alone(part: Part) -> Figure:
-    """Return a figure that holds one part and nothing else."""
-    block, _ = part.split(_ENDLESS)
-    assert block is not None
-    return _figure(block)
+def alone(*parts: Part) -> Figure:
+    """Return a figure that holds these parts, one below the other, and nothing else."""
+    blocks = []
+    for part in parts:
+        block, _ = part.split(_ENDLESS)
+        assert block is not None
+        blocks.append(block)
+    return _figure(*blocks)
 
 
 def alone_pages(part: Part) -> list[Figure]:
@@ -192,14 +195,18 @@ def alone_pages(part: Part) -> list[Figure]:
     return figures
 
 
-def _figure(block: Block) -> Figure:
+def _figure(*blocks: Block) -> Figure:
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH + 2 * _EDGE, block.height + 2 * _EDGE))
-        block.draw(Area(figure, _EDGE, _EDGE, WIDTH, block.height))
+        height = sum(block.height for block in blocks) + _EDGE * (len(blocks) + 1)
+        figure = Figure(figsize=(WIDTH + 2 * _EDGE, height))
+        top = _EDGE
+        for block in blocks:
+            block.draw(Area(figure, _EDGE, top, WIDTH, block.height))
+            top += block.height + _EDGE
         figure.draw_without_rendering()  # ticks take the style only when they are drawn
         return figure
 
@@ -227,15 +234,18 @@ def compose(title: str, front: Sequence[Part], body: Sequence[Part]) -> Document
     contents = View(
         "Contents", "", PITCH * 1.12 * len(listed), lambda area: _draw_contents(area, entries)
     )
-    pages = _fill([*front, contents], [])
-    body_pages = _fill(body, entries)
-    entries[:] = [(name, number + len(pages)) for name, number in entries]
-    return Document(title, [*pages, *body_pages], entries)
+    pages = _fill([*front, contents], [], [[]])
+    if len(pages) == 1 or len(pages[-1]) > 1:  # contents alone share their page with the body
+        pages.append([])
+    _fill(body, entries, pages)
+    return Document(title, pages, entries)
 
 
-def _fill(parts: Sequence[Part], entries: list[tuple[str, int]]) -> list[list[Placed]]:
-    pages: list[list[Placed]] = [[]]
-    used = 0.0
+def _fill(
+    parts: Sequence[Part], entries: list[tuple[str, int]], pages: list[list[Placed]]
+) -> list[list[Placed]]:
+    """Put parts on the last page and on new ones, and their titles into the contents."""
+    used = sum(placed.block.height + _GAP for placed in pages[-1])
     for part in parts:
         rest: Part | None = part
         while rest is not None:

@@ -169,6 +169,7 @@ def pair_data(
     The similarity matrix is int16, in ten-thousandths, row by row.
     """
     a, r = e.alignment, e.result
+    written = (None, None) if e.replaced else e.written
     about = f"Thresholds: {describe_thresholds(e.thresholds)}."
     if r.segmenter:
         about += f" Split into {e.noun}s by {r.segmenter}."
@@ -184,8 +185,8 @@ def pair_data(
         "sentences": e.sentences,
         "texts": _texts(e, pair),
         "kept": _kept(pair) if pair else {},
-        "reference": _side(e.reference, a.recall),
-        "generated": _side(e.generated, a.precision),
+        "reference": _side(e.reference, a.recall, written[0]),
+        "generated": _side(e.generated, a.precision, written[1]),
         "replaced": _replaced(e),
         "strict": None if e.strict is None else _strict(e.strict.substitution),
         "matrix": _matrix(e.similarity),
@@ -262,9 +263,13 @@ def _kept(pair: InputPair) -> dict[str, str]:
     return {name: shortened(text) for name, text in kept_texts(pair.kept).items()}
 
 
-def _side(chunks: tuple[Chunk, ...], side: Orientation) -> dict[str, Any]:
+def _side(
+    chunks: tuple[Chunk, ...], side: Orientation, written: Sequence[str] | None
+) -> dict[str, Any]:
+    # The places of replaced words are those in the texts as they were compared.
+    texts = [chunk.text for chunk in chunks] if written is None else written
     return {
-        "text": [shortened(chunk.text) for chunk in chunks],
+        "text": [shortened(text) for text in texts],
         "verdict": [chunk.verdict for chunk in chunks],
         "counts": verdict_counts(chunks),
         "repeats": [chunk.repeats for chunk in chunks],

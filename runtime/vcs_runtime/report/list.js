@@ -16,7 +16,8 @@ function pairList(index, scored, failed) {
   const columns = [
     { label: "pair", key: (row) => row.id },
     ...(several ? [{ label: "system", kind: "text not-phone", key: (row) => index.systems[row.system].name }] : []),
-    ...index.ordered.map((score) => ({ label: score.label, title: score.full ? `${score.full}: ${score.meaning}` : score.meaning, score, key: (row) => (row.scores ? row.scores[score.name] : Infinity) })),
+    // The other scores stand on the page of a pair, and in the rows as CSV.
+    ...index.headline.map((score) => ({ label: score.label, title: score.full ? `${score.full}: ${score.meaning}` : score.meaning, score, key: (row) => (row.scores ? row.scores[score.name] : Infinity) })),
     { label: "flags", kind: "text", key: (row) => row.flags.map((flag) => index.flags[flag].mark).join() },
     ...index.columns.map((label, k) => ({ label, kind: "text kept", key: (row) => row.kept[k] || Infinity })),
   ];
@@ -27,8 +28,8 @@ function pairList(index, scored, failed) {
     const name = make("bdi", {}, row.id);
     const title = make("th", { scope: "row" }, row.page === null ? name : make("a", { href: `#pair-${row.page}` }, name), several ? make("span", { class: "only-phone soft" }, nameOf(index, row.system)) : null);
     return make("tr", { class: row.scores ? null : "failed" }, title, several ? make("td", { class: "text not-phone" }, nameOf(index, row.system)) : null,
-      ...(row.scores ? [...index.ordered.map(({ name: score }) => make("td", {}, number(row.scores[score]))), make("td", { class: "text flags" }, ...marks(index, row.flags))]
-        : [make("td", { class: "text reason", colspan: index.ordered.length + 1 }, `not scored: ${row.reason}`)]),
+      ...(row.scores ? [...index.headline.map(({ name: score }) => make("td", {}, number(row.scores[score]))), make("td", { class: "text flags" }, ...marks(index, row.flags))]
+        : [make("td", { class: "text reason", colspan: index.headline.length + 1 }, `not scored: ${row.reason}`)]),
       ...index.columns.map((_, k) => make("td", { class: "text kept", title: row.kept[k] ?? null }, keptCell(row.kept[k] ?? ""))));
   };
   const page = pager(rows.length, TABLE_PAGE, (from, to) => body.replaceChildren(...rows.slice(from, to).map(line)));
@@ -48,8 +49,11 @@ function pairList(index, scored, failed) {
   const present = Object.keys(index.flags).filter((flag) => scored.some((row) => row.flags.includes(flag)));
   const legend = make("dl", { class: "soft legend" }, ...present.flatMap((flag) => [make("dt", {}, index.flags[flag].mark), make("dd", {}, index.flags[flag].meaning)]));
   const paper = make("p", { class: "paper soft" });
+  const paged = scored.filter((row) => row.page !== null).length;
+  const unlinked = make("p", { class: "soft" }, paged ? "A pair without a link has no page: --pages adds more." : "No pair has a page: --references and --predictions, or --pairs, add the texts.");
+  unlinked.hidden = paged === scored.length;
   sorter.again();
-  const box = make("div", {}, filters.box, make("p", { class: "controls" }, count, " ", ...limits.filter((text) => text).map((text) => `${text} `), download), page.box, paper, nothing, table, legend);
+  const box = make("div", {}, filters.box, make("p", { class: "controls" }, count, " ", ...limits.filter((text) => text).map((text) => `${text} `), download), page.box, paper, nothing, table, unlinked, legend);
   return { box, ...printing(page, paper, () => rows.length, () => count.textContent.replace(/\.$/, "")) };
 }
 

@@ -46,7 +46,7 @@ function showPair(pair, index, place) {
         make("dd", { class: "soft" }, score.name === "margin" ? "SAS + NAS \u2212 1" : score.full || score.meaning)))),
     make("p", { id: "whole" }, ...spelt(whole)),
     make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, `Point at a ${pair.noun} or use the arrow keys: its match is marked, and Enter goes to it.`),
-      make("span", { class: "touch" }, `Tap a ${pair.noun}: its match is marked.`), " Texts are shown as they are compared."),
+      make("span", { class: "touch" }, `Tap a ${pair.noun}: its match is marked.`), " Punctuation counts for nothing."),
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
     replacedTable(pair),
     costBar(pair, index),

@@ -48,17 +48,18 @@ def chunks(e: Explanation, name: str) -> Table:
     listed: tuple[Chunk, ...] = getattr(e, name)
     width = WIDTH * (1 - _CHUNKS_AT[-1])
     rows: Rows = []
-    for number, chunk in enumerate(listed, 1):
-        lines = wrap(chunk.text[:_MAX_CHARACTERS], width)
-        if len(lines) > _MAX_LINES or len(chunk.text) > _MAX_CHARACTERS:
+    written = e.written[0 if name == "reference" else 1]
+    for number, (chunk, text) in enumerate(zip(listed, written, strict=True), 1):
+        lines = wrap(text[:_MAX_CHARACTERS], width)
+        if len(lines) > _MAX_LINES or len(text) > _MAX_CHARACTERS:
             lines = [*lines[: _MAX_LINES - 1], "… (the HTML report shows more)"]
         rows.append((str(number), chunk.verdict, f"{chunk.similarity:z.3f}", lines[0]))
         for line in lines[1:]:
             rows.append(("", "", "", line))
     counts = verdict_counts(listed).items()
     caption = "; ".join(f"{verdict} ({count}): {VERDICTS[verdict]}" for verdict, count in counts)
-    text = "reference" if name == "reference" else "generated text"
-    title = f"The {text}, {e.noun} by {e.noun}"
+    side = "reference" if name == "reference" else "generated text"
+    title = f"The {side}, {e.noun} by {e.noun}"
     return Table(title, f"{caption}.", (*_CHUNKS, e.noun), _CHUNKS_AT, rows, _MARKS)
 
 

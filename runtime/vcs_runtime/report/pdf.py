@@ -155,7 +155,7 @@ def _reasons(e: Explanation) -> list[str]:
 
 def _replaced(e: Explanation) -> str:
     """Return a sentence on the characters of the texts that cannot be drawn, if there are any."""
-    text = "".join(chunk.text for chunk in (*e.reference, *e.generated))
+    text = "".join("".join(texts) for texts in e.written)
     count = printable(text).count("\ufffd")
     if not count:
         return ""

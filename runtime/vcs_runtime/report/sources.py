@@ -15,6 +15,7 @@ from typing import Any
 from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import InputPair, PairSource, read_pairs
 from vcs_runtime.jobs.score_files import check_signatures, options_of, read_scores
+from vcs_runtime.report import figures
 from vcs_runtime.report.html import HtmlReport
 from vcs_runtime.report.pdf import write_pdf
 from vcs_runtime.report.systems import RANKING, Systems
@@ -24,6 +25,7 @@ from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import LABELS
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.scoring.verdicts import Thresholds
+from vcs_runtime.util.figures import save_figure
 
 Advance = Callable[[int], None]
 #: Difference of a pair's scores between two runs. On a GPU it depends on the batch.
@@ -77,6 +79,10 @@ def _file_names(files: Sequence[Path]) -> list[str]:
     return [path.stem if counts[path.stem] == 1 else str(path) for path in files]
 
 
+#: Suffixes of pictures.
+PICTURES = (".png", ".svg")
+
+
 def report_pair(
     explainer: Explainer,
     pair: InputPair,
@@ -85,7 +91,10 @@ def report_pair(
     names: tuple[str, Sequence[str]] = ("", ()),
     dated: str = "",
 ) -> None:
-    """Explain one pair in an HTML or PDF file. Raises TextError if the pair cannot be scored."""
+    """Explain one pair in a file of HTML or PDF, or in a picture.
+
+    Raises TextError if the pair cannot be scored.
+    """
     [(_, result, explanation)] = explainer.explained(iter([pair]))
     if explanation is None:
         raise TextError(result.error)
@@ -93,6 +102,9 @@ def report_pair(
         generated, references = names
         reference = references[result.reference_index] if references else ""
         write_pdf(explanation, path, title, (generated, reference), dated)
+        return
+    if path.suffix.lower() in PICTURES:
+        save_figure(figures.pair(explanation), path, dpi=200)
         return
     with HtmlReport(path, title) as report:
         report.add(explanation, pair=pair)

@@ -73,7 +73,7 @@ function compared(index, score, paper) {
   const others = index.headline.filter((each) => each !== score);
   const row = (system) => {
     const own = of(system, score.name);
-    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, ` \u00b1${number((own.high - own.low) / 2)}`)),
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, own.high === null ? "" : ` \u00b1${number((own.high - own.low) / 2)}`)),
       make("td", { class: "strip" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
       make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", {}, number(of(system, name).mean))));
   };
@@ -132,7 +132,7 @@ function distribution(index, choice) {
     const [[system], { score, paper }] = [scoredSystems(index), choice];
     const draws = strips(index, score, Math.min(paper ? 640 : 1400, document.querySelector("main").clientWidth));
     const own = system.statistics[score.name];
-    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}, 95 % ${number(own.low)} to ${number(own.high)}, standard deviation ${number(own.sd)}. `, draws.about([[system.name, own.mean]])));
+    figure.replaceChildren(draws.row(system, own, 110), draws.axis(), make("figcaption", {}, `${score.label} of ${system.scored} pairs: mean ${number(own.mean)}${own.high === null ? "" : `, 95 % ${number(own.low)} to ${number(own.high)}`}, standard deviation ${number(own.sd)}. `, draws.about([[system.name, own.mean]])));
   });
   return make("div", {}, choice.box, figure);
 }
@@ -154,7 +154,10 @@ function scatter(index, rows, choice) {
     const select = make("select", { id, onchange: () => show() }, ...names.map((name, k) => make("option", { value: String(k), selected: k === at }, name)));
     return { label: make("label", {}, `${label} `, select), get system() { return Number(select.value); } };
   };
-  const [across, up] = [pick("across", "Across", 0), pick("up", "Up", 1)];
+  // At first the two best systems.
+  const mean = (k) => index.systems[k].statistics[choice.score.name]?.mean ?? -Infinity;
+  const best = names.map((_, k) => k).sort((a, b) => (choice.score.smaller ? mean(a) - mean(b) : mean(b) - mean(a)));
+  const [across, up] = [pick("across", "Across", best[0]), pick("up", "Up", best[1])];
   const figure = make("div", { class: "figures" });
   const show = () => figure.replaceChildren(...dotPlot(index, [...videos], across.system, up.system, choice.score));
   choice.follow(show);
@@ -227,11 +230,11 @@ function wideTable(index, rows, choice) {
     return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, id)), ...index.systems.map(cell), make("td", {}, number(spread(own))));
   };
   const page = pager(order.length, VIDEO_PAGE, (first, last) => body.replaceChildren(...order.slice(first, last).map(line)));
-  const keys = [([id]) => id, ...index.systems.map((_, k) => ([, own]) => (own[k] ? own[k].scores[choice.score.name] : Infinity)), ([, own]) => -spread(own)];
+  const keys = [([id]) => id, ...index.systems.map((_, k) => ([, own]) => (own[k] ? own[k].scores[choice.score.name] : Infinity)), ([, own]) => spread(own)];
   const sorter = sortable([["video"], ...index.systems.map(({ name }) => [name]), ["spread", "Largest difference between two systems; the largest first"]], keys.length - 1, (by, down) => {
     order = sorted(videos, keys[by], down);
     page.turn(0);
-  });
+  }, keys.length - 1);
   const bold = make("p", { class: "soft" });
   choice.follow(() => {
     bold.textContent = `Bold: the ${choice.score.smaller ? "lowest" : "highest"} score of a video. A dash: not scored. Spread: the largest difference between two systems.`;
@@ -245,11 +248,12 @@ function wideTable(index, rows, choice) {
 }
 
 // Heads of columns that sort: [label, title] each. `arrange(by, down)` is called with the column and the direction.
-function sortable(columns, by, arrange) {
-  let down = false;
+// A column that `falling` names begins with its largest value.
+function sortable(columns, by, arrange, falling = -1) {
+  let down = by === falling;
   const heads = columns.map(([label, title = null, kind = null], k) => make("th", { scope: "col", class: kind }, make("button", { type: "button", title, onclick: () => turn(k) }, ...label.split(" ").flatMap((word, at) => [at ? " " : "", make("span", { class: "word" }, word)]))));
   function turn(k) {
-    down = k === by && !down;
+    down = k === by ? !down : k === falling;
     by = k;
     again();
   }

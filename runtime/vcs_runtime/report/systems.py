@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vcs_runtime.jobs.bootstrap import ends_for_json
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
@@ -27,11 +28,11 @@ _COLUMNS: Final = up_to(PART, FURTHER)
 RANKING: Final = ("margin", "vcs", "gas")
 #: The mark of each flag in tables.
 MARKS: Final = {
-    flags.ORDER_UNDEFINED: "0: not judged",
-    flags.SINGLE_CHUNKS: "1 x 1",
-    flags.ZERO_CONTENT: "0: content",
-    flags.ZERO_ORDER: "0: order",
-    flags.BELOW_GATE: "0: gate",
+    flags.ORDER_UNDEFINED: "0: order not judged",
+    flags.SINGLE_CHUNKS: "one sentence each",
+    flags.ZERO_CONTENT: "0: too little shared",
+    flags.ZERO_ORDER: "0: order by chance",
+    flags.BELOW_GATE: "0: weak content and order",
     flags.NOT_SPLIT: "not split",
 }
 #: Maximum number of rows of the table; if there are more pairs, the worst and best are listed.
@@ -308,14 +309,18 @@ class Systems:
     def _described(self, system: int) -> dict[str, Any]:
         """Return the data of a system."""
         summary = self.summaries[system]
-        statistics = summary.statistics()
+        statistics = {}
+        every = summary.statistics()
+        for name in self.shown if every else ():
+            low, high = ends_for_json(every[name].low, every[name].high)
+            statistics[name] = {**asdict(every[name]), "low": low, "high": high}
         return {
             "name": self.names[system],
             "signature": summary.signature,
             "scored": summary.scored,
             "failed": summary.failed,
             "zeros": summary.counts.zeros,
-            "statistics": {name: asdict(statistics[name]) for name in self.shown if statistics},
+            "statistics": statistics,
             "not_judged": summary.counts.not_judged,
             "judged": {name: s.mean for name, s in self.judged(system).items()},
             "histograms": {name: self._bins(system, name) for name in figures_of(self.also)},

@@ -150,8 +150,16 @@ def _compare(pair: PreparedPair | TextError, vectors: dict[str, Vector]) -> list
         gas = float(_cosines(left[:1], right[:1])[0, 0])
         of_chunks = left[1:], right[1:]
         times = (pair.times[i], pair.times[-1]) if pair.times else None
-        parts = (chunks, generated_chunks)
-        evidence.append(Evidence(parts, _cosines(*of_chunks), gas, vectors=of_chunks, times=times))
+        evidence.append(
+            Evidence(
+                (chunks, generated_chunks),
+                _cosines(*of_chunks),
+                gas,
+                vectors=of_chunks,
+                times=times,
+                texts=(reference, generated),
+            )
+        )
     return evidence
 
 

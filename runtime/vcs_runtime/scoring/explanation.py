@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from html import escape
 from itertools import combinations
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ from vcs_runtime.scoring.verdicts import (
     Chunk,
     Thresholds,
     generated_chunks,
+    position,
     reference_chunks,
     verdict_counts,
 )
+from vcs_runtime.text.cleaning import as_written
 from vcs_runtime.util.printable import enumerated
 
 #: The parts that can cost something, and the values with which they cost nothing.
@@ -79,6 +82,9 @@ class Explanation:
         The scores with each reference, in their order; empty if they are not known.
     words
         The words of both texts; None if the pair was scored without substitution.
+    written
+        The parts of the reference and of the generated text from which the chunks were made, with
+        their punctuation.
     """
 
     result: Result
@@ -91,6 +97,7 @@ class Explanation:
     thresholds: Thresholds
     by_reference: tuple[Scores, ...] = ()
     words: ReplacedWords | None = None
+    written: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @cached_property
     def costs(self) -> dict[str, float]:
@@ -135,6 +142,22 @@ class Explanation:
     def __repr__(self) -> str:
         chunks = f"{len(self.reference)} and {len(self.generated)} chunks"
         return f"<Explanation of {self.result!r}, {chunks}>"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><b>{escape(self.conclusion)}</b></p>", self.result._repr_html_()]
+        sides = (
+            ("generated text", self.generated, self.written[1]),
+            ("reference", self.reference, self.written[0]),
+        )
+        for title, chunks, texts in sides:
+            rows = [f"<tr><th></th><th>{title}</th><th>verdict</th><th>similarity</th></tr>"]
+            for number, (chunk, text) in enumerate(zip(chunks, texts, strict=True), 1):
+                where = f"{chunk.verdict}; {position(chunk, self.noun)}"
+                cells = (str(number), escape(text), where, f"{chunk.similarity:z.3f}")
+                rows.append(f"<tr><td>{'</td><td>'.join(cells)}</td></tr>")
+            parts.append(f"<table>{''.join(rows)}</table>")
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences.values())
+        return "".join([*parts, f"<ul>{items}</ul>"])
 
     def count(self, verdict: str) -> int:
         """Count the chunks of both texts with this verdict."""
@@ -214,6 +237,7 @@ def explain(
         Verdicts, costs and sentences.
     """
     alignment = align(evidence.similarity, params, evidence.times)
+    reference, generated = map(as_written, evidence.texts, evidence.chunks)
     return Explanation(
         result=result,
         scores=alignment.scores(evidence.gas),
@@ -225,6 +249,7 @@ def explain(
         thresholds=thresholds,
         by_reference=evidence.by_reference,
         words=evidence.words,
+        written=(tuple(reference), tuple(generated)),
     )
 
 

@@ -61,6 +61,8 @@ def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
 
     It names the number of zeros, unless the sentence before has `counted` them.
     """
+    if pairs == 1:
+        return f"Report {'margin, GAS and LAS' if zeros else 'VCS and margin'}."
     share = "That is" if counted else f"VCS is 0 for {zeros or 'none'} of {_pairs(pairs)},"
     if 2 * zeros > pairs:
         weak = "margin, GAS and LAS at the defaults, with the share of zeros"

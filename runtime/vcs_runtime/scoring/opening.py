@@ -6,6 +6,7 @@ import os
 
 from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.errors import BundleError
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
 from vcs_runtime.scoring.options import ScorerConfig
@@ -73,7 +74,11 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
         segmenter = bundle or _opened(config.bundle)
         choose_segmenter(segmenter, config.segmenter)
     elif isinstance(config.segmenter, str | os.PathLike | Bundle) and config.segmenter not in NAMED:
-        segmenter = _opened(config.segmenter)
+        try:
+            segmenter = _opened(config.segmenter)
+        except BundleError as error:
+            names = ", ".join((*CHOICES, *NAMED))
+            raise BundleError(f"{error} (segmenters are {names}, or a bundle)") from None
         choose_segmenter(segmenter, "auto")
     return bundle, segmenter
 

@@ -286,15 +286,23 @@ class Results(list[Result]):
 
         Raises MissingExtraError without pandas.
         """
-        return require("pandas", (), "to_pandas").DataFrame([result.to_dict() for result in self])
+        return require("pandas", (), "to_pandas").DataFrame(self._rows())
 
     def to_polars(self) -> Any:
         """Return a polars DataFrame with one row for each pair.
 
         Raises MissingExtraError without polars.
         """
-        rows = [result.to_dict() for result in self]
-        return require("polars", (), "to_polars").DataFrame(rows, infer_schema_length=None)
+        return require("polars", (), "to_polars").DataFrame(self._rows(), infer_schema_length=None)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the results as objects, with the margin beside VCS, where tables show it."""
+        rows = []
+        for result in self:
+            row = result.to_dict()
+            front: dict[str, Any] = {name: row[name] for name in ("vcs", "margin") if name in row}
+            rows.append(front | row)
+        return rows
 
     def _repr_html_(self) -> str:
         rows = [[*(LABELS[name] for name in _SHOWN), "flags or error"]]
@@ -335,6 +343,8 @@ class Evidence(NamedTuple):
     times
         Start and end of the chunks in seconds, float64 (n_ref, 2) and (n_gen, 2), if windows are by
         time.
+    texts
+        The reference and the generated text, from which the chunks were made.
     """
 
     chunks: tuple[list[str], list[str]]
@@ -344,6 +354,7 @@ class Evidence(NamedTuple):
     vectors: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None = None
     words: ReplacedWords | None = None
     times: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    texts: tuple[str, str] = ("", "")
 
 
 def merit(scores: Scores) -> tuple[float, ...]:

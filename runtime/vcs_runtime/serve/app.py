@@ -16,6 +16,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from vcs_numba.jit.kernel import is_compiling
 from vcs_runtime._version import __version__
 from vcs_runtime.errors import VcsError
 from vcs_runtime.scoring.background import BackgroundScorer, Request
@@ -161,7 +162,8 @@ class Service:
     async def _ready(self, request: HttpRequest) -> Response:
         scorer = self.engine.scorer
         if scorer is None or not self.ready.done():
-            return answer(503, {"status": "loading", "version": __version__})
+            status = "compiling" if is_compiling() else "loading"
+            return answer(503, {"status": status, "version": __version__})
         device = scorer.embedder.device
         return answer(
             200,

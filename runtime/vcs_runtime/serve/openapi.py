@@ -50,7 +50,7 @@ ENDPOINTS: Final = (
     ("/score", "post", "Score one pair, or several under pairs."),
     ("/explain", "post", "Verdicts for every chunk, and what each part of the score cost."),
     ("/livez", "get", "alive, also while models are loading."),
-    ("/readyz", "get", "ready with signature and device, or loading with status 503."),
+    ("/readyz", "get", "ready with signature and device; loading or compiling with status 503."),
     ("/health", "get", "The same as /readyz."),
     ("/metrics", "get", "Counters in the text format of Prometheus."),
     ("/openapi.json", "get", "This description for programs."),

@@ -12,6 +12,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from vcs_runtime.errors import TextError
 
@@ -142,6 +143,37 @@ def without_fragments(segments: Sequence[str]) -> list[str]:
     if waiting:
         sentences[-1:] = [" ".join([*sentences[-1:], *waiting])]
     return sentences
+
+
+def as_written(text: str, chunks: Sequence[str]) -> list[str]:
+    """Return the part of a text from which each chunk was made, in one line.
+
+    The chunks themselves if they are not all of the text's letters in order, as with words alone.
+    """
+    letters = "".join("".join(chunks).split())
+    parts: list[list[str]] = [[] for _ in chunks]
+    ends = list(accumulate(len("".join(chunk.split())) for chunk in chunks))
+    done = number = 0
+    compared = ""
+    for token in text.split() if chunks else ():
+        own = "".join(strip_punctuation(expand_contractions(token)).split())
+        compared += own
+        # A word with a contraction is in one sentence; in others a sentence may end.
+        is_plain = len(own) == len(strip_punctuation(token))
+        part = ""
+        for piece in token if is_plain else [token]:
+            count = len(own) if piece == token else int(piece not in string.punctuation)
+            if count and done >= ends[number] and number + 1 < len(ends):
+                parts[number].append(part)
+                part = ""
+                number += 1
+            part += piece
+            done += count
+        parts[number].append(part)
+        if done > ends[number]:  # a sentence ends within a contraction
+            return list(chunks)
+    written = [" ".join(filter(None, part)) for part in parts]
+    return written if compared == letters and all(written) else list(chunks)
 
 
 def join_chunks(segments: Sequence[str], chunk_size: int) -> list[str]:

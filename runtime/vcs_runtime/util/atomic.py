@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import secrets
@@ -58,7 +59,15 @@ def file_errors(path: object, more: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}{more}") from None
+        raise InputError(f"{path}: {reason_of(error, path)}{more}") from None
+
+
+def reason_of(error: OSError, path: object) -> str:
+    """Return the reason of an error, or that the folder of `path` does not exist."""
+    folder = Path(str(path)).parent
+    if error.errno == errno.ENOENT and not folder.exists():
+        return f"the folder {folder} does not exist"
+    return str(error.strerror or error)
 
 
 @contextmanager

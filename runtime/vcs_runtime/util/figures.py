@@ -1,4 +1,4 @@
-"""Figures as PNG files without dates: the same data give the same bytes (extra `report`)."""
+"""Figures as files without dates: the same data give the same bytes (extra `report`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vcs_runtime.util.atomic import replaced
 from vcs_runtime.util.extras import require
 
 
@@ -24,8 +25,16 @@ def new_figure(panels: int, height: float = 4.5) -> tuple[Any, list[Any]]:
     return figure, list(np.atleast_1d(figure.subplots(1, panels)))
 
 
-def save_figure(figure: Any, path: Path) -> Path:
-    """Write a figure as PNG, its folder included; returns `path`."""
+#: What a file of each kind would hold of this run.
+_UNDATED = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def save_figure(figure: Any, path: Path, dpi: int = 120) -> Path:
+    """Write a figure as PNG, SVG or PDF by its suffix, its folder included; returns `path`."""
+    import matplotlib
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
+    suffix = path.suffix.lower() if path.suffix.lower() in _UNDATED else ".png"
+    with matplotlib.rc_context({"svg.hashsalt": "vcs-runtime"}), replaced(path) as file:
+        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_UNDATED[suffix])
     return path

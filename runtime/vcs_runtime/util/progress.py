@@ -49,7 +49,8 @@ class _Bar:
         line = f"vcs-runtime: {printable(task.description)}: {int(self._shown)} of {total:.0f}"
         if done > 0:  # before that the rate is unknown
             seconds = (self._printed_at - self._began) / done * (total - self._shown)
-            line += f", about {seconds / 60:.0f} min left"
+            left = f"about {seconds / 60:.0f} min" if seconds >= 90 else "about a minute"
+            line += f", {left if seconds >= 30 else 'less than a minute'} left"
         print(line, file=sys.stderr, flush=True)
 
     def advance(self, count: int) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Callable
 HANGS_AFTER_S = 600
 
 #: A line that a job prints each half minute, as a slow machine sees it.
-PROGRESS = re.compile(r"^vcs-runtime: .+: \d+ of \d+(, about \d+ min left)?\n", re.MULTILINE)
+PROGRESS = re.compile(
+    r"^vcs-runtime: .+: \d+ of \d+(, (about \d+ min|about a minute|less than a minute) left)?\n",
+    re.MULTILINE,
+)
 
 
 def eventually(condition: Callable[[], bool]) -> None:

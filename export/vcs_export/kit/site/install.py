@@ -193,7 +193,6 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
     named = [] if kit["bundle"] == "default" else ["--bundle", bundle]
     reference = os.path.join(HERE, "story", "reference.txt")
     generated = os.path.join(HERE, "story", "generated.txt")
-    print("compiling the alignment core, which takes about half a minute", flush=True)
     subprocess.call([command, "warm-up"], stdout=subprocess.DEVNULL, env=environment())
     for words in (["doctor"], ["score", reference, generated]):
         print(f"\n$ vcs-runtime {' '.join([*words, *named])}", flush=True)

@@ -118,7 +118,9 @@ class InputFile:
             return InputError(f"{self}: {error.strerror or error}")
         text = str(error)
         names_place = re.match(r"(line|row|entry) [0-9]|schema|is ", text)
-        return InputError(f"{self} {text}" if names_place else f"{self}: {text}")
+        named = InputError(f"{self} {text}" if names_place else f"{self}: {text}")
+        named.remedy = error.remedy
+        return named
 
     def _declared(self) -> str | None:
         if self.format in _KINDS:

@@ -30,7 +30,11 @@ _SHOWN = 5  # names in a message
 
 
 class RowError(Exception):
-    """A row that cannot be used. The message begins with the place."""
+    """A row that cannot be used. The message begins with the place, and may end with a remedy."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message + remedy)
+        self.remedy = remedy
 
 
 def quoted(names: Iterable[object]) -> str:
