@@ -115,7 +115,8 @@ def combine_global(out: Floats, gas: float) -> None:
     sas = 0.0
     if las > 0.0:
         above = gas - (1.0 - las)
-        if above > 0.0:
+        # A quotient beyond float64 needs a GAS above 1, by rounding, and a LAS that is as good as 0.
+        if above > 0.0 and above / las < math.inf:
             sas = above / las
     out[SAS] = sas
     nas = out[NAS]
