@@ -23,7 +23,9 @@ seeds = st.integers(0, 10**6)
 
 def step(value: Any, direction: int) -> Any:
     """The neighbour of a number in its own type, or the number itself."""
-    return np.nextafter(value, np.asarray(direction * math.inf, value.dtype)) if direction else value
+    return (
+        np.nextafter(value, np.asarray(direction * math.inf, value.dtype)) if direction else value
+    )
 
 
 def level_of(top: float, params: Params) -> float:
