@@ -91,7 +91,11 @@ def fetched(
 
     def is_current() -> bool:
         try:
-            reason = outdated(open_bundle(target))
+            bundle = open_bundle(target)
+            reason = outdated(bundle)
+            spec = bundle.manifest.embedder
+            if spec and not (spec.proof and spec.proof.is_current):
+                reason = reason or "carries no proof"
         except SchemaError:
             reason = outdated(None)
         except BundleError as error:

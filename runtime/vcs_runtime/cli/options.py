@@ -368,6 +368,16 @@ scorer_options = combined(
             metavar="BUNDLE",
             help="Folder of the bundle whose token vectors compare words, for --also substitution.",
         ),
+        click.option(
+            "--no-proof",
+            "proof",
+            is_flag=True,
+            callback=lambda context, parameter, value: not value,
+            help=(
+                "No comparison of models with the vectors that their bundle carries, which the"
+                " first opening on a machine makes."
+            ),
+        ),
         section="Models",
         advanced=True,
     ),

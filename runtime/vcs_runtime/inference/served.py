@@ -6,13 +6,14 @@ No other part of scoring opens a socket. It is opened only to the server that th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.inference.proof import VECTORS, Array, Subject, check_served
 from vcs_runtime.util.json_http import Client, get_at
 
 _BATCH: Final = 32  # texts in a request: by default TEI refuses more
@@ -72,6 +73,14 @@ class ServedEmbedder:
             for batch_vectors in pool.map(partial(self._vectors, client), batches):
                 vectors += batch_vectors
         return vectors
+
+    def check_server(self, embed: Callable[[Sequence[str]], Sequence[Array]]) -> None:
+        """Compare the server with itself and with its first answers; raises ProofError.
+
+        `embed` returns unit vectors by this embedder.
+        """
+        place = f"{self.url} {self.model}"
+        check_served(Subject(f"embedder {place}", VECTORS, embed, "served", place, place))
 
     def _vectors(self, client: Client, texts: Sequence[str]) -> list[Any]:
         """Return the vectors of the texts in one request."""

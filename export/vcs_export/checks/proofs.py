@@ -1,0 +1,117 @@
+"""Proofs of a bundle's models: what they give for the built-in texts (`vcs_runtime`'s `proof`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vcs_export.checkpoint.recipe import recipes_folder
+from vcs_export.checks.verify import Check
+from vcs_runtime.bundle.manifest import (
+    MANIFEST,
+    PARTS,
+    SCHEMA,
+    EmbedderSpec,
+    LearnedSegmenterSpec,
+    Manifest,
+    Part,
+    Proof,
+)
+from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.errors import ProofError, VcsError
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.proof import Subject, check, make, subject_on
+from vcs_runtime.inference.tensorrt import choose_for
+from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.util.atomic import write_whole
+
+MOST_BYTES = 3 * 10**9
+"""Weights up to which an export makes the proof: a CPU takes about twice their size in memory."""
+Spec = EmbedderSpec | LearnedSegmenterSpec
+T = TypeVar("T")
+
+
+def with_proofs(bundle: Bundle, log: Callable[[str], None]) -> Manifest:
+    """Return the manifest of a bundle that is being written, with the proofs of its models.
+
+    The proof of a model of the project is a constant of the project. That of another model is made
+    on this machine's CPU, if it can run the model.
+    """
+    manifest = bundle.manifest
+    for part in PARTS:
+        spec = bundle.part(part)
+        if spec is None:
+            continue
+        proof = _recorded().get(bundle.model_hash(spec))
+        size = bundle.weights_size(spec)
+        try:
+            if proof is None and size > MOST_BYTES:
+                raise VcsError(f"its weights have {size / 1e9:.1f} GB")
+            proof = proof or _on_device(bundle, part, spec, "cpu", make)
+        except (VcsError, MemoryError) as error:
+            log(f"{spec.name}: no proof yet, `vcs-runtime export verify` adds it: {error}")
+            continue
+        manifest = _added(manifest, spec, proof)
+    return manifest
+
+
+def verify_proofs(bundle: Bundle, device: str) -> Iterator[Check]:
+    """Compare the models of a bundle with their proofs, and add proofs that it lacks.
+
+    A proof of other files or settings is replaced.
+    """
+    manifest = bundle.manifest
+    for part in PARTS:
+        spec = bundle.part(part)
+        if spec is None:
+            continue
+        name = f"proof of the {part}"
+        old = spec.proof
+        try:
+            if old and old.is_current and old.model == bundle.model_hash(spec):
+                _on_device(bundle, part, spec, device, lambda subject: check(subject, again=True))
+                yield Check(name, True, f"as {old.environment} gave it")
+                continue
+            proof = _on_device(bundle, part, spec, device, make)
+        except ProofError as error:
+            yield Check(name, False, str(error))
+            continue
+        manifest = _added(manifest, spec, proof)
+        try:
+            write_whole(bundle.root / MANIFEST, manifest.to_json())
+            yield Check(name, True, f"added to {MANIFEST}, by {proof.environment}")
+        except OSError as error:
+            yield Check(name, True, f"not added: {error}")
+
+
+def _recorded() -> dict[str, Proof]:
+    """Return the project's own proofs by the hash of their model."""
+    content = (recipes_folder() / "proofs.json").read_bytes()
+    return msgspec.json.decode(content, type=dict[str, Proof])
+
+
+def _added(manifest: Manifest, spec: Spec, proof: Proof) -> Manifest:
+    manifest = replace(manifest, schema=SCHEMA)
+    if isinstance(spec, EmbedderSpec):
+        return replace(manifest, embedder=replace(spec, proof=proof))
+    segmenter = replace(manifest.segmenter, model=replace(spec, proof=proof))  # type: ignore[type-var]
+    return replace(manifest, segmenter=segmenter)
+
+
+def _on_device(
+    bundle: Bundle, part: Part, spec: Spec, device: str, use: Callable[[Subject], T]
+) -> T:
+    """Return the result of `use`, which gets a model of a bundle on a device."""
+    if part == "embedder":
+        with Embedder.open(bundle, device, proof=False) as embedder:
+            return use(subject_on(bundle, embedder.spec, [embedder.device], embedder.run_each))
+    assert isinstance(spec, LearnedSegmenterSpec)
+    chosen = choose_for(bundle, part, device)
+    model = BoundaryModel(bundle, spec, chosen)
+    try:
+        return use(subject_on(bundle, model.spec, [chosen], model.run_each))
+    finally:
+        model.close()
