@@ -19,6 +19,7 @@ import msgspec
 from vcs_runtime.bundle.integrity import record_folder, verify_files
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
+    PARTS,
     EmbedderSpec,
     LearnedSegmenterSpec,
     Manifest,
@@ -127,6 +128,15 @@ def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
     if spec.cuda:
         return spec.model, spec.cuda.model
     return (spec.model,)
+
+
+def unproved(bundle: Bundle) -> list[str]:
+    """Return the parts of a bundle that have no proof by the built-in texts of this version."""
+    return [
+        part
+        for part in PARTS
+        if (spec := bundle.part(part)) and not (spec.proof and spec.proof.is_current)
+    ]
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:

@@ -22,8 +22,8 @@ def json_schema() -> str:
         "description": (
             "A bundle: one or several models as vcs-runtime loads them. Schemas 2 and 3 are the"
             " same without the keys that have a default. Beyond this schema: every path is in"
-            " `files`; no path is listed twice, nor differs from another by case alone; no key stands twice;"
-            " at most 4 MiB in all."
+            " `files`; no path is listed twice, nor differs from another by case alone; no key"
+            " stands twice; at most 4 MiB in all."
         ),
         **msgspec.json.schema(Manifest),
     }
