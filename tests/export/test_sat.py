@@ -62,7 +62,7 @@ def test_the_manifest_says_how_to_run_it(sat: Path, tmp_path: Path) -> None:
     assert opened.manifest.embedder is None
     assert opened.manifest.segmenter is not None
     assert opened.manifest.segmenter.rules == RulesSpec("sentencex", "en")
-    assert boundary(bundle) == LearnedSegmenterSpec(
+    assert replace_fields(boundary(bundle), proof=None) == LearnedSegmenterSpec(
         name="tiny",
         kind="sat",
         model=MODEL_FILE,

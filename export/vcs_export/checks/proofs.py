@@ -1,4 +1,4 @@
-"""Proofs of a bundle's models: what they give for the built-in texts (`vcs_runtime`'s `proof`)."""
+"""Proofs of a bundle's models: what they give for the built-in texts (`inference.proof`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,8 @@ from msgspec.structs import replace
 
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checks.verify import Check
-from vcs_runtime.bundle.manifest import (
-    MANIFEST,
-    PARTS,
-    SCHEMA,
-    EmbedderSpec,
-    LearnedSegmenterSpec,
-    Manifest,
-    Part,
-    Proof,
-)
-from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.bundle.manifest import MANIFEST, PARTS, SCHEMA, Manifest, Part, Proof
+from vcs_runtime.bundle.opening import Bundle, unproved
 from vcs_runtime.errors import ProofError, VcsError
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.proof import Subject, check, make, subject_on
@@ -30,7 +21,6 @@ from vcs_runtime.util.atomic import write_whole
 
 MOST_BYTES = 3 * 10**9
 """Weights up to which an export makes the proof: a CPU takes about twice their size in memory."""
-Spec = EmbedderSpec | LearnedSegmenterSpec
 T = TypeVar("T")
 
 
@@ -40,21 +30,22 @@ def with_proofs(bundle: Bundle, log: Callable[[str], None]) -> Manifest:
     The proof of a model of the project is a constant of the project. That of another model is made
     on this machine's CPU, if it can run the model.
     """
+    content = (recipes_folder() / "proofs.json").read_bytes()
+    recorded = msgspec.json.decode(content, type=dict[str, Proof])
     manifest = bundle.manifest
-    for part in PARTS:
+    for part in unproved(bundle):
         spec = bundle.part(part)
-        if spec is None:
-            continue
-        proof = _recorded().get(bundle.model_hash(spec))
+        assert spec is not None
+        proof = recorded.get(bundle.model_hash(spec))
         size = bundle.weights_size(spec)
         try:
             if proof is None and size > MOST_BYTES:
                 raise VcsError(f"its weights have {size / 1e9:.1f} GB")
-            proof = proof or _on_device(bundle, part, spec, "cpu", make)
+            proof = proof or _on_device(bundle, part, "cpu", make)
         except (VcsError, MemoryError) as error:
             log(f"{spec.name}: no proof yet, `vcs-runtime export verify` adds it: {error}")
             continue
-        manifest = _added(manifest, spec, proof)
+        manifest = _added(manifest, part, proof)
     return manifest
 
 
@@ -68,49 +59,42 @@ def verify_proofs(bundle: Bundle, device: str) -> Iterator[Check]:
         spec = bundle.part(part)
         if spec is None:
             continue
-        name = f"proof of the {part}"
-        old = spec.proof
+        name, old = f"proof of the {part}", spec.proof
         try:
             if old and old.is_current and old.model == bundle.model_hash(spec):
-                _on_device(bundle, part, spec, device, lambda subject: check(subject, again=True))
+                _on_device(bundle, part, device, lambda subject: check(subject, again=True))
                 yield Check(name, True, f"as {old.environment} gave it")
                 continue
-            proof = _on_device(bundle, part, spec, device, make)
-        except ProofError as error:
-            yield Check(name, False, str(error))
-            continue
-        manifest = _added(manifest, spec, proof)
-        try:
+            proof = _on_device(bundle, part, device, make)
+            manifest = _added(manifest, part, proof)
             write_whole(bundle.root / MANIFEST, manifest.to_json())
             yield Check(name, True, f"added to {MANIFEST}, by {proof.environment}")
+        except ProofError as error:
+            yield Check(name, False, str(error))
         except OSError as error:
             yield Check(name, True, f"not added: {error}")
 
 
-def _recorded() -> dict[str, Proof]:
-    """Return the project's own proofs by the hash of their model."""
-    content = (recipes_folder() / "proofs.json").read_bytes()
-    return msgspec.json.decode(content, type=dict[str, Proof])
-
-
-def _added(manifest: Manifest, spec: Spec, proof: Proof) -> Manifest:
+def _added(manifest: Manifest, part: Part, proof: Proof) -> Manifest:
     manifest = replace(manifest, schema=SCHEMA)
-    if isinstance(spec, EmbedderSpec):
-        return replace(manifest, embedder=replace(spec, proof=proof))
-    segmenter = replace(manifest.segmenter, model=replace(spec, proof=proof))  # type: ignore[type-var]
-    return replace(manifest, segmenter=segmenter)
+    if part == "embedder":
+        assert manifest.embedder
+        return replace(manifest, embedder=replace(manifest.embedder, proof=proof))
+    assert manifest.segmenter
+    assert manifest.segmenter.model
+    model = replace(manifest.segmenter.model, proof=proof)
+    return replace(manifest, segmenter=replace(manifest.segmenter, model=model))
 
 
-def _on_device(
-    bundle: Bundle, part: Part, spec: Spec, device: str, use: Callable[[Subject], T]
-) -> T:
+def _on_device(bundle: Bundle, part: Part, device: str, use: Callable[[Subject], T]) -> T:
     """Return the result of `use`, which gets a model of a bundle on a device."""
     if part == "embedder":
         with Embedder.open(bundle, device, proof=False) as embedder:
             return use(subject_on(bundle, embedder.spec, [embedder.device], embedder.run_each))
-    assert isinstance(spec, LearnedSegmenterSpec)
     chosen = choose_for(bundle, part, device)
-    model = BoundaryModel(bundle, spec, chosen)
+    assert bundle.manifest.segmenter
+    assert bundle.manifest.segmenter.model
+    model = BoundaryModel(bundle, bundle.manifest.segmenter.model, chosen)
     try:
         return use(subject_on(bundle, model.spec, [chosen], model.run_each))
     finally:

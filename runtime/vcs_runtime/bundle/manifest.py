@@ -112,21 +112,12 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     texts: Annotated[int, Meta(ge=1, description="Edition of the built-in texts.")]
     values: Annotated[
         bytes,
-        Meta(
-            description=(
-                "Vectors of an embedder, or probabilities of a segmenter's characters, text after"
-                " text: float32, little-endian, in base64."
-            )
-        ),
+        Meta(description="Vectors, or probabilities of characters: little-endian float32, base64."),
     ]
     sha256: Annotated[Sha256, Meta(description="Of the bytes of `values`.")]
     model: Annotated[Sha256, Meta(description="Hash of the model that gave them.")]
-    precision: Annotated[
-        str, Meta(description="Of the weights and arithmetic that gave them.", max_length=100)
-    ]
-    environment: Annotated[
-        str, Meta(description="What ran the model: device and versions.", max_length=1000)
-    ]
+    precision: Annotated[str, Meta(description="Of the weights and arithmetic that gave them.")]
+    environment: Annotated[str, Meta(description="What ran the model: device and versions.")]
 
     def __post_init__(self) -> None:
         if hashlib.sha256(self.values).hexdigest() != self.sha256:

@@ -23,6 +23,7 @@ from vcs_runtime.bundle.manifest import (
     EmbedderSpec,
     LearnedSegmenterSpec,
     Manifest,
+    Part,
     read_manifest,
 )
 from vcs_runtime.bundle.onnx_check import check_onnx
@@ -130,7 +131,7 @@ def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
     return (spec.model,)
 
 
-def unproved(bundle: Bundle) -> list[str]:
+def unproved(bundle: Bundle) -> list[Part]:
     """Return the parts of a bundle that have no proof by the built-in texts of this version."""
     return [
         part

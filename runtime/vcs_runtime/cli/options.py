@@ -373,10 +373,7 @@ scorer_options = combined(
             "proof",
             is_flag=True,
             callback=lambda context, parameter, value: not value,
-            help=(
-                "No comparison of models with the vectors that their bundle carries, which the"
-                " first opening on a machine makes."
-            ),
+            help="No comparison of models with what their bundle carries, at the first opening.",
         ),
         section="Models",
         advanced=True,

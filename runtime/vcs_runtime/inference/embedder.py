@@ -163,11 +163,7 @@ class Embedder:
             first = dataclasses.replace(first, reason=f"named: {len(devices)} GPUs")
         embedder = cls(opened, first, threads, devices[1:])
         if proof:
-            try:
-                check(subject_on(opened, embedder.spec, devices, embedder.run_each))
-            except BaseException:
-                embedder.close()
-                raise
+            check(subject_on(opened, embedder.spec, devices, embedder.run_each))
         return embedder
 
     def run_each(self, texts: Sequence[str]) -> list[FloatArray]:

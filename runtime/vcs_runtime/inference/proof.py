@@ -16,14 +16,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -42,21 +43,18 @@ from vcs_runtime.inference.tensorrt import engine_name
 from vcs_runtime.util.atomic import write_whole
 
 Array = npt.NDArray[np.float32]
+Spec = EmbedderSpec | LearnedSegmenterSpec
+Run = Callable[[Sequence[str]], Sequence[Array]]
+"""Returns one array for each text."""
 _FOLDER: Final = "proofs"
-_SHOWN: Final = 40  # characters of a text in an error
-
-
-class Kind(NamedTuple):
-    """What a model gives for a text, and how far two right answers may lie apart."""
-
-    word: str
-    order: float  # of the norm that measures a distance
-    limits: Mapping[str, float]  # by precision; another precision has the largest
-
-
-VECTORS: Final = Kind("vectors", 2, {"fp32": 1e-4, "fp16": 1.5e-2, "bf16": 0.1, "int8": 0.1})
-PROBABILITIES: Final = Kind(
-    "probabilities", np.inf, {"fp32": 2e-3, "fp16": 2e-2, "bf16": 5e-2, "int8": 0.1}
+# The largest distance between two right answers for a text, by precision. Others have the largest.
+VECTORS: Final = {"fp32": 1e-4, "fp16": 1.5e-2, "bf16": 0.1, "int8": 0.1}
+PROBABILITIES: Final = {"fp32": 5e-3, "fp16": 5e-2, "bf16": 0.15, "int8": 0.3}
+_PROCESSOR: Final = ("vendor_id", "model name", "stepping", "flags", "Features", "CPU part")
+_LIBRARIES: Final = re.compile(r"/.*(?:onnxruntime|openvino|nvidia|libcu|tensorrt|nvinfer).*\.so.*")
+_ADVICE: Final = (
+    ". Another device or release may compute this model rightly; --no-proof (proof=False) scores"
+    " all the same"
 )
 
 
@@ -65,18 +63,13 @@ class Subject:
     """A model where it runs."""
 
     name: str  # in errors
-    kind: Kind
-    run: Callable[[Sequence[str]], Sequence[Array]]  # one array for each text
+    limits: Mapping[str, float]
+    run: Run
     precision: str  # as the signature has it
     environment: str  # what runs the model: device and versions
-    identity: str  # everything else on which its arrays depend
+    identity: str  # everything on which its answers depend
     model: str = ""  # hash of the model; "": unknown
     proof: Proof | None = None
-
-
-class _Answers(NamedTuple):
-    texts: list[str]  # those that the model takes
-    arrays: list[Array]
 
 
 @cache
@@ -85,32 +78,26 @@ def built_in_texts() -> tuple[str, ...]:
     return tuple(json.loads(files("vcs_runtime").joinpath("data/proof.json").read_text("utf-8")))
 
 
-def subject_on(
-    bundle: Bundle,
-    spec: EmbedderSpec | LearnedSegmenterSpec,
-    devices: Sequence[Device],
-    run: Callable[[Sequence[str]], Sequence[Array]],
-) -> Subject:
-    """Return a model of a bundle on its devices. `run` returns one array for each text.
+def subject_on(bundle: Bundle, spec: Spec, devices: Sequence[Device], run: Run) -> Subject:
+    """Return a model of a bundle on its devices.
 
     With several GPUs, which take turns, the runs of a proof reach each of the first nine.
     """
     device = devices[0]
-    gpus = []
+    engine = engine_name(bundle, spec, device)
+    here = [engine, *rounding_fields(device), *environment([engine])]
     for each in devices:
         with suppress(DeviceError):
             if each.is_gpu:
-                gpus.append(nvidia.gpu(each.index))
-    engine = engine_name(bundle, spec, device)
-    here = [engine, *rounding_fields(device), *environment([engine])]
-    here += [f"{gpu.name} ({gpu.architecture})" for gpu in gpus]
+                gpu = nvidia.gpu(each.index)
+                here.append(f"{gpu.name} ({gpu.architecture})")
     return Subject(
         f"bundle {bundle.root}: {spec.name}",
         VECTORS if isinstance(spec, EmbedderSpec) else PROBABILITIES,
         run,
         device.precision_of(spec.precision, spec.cuda),
         " ".join(here),
-        f"{model_identity(bundle, spec, device, engine)}|{len(gpus)}|{_machine(bool(gpus))}",
+        "|".join([model_identity(bundle, spec, device, engine), *here, *_machine()]),
         bundle.model_hash(spec),
         spec.proof,
     )
@@ -122,11 +109,17 @@ def check(subject: Subject, *, again: bool = False) -> None:
     if proof is None or not proof.is_current:
         return
     folder = record_folder(_FOLDER)
-    key = "|".join((__version__, subject.environment, subject.identity, proof.sha256))
+    key = f"{__version__}|{subject.identity}|{proof.sha256}"
     name = hashlib.sha256(key.encode()).hexdigest()
     if not again and folder and os.path.exists(folder / name):
         return
-    _compare_recorded(subject, _answers(subject), proof)
+    advice = ""
+    if subject.model != proof.model:
+        advice = (
+            "; its files or settings were changed after the proof was made: if that is right,"
+            " `vcs-runtime export verify` makes another"
+        )
+    _compare_recorded(subject, _answers(subject), proof, advice)
     if folder:
         record(folder, name)
 
@@ -155,37 +148,28 @@ def check_served(subject: Subject) -> None:
         write_whole(path, msgspec.json.encode(_proof(subject, answers, f" of {date.today()}")))
 
 
-def _answers(subject: Subject) -> _Answers:
+Answers = list[tuple[str, Array]]  # by text
+
+
+def _answers(subject: Subject) -> Answers:
     """Run each text alone and all in one batch, and compare them."""
-    alone = _Answers([], [])
+    alone: Answers = []
     for text in built_in_texts():
         try:
             [array] = subject.run([text])
         except TextError:  # such as a text beyond the window, which some models refuse
             continue
         except BundleError as error:
-            raise ProofError(
-                f"{subject.name}: the built-in text {_shown(text)} fails on"
-                f" {subject.environment}: {error}{_ADVICE}"
-            ) from None
-        alone.texts.append(text)
-        alone.arrays.append(array)
-    together = subject.run(alone.texts)
-    limit = _limit(subject.kind, subject.precision)
-    how = f"alone and in a batch, on {subject.environment}"
-    _compare(subject, alone, together, limit, how)
+            raise _wrong(subject, text, f"fails on {subject.environment}: {error}") from None
+        alone.append((text, array))
+    together = subject.run([text for text, _ in alone])
+    how = f"alone and in a batch on {subject.environment}"
+    _compare(subject, alone, together, subject.precision, how)
     return alone
 
 
-_ADVICE: Final = (
-    ". Another device or release may compute this model rightly; --no-proof (proof=False) scores"
-    " all the same"
-)
-
-
-def _proof(subject: Subject, answers: _Answers, more: str = "") -> Proof:
-    flat = [array.ravel() for array in answers.arrays]
-    values = np.concatenate(flat).astype("<f4").tobytes()
+def _proof(subject: Subject, answers: Answers, more: str = "") -> Proof:
+    values = np.concatenate([array for _, array in answers]).astype("<f4").tobytes()
     return Proof(
         texts=PROOF_TEXTS,
         values=values,
@@ -196,91 +180,51 @@ def _proof(subject: Subject, answers: _Answers, more: str = "") -> Proof:
     )
 
 
-def _compare_recorded(subject: Subject, answers: _Answers, proof: Proof, advice: str = "") -> None:
-    """Raise ProofError if answers differ from a proof."""
+def _compare_recorded(subject: Subject, answers: Answers, proof: Proof, advice: str) -> None:
+    """Raise ProofError if answers differ from a proof, as they do if it has other sizes."""
     values = np.frombuffer(proof.values[: len(proof.values) // 4 * 4], "<f4")
-    sizes = [array.size for array in answers.arrays]
-    if subject.model not in ("", proof.model):
-        advice = (
-            "; its files or settings were changed after the proof was made: if that is right,"
-            " `vcs-runtime export verify` makes another"
-        )
-    if values.size != sum(sizes):
-        raise ProofError(
-            f"{subject.name}: it gives {sum(sizes)} numbers for the built-in texts on"
-            f" {subject.environment}, and its proof, by {proof.environment}, has"
-            f" {values.size}{advice}{_ADVICE}"
-        )
-    recorded = np.split(values, np.cumsum(sizes)[:-1])
-    limit = max(_limit(subject.kind, each) for each in (subject.precision, proof.precision))
+    ends = np.cumsum([array.size for _, array in answers])
     how = (
-        f"on {subject.environment} in {subject.precision}, and in its proof, by"
+        f"on {subject.environment} in {subject.precision}, and by its proof, of"
         f" {proof.environment} in {proof.precision}{advice}"
     )
-    _compare(subject, answers, recorded, limit, how)
+    precision = f"{subject.precision}+{proof.precision}"
+    _compare(subject, answers, np.split(values, ends[:-1]), precision, how)
 
 
 def _compare(
-    subject: Subject, answers: _Answers, others: Sequence[Array], limit: float, how: str
+    subject: Subject, answers: Answers, others: Sequence[Array], precision: str, how: str
 ) -> None:
-    """Raise ProofError, which names the worst text, if the arrays of a text differ too much."""
-    worst, text = 0.0, ""
-    for name, array, other in zip(answers.texts, answers.arrays, others, strict=True):
+    """Raise ProofError, which names the worst text, if the answers for a text differ too much."""
+    worst, worst_text = 0.0, ""
+    for (text, array), other in zip(answers, others, strict=True):
         distance = np.inf
         if array.size == other.size:
-            with np.errstate(invalid="ignore"):
-                distance = float(np.linalg.norm(array.ravel() - other.ravel(), subject.kind.order))
+            distance = float(np.linalg.norm(array - other))
         if not distance <= worst:  # also NaN
-            worst, text = distance, name
+            worst, worst_text = distance, text
+    largest = max(subject.limits.values())
+    limit = max(subject.limits.get(part, largest) for part in precision.split("+"))
     if not worst <= limit:
-        raise ProofError(
-            f"{subject.name}: {subject.kind.word} of the built-in text {_shown(text)} differ by"
-            f" {worst:.2g}, and at most by {limit:g} where all is right: {how}{_ADVICE}"
-        )
+        differs = f"differs by {worst:.2g}, where at most {limit:g} is right: {how}"
+        raise _wrong(subject, worst_text, differs)
 
 
-def _limit(kind: Kind, precision: str) -> float:
-    """Return the limit of a precision such as "fp16", or "int8+bf16"."""
-    largest = max(kind.limits.values())
-    return max(kind.limits.get(part, largest) for part in precision.split("+"))
+def _wrong(subject: Subject, text: str, problem: str) -> ProofError:
+    return ProofError(f"{subject.name}: the built-in text {text[:40]!r} {problem}{_ADVICE}")
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-
-
-def _machine(on_gpu: bool) -> str:
-    """Return the processor, unless a GPU computes, and the libraries that run models here.
+def _machine() -> Iterator[str]:
+    """Yield the processor, and the libraries of this process that run models.
 
     A library counts by its name, size and time, so that one that was replaced is not trusted.
     """
-    facts = [] if on_gpu else [_processor()]
-    try:
-        lines = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
-    except OSError:  # not Linux
-        return "|".join(facts)
-    paths = {line[line.find("/") :] for line in lines if ".so" in line and "/" in line}
-    for path in sorted(paths):
-        if any(name in path.lower() for name in _RUNTIMES) and os.path.exists(path):
-            state = os.stat(path)
-            facts.append(f"{os.path.basename(path)}:{state.st_size}:{state.st_mtime_ns}")
-    return "|".join(facts)
-
-
-_RUNTIMES: Final = ("onnxruntime", "openvino", "nvidia", "libcu", "tensorrt", "libnvinfer")
-
-
-def _processor() -> str:
-    """Return the name and the instructions of this processor."""
-    facts = []
-    try:
+    with suppress(OSError):  # not Linux
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if not line.strip():  # the other cores are the same
-                    break
-                name = line.partition(":")[0].strip()
-                if name in ("vendor_id", "model name", "stepping", "flags", "Features", "CPU part"):
-                    facts.append(line.strip())
-    except OSError:
-        pass
-    return "|".join(facts)
+            first = file.read(1 << 13).partition("\n\n")[0]  # the other cores are the same
+        yield from (line for line in first.splitlines() if line.startswith(_PROCESSOR))
+        maps = Path("/proc/self/maps").read_text("utf-8", "replace")
+        for path in sorted(set(_LIBRARIES.findall(maps))):
+            if os.path.exists(path):
+                state = os.stat(path)
+                yield f"{os.path.basename(path)}:{state.st_size}:{state.st_mtime_ns}"

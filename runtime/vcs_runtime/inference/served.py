@@ -6,14 +6,14 @@ No other part of scoring opens a socket. It is opened only to the server that th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from vcs_runtime.errors import ModelError, TextError
-from vcs_runtime.inference.proof import VECTORS, Array, Subject, check_served
+from vcs_runtime.inference.proof import VECTORS, Run, Subject, check_served
 from vcs_runtime.util.json_http import Client, get_at
 
 _BATCH: Final = 32  # texts in a request: by default TEI refuses more
@@ -74,7 +74,7 @@ class ServedEmbedder:
                 vectors += batch_vectors
         return vectors
 
-    def check_server(self, embed: Callable[[Sequence[str]], Sequence[Array]]) -> None:
+    def check_server(self, embed: Run) -> None:
         """Compare the server with itself and with its first answers; raises ProofError.
 
         `embed` returns unit vectors by this embedder.

@@ -253,11 +253,7 @@ class Segmenter:
             if self._opened is None:
                 model = BoundaryModel(self._bundle, self.spec.model, self.device, self._threads)
                 if self._proof:
-                    try:
-                        check(subject_on(self._bundle, model.spec, [self.device], model.run_each))
-                    except BaseException:
-                        model.close()
-                        raise
+                    check(subject_on(self._bundle, model.spec, [self.device], model.run_each))
                 self._opened = model
             return self._opened
 
