@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_fields
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 

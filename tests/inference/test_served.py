@@ -128,9 +128,11 @@ TWO = entries([[1, 0], [0, 1]])
 def test_an_answer_that_is_not_two_vectors_ends_the_job(
     answer: Any, why: str, tiny_bundle: Path
 ) -> None:
-    with server(lambda texts: (200, answer)) as (url, _), pytest.raises(ModelError, match=why):
+    with server(lambda texts: (200, answer)) as (url, _):
         served = ServedEmbedder(url, "m")
-        Scorer.open(tiny_bundle, "cpu", embedder=served, proof=False).embedder.prepare(["a", "b"])
+        scorer = Scorer.open(tiny_bundle, "cpu", embedder=served, proof=False)
+        with pytest.raises(ModelError, match=why):
+            scorer.embedder.prepare(["a", "b"])
 
 
 def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
