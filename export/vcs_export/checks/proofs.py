@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -11,10 +13,10 @@ from msgspec.structs import replace
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checks.verify import Check
 from vcs_runtime.bundle.manifest import MANIFEST, PARTS, SCHEMA, Manifest, Part, Proof
-from vcs_runtime.bundle.opening import Bundle, unproved
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import ProofError, VcsError
 from vcs_runtime.inference.embedder import Embedder
-from vcs_runtime.inference.proof import Subject, check, make, subject_on
+from vcs_runtime.inference.proof import Spec, Subject, check, make, subject_on
 from vcs_runtime.inference.tensorrt import choose_for
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.util.atomic import write_whole
@@ -30,15 +32,11 @@ def with_proofs(bundle: Bundle, log: Callable[[str], None]) -> Manifest:
     The proof of a model of the project is a constant of the project. That of another model is made
     on this machine's CPU, if it can run the model.
     """
-    content = (recipes_folder() / "proofs.json").read_bytes()
-    recorded = msgspec.json.decode(content, type=dict[str, Proof])
     manifest = bundle.manifest
-    for part in unproved(bundle):
-        spec = bundle.part(part)
-        assert spec is not None
-        proof = recorded.get(bundle.model_hash(spec))
+    for part, spec in _models(bundle):
         size = bundle.weights_size(spec)
         try:
+            proof = _recorded(bundle, spec)
             if proof is None and size > MOST_BYTES:
                 raise VcsError(f"its weights have {size / 1e9:.1f} GB")
             proof = proof or _on_device(bundle, part, "cpu", make)
@@ -55,24 +53,44 @@ def verify_proofs(bundle: Bundle, device: str) -> Iterator[Check]:
     A proof of other files or settings is replaced.
     """
     manifest = bundle.manifest
-    for part in PARTS:
-        spec = bundle.part(part)
-        if spec is None:
-            continue
-        name, old = f"proof of the {part}", spec.proof
+    for part, spec in _models(bundle):
+        name, known = f"proof of the {part}", spec.proof
+        if not known or not known.is_current or known.model != bundle.model_hash(spec):
+            known = _recorded(bundle, spec)
         try:
-            if old and old.is_current and old.model == bundle.model_hash(spec):
-                _on_device(bundle, part, device, lambda subject: check(subject, again=True))
-                yield Check(name, True, f"as {old.environment} gave it")
-                continue
-            proof = _on_device(bundle, part, device, make)
-            manifest = _added(manifest, part, proof)
-            write_whole(bundle.root / MANIFEST, manifest.to_json())
-            yield Check(name, True, f"added to {MANIFEST}, by {proof.environment}")
+            proof = _on_device(bundle, part, device, partial(_compared, known))
+            detail = f"as {proof.environment} gave it"
+            if proof != spec.proof:
+                manifest = _added(manifest, part, proof)
+                write_whole(bundle.root / MANIFEST, manifest.to_json())
+                detail = f"added to {MANIFEST}, by {proof.environment}"
+            yield Check(name, True, detail)
         except ProofError as error:
             yield Check(name, False, str(error))
         except OSError as error:
             yield Check(name, True, f"not added: {error}")
+
+
+def _compared(known: Proof | None, subject: Subject) -> Proof:
+    """Return the known proof of a model after a comparison with it, or a new one."""
+    if known is None:
+        return make(subject)
+    check(dataclasses.replace(subject, proof=known), again=True)
+    return known
+
+
+def _models(bundle: Bundle) -> Iterator[tuple[Part, Spec]]:
+    for part in PARTS:
+        spec = bundle.part(part)
+        if spec:
+            yield part, spec
+
+
+def _recorded(bundle: Bundle, spec: Spec) -> Proof | None:
+    """Return the project's own proof of a model, if there is one."""
+    content = (recipes_folder() / "proofs.json").read_bytes()
+    recorded = msgspec.json.decode(content, type=dict[str, Proof])
+    return recorded.get(bundle.model_hash(spec))
 
 
 def _added(manifest: Manifest, part: Part, proof: Proof) -> Manifest:
