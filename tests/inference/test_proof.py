@@ -185,7 +185,7 @@ def tiny_decoder(folder: Path, precision: str) -> Path:
 def test_the_limit_of_fp32_lies_between_right_kernels_and_tf32(
     tiny_bundle: Path, tmp_path: Path, device: str
 ) -> None:
-    limit = proof.VECTORS.limits["fp32"]
+    limit = proof.VECTORS["fp32"]
     right = distance(open_bundle(tiny_bundle), device)
     wrong = distance(open_bundle(changed_weights(tiny_bundle, tmp_path, in_tf32)), device)
     assert right < limit / 4
