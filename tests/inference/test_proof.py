@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace as replace_fields
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from support.changed_bundles import edit, relist
 from support.command_line import vcs
 from support.tiny_decoder import write_tiny_decoder
+from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.families.build import Build, Quantization
 from vcs_export.families.decoder import build_decoder_bundle
 from vcs_export.write import BundleInfo
 from vcs_runtime import Embedder, Scorer, Segmenter
+from vcs_runtime.bundle.manifest import Proof
 from vcs_runtime.bundle.opening import Bundle, open_bundle, unproved
 from vcs_runtime.errors import BundleError, DeviceError, ModelError, ProofError, TextError
 from vcs_runtime.inference import proof, session
@@ -178,7 +181,8 @@ def tiny_decoder(folder: Path, precision: str) -> Path:
     write_tiny_decoder(folder / "qwen3", "qwen3")
     quantization = Quantization(precision, device="cpu", least_cosine=-1, most_change=1)
     info = BundleInfo("tiny", "CC0-1.0", "random numbers")
-    return build_decoder_bundle(Build(folder / "qwen3", folder / "bundle", info, quantization))
+    build = Build(folder / "qwen3", folder / "bundle", info, quantization, report=print)
+    return build_decoder_bundle(build)
 
 
 @pytest.mark.parametrize("device", ["cpu", "openvino:fp32"])
@@ -316,6 +320,37 @@ def test_verify_compares_and_renews(
     assert done.code == 1
     assert "FAILED proof of the embedder: bundle" in done.stdout
     assert "FAILED proof of the segmenter: bundle" in done.stdout
+
+
+def test_verify_takes_a_bundle_of_a_segmenter_alone(sat_bundle: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sat_bundle, copy)
+    edit(copy, lambda data: data["segmenter"]["model"].pop("proof"))
+    done = vcs("export", "verify", copy)
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith("ok     proof of the segmenter: added to bundle.json")
+    assert open_bundle(copy).manifest == open_bundle(sat_bundle).manifest
+
+
+def test_an_export_says_where_it_makes_no_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tiny_decoder(tmp_path / "bf16", "bf16")  # no kernel of a CPU takes it
+    assert unproved(open_bundle(bundle)) == ["embedder"]
+    monkeypatch.setattr("vcs_export.checks.proofs.MOST_BYTES", 1)
+    assert unproved(open_bundle(tiny_decoder(tmp_path / "large", "fp16"))) == ["embedder"]
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert all("no proof yet, `vcs-runtime export verify` adds it" in line for line in said)
+    assert vcs("export", "verify", bundle, "--device", "openvino").code == 0
+    Embedder.open(bundle, "openvino").close()
+
+
+def test_the_proofs_of_the_project_are_of_the_models_that_pages_name() -> None:
+    recorded = json.loads((recipes_folder() / "proofs.json").read_text())
+    assert sorted(digits[:4] for digits in recorded) == ["4e4b", "51c6"]  # of all pages
+    for digits, values in recorded.items():
+        assert msgspec.convert(values, Proof).model == digits
 
 
 @pytest.mark.parametrize("place", [0, 1000, -3])
