@@ -89,7 +89,7 @@ def test_max_length_lowers_the_window(embedder: Embedder) -> None:
 def test_a_bundle_may_refuse_long_texts(tmp_path: Path) -> None:
     folder = build_tiny_bundle(tmp_path)
     edit(folder, lambda data: data["embedder"].update(long_text="error"))
-    with Embedder.open(folder, device="cpu", proof=False) as strict:
+    with Embedder.open(folder, device="cpu") as strict:
         strict.embed(["man walks"])
         with pytest.raises(TextError, match="a text of 40 tokens is longer than the model's 30"):
             strict.embed(["dog", "man " * 40])
@@ -131,7 +131,7 @@ def test_a_model_whose_vectors_are_zeros_is_refused(tmp_path: Path) -> None:
     weights.write_bytes(bytes(weights.stat().st_size))
     relist(bundle)
     with (
-        Embedder.open(bundle, device="cpu", proof=False) as embedder,
+        Embedder.open(bundle, device="cpu") as embedder,
         pytest.raises(
             BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"
         ),

@@ -125,7 +125,11 @@ def test_a_refusal_names_text_figure_limit_and_both_versions(
     tiny_bundle: Path, tmp_path: Path
 ) -> None:
     bundle = changed_weights(tiny_bundle, tmp_path, in_tf32)
-    edit(bundle, lambda data: data["embedder"]["proof"].update(environment="ort-cpu ort:0.9"))
+    edit(
+        bundle,
+        lambda data: data["embedder"]["proof"].update(environment="ort-cpu ort:0.9"),
+        keep_proofs=True,
+    )
     with pytest.raises(DeviceError) as refusal:
         Embedder.open(bundle, "cpu")
     message = str(refusal.value)
@@ -141,7 +145,7 @@ def changed_weights(bundle: Path, folder: Path, change: Change, part: str = "emb
     path = copy / part / "model.onnx.data"
     weights = np.fromfile(path, np.float32)
     change(weights).tofile(path)
-    relist(copy)
+    relist(copy, keep_proofs=True)
     return copy
 
 
@@ -292,7 +296,7 @@ def test_an_older_bundle_opens_as_before(
 ) -> None:
     old = tmp_path / "old"
     shutil.copytree(tiny_bundle, old)
-    edit(old, lambda data: (data["embedder"].pop("proof"), data.update(schema=3)))
+    edit(old, lambda data: (data["embedder"].pop("proof"), data.update(schema=3)), keep_proofs=True)
     Embedder.open(old, "cpu").close()
     assert runs == []
     report = json.loads(vcs("doctor", "--json", "--bundle", old).stdout)
@@ -310,7 +314,7 @@ def test_verify_compares_and_renews(
     copy = tmp_path / "copy"
     shutil.copytree(whole_bundle, copy)
     assert "ok     proof of the segmenter: as ort-cpu" in vcs("export", "verify", copy).stdout
-    edit(copy, lambda data: data["embedder"].update(max_tokens=24))
+    edit(copy, lambda data: data["embedder"].update(max_tokens=24), keep_proofs=True)
     with pytest.raises(ProofError, match="vcs-runtime export verify"):
         Embedder.open(copy, "cpu")
     assert "proof of the embedder: added" in vcs("export", "verify", copy).stdout
@@ -325,7 +329,7 @@ def test_verify_compares_and_renews(
 def test_verify_takes_a_bundle_of_a_segmenter_alone(sat_bundle: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(sat_bundle, copy)
-    edit(copy, lambda data: data["segmenter"]["model"].pop("proof"))
+    edit(copy, lambda data: data["segmenter"]["model"].pop("proof"), keep_proofs=True)
     done = vcs("export", "verify", copy)
     assert done.code == 0, done.stderr
     assert done.stdout.startswith("ok     proof of the segmenter: added to bundle.json")
@@ -365,7 +369,7 @@ def test_a_damaged_proof_is_the_bundles_fault(
         values[place] = "A" if values[place] != "A" else "B"
         data["embedder"]["proof"]["values"] = "".join(values)
 
-    edit(copy, damage)
+    edit(copy, damage, keep_proofs=True)
     with pytest.raises(BundleError, match=r"embedder.proof: .*damaged"):
         open_bundle(copy)
 
@@ -386,7 +390,7 @@ def test_a_proof_of_other_texts_counts_as_none(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(tiny_bundle, copy)
-    edit(copy, lambda data: data["embedder"]["proof"].update(texts=99))
+    edit(copy, lambda data: data["embedder"]["proof"].update(texts=99), keep_proofs=True)
     Embedder.open(copy, "cpu").close()
     assert runs == []
     assert unproved(open_bundle(copy)) == ["embedder"]
