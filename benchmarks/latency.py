@@ -4,6 +4,7 @@ when all is warm, and what a pair takes beside its model.
     python benchmarks/latency.py start [--rounds 9] [--bundle default] [--keep]
     python benchmarks/latency.py pair PAIRS.jsonl [--pairs 40] [--rounds 3] [--bundle default] [--keep]
     python benchmarks/latency.py host PAIRS.jsonl [--rounds 5] [--bundle default] [--rate 2500] [--keep]
+    python benchmarks/latency.py proof [--rounds 9] [--bundle default]
     python benchmarks/latency.py tokens PAIRS.jsonl [--pairs 200000] [--bundle default]
 
 `start` is the median of rounds, each in a process of its own: commands as processes, and the parts
@@ -19,6 +20,9 @@ share none, in one thread with nothing remembered: all of it, by step, and what 
 takes for the same texts and sentences. Word vectors (`--bundle fast`) are computed; another model
 takes no time. With `--rate`, a GPU that computes so many pairs a second sleeps instead, and the
 share of time that it computes is printed. Revisions are compared in turns, by PYTHONPATH.
+
+`proof` is processor time, in one thread, of opening the embedder: without its proof, for the first
+time, and later.
 
 `tokens` draws texts of every script around words of the pairs, and counts those whose tokens and
 spans are those of `tokenizers`.
@@ -259,6 +263,25 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
     ]
 
 
+def proof(bundle: str, rounds: int) -> None:
+    """Print the milliseconds of a processor for a proof, as part of opening the embedder."""
+    from vcs_runtime import Embedder
+    from vcs_runtime.bundle.opening import open_bundle
+
+    own = open_bundle(bundle)
+    seconds = defaultdict(list)
+    for number in range(rounds + 1):
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["VCS_RUNTIME_HOME"] = home
+            for name, wanted in (("without", False), ("first", True), ("later", True)):
+                started = time.process_time()
+                Embedder.open(own, "cpu", 1, proof=wanted).close()
+                if number:  # the first round warms up
+                    seconds[name].append(1e3 * (time.process_time() - started))
+    for name, each in seconds.items():
+        print(f"{name:8} {statistics.median(each):7.1f} ms (least {min(each):.1f})")
+
+
 def tokens(path: Path, bundle: str, count: int) -> None:
     """Compare the tokens and spans of drawn texts with those of `tokenizers`."""
     from vcs_runtime.bundle.opening import open_bundle
@@ -302,7 +325,7 @@ def tokens(path: Path, bundle: str, count: int) -> None:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["start", "pair", "host", "tokens"])
+    parser.add_argument("what", choices=["start", "pair", "host", "proof", "tokens"])
     parser.add_argument("file", type=Path, nargs="?", help="file of pairs")
     parser.add_argument("--bundle", default="default")
     parser.add_argument("--pairs", type=int)
@@ -311,6 +334,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "start":
         name, rows = "start", start(arguments.bundle, arguments.rounds or 9)
+    elif arguments.what == "proof":
+        proof(arguments.bundle, arguments.rounds or 9)
+        return
     elif arguments.file is None:
         parser.error(f"{arguments.what} needs a file of pairs")
     elif arguments.what == "tokens":

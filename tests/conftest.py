@@ -149,6 +149,19 @@ def no_lines_of_progress() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_records_of_proofs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Record proofs in a folder of the tests, not of the user who runs them."""
+    folder = tmp_path_factory.mktemp("records")
+    with pytest.MonkeyPatch.context() as patch, suppress(ImportError):
+        from vcs_runtime.inference import proof
+
+        patch.setattr(proof, "record_folder", lambda name: folder / name)
+        yield
+        return
+    yield
+
+
 @pytest.fixture(scope="session")
 def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with an embedder and the rules of English."""

@@ -30,6 +30,7 @@ from vcs_runtime.bundle.manifest import (
     Manifest,
     SegmenterSpec,
 )
+from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.atomic import beside, lies_in, made_folder, refuse_input_as_output, stale
 
@@ -189,8 +190,12 @@ class BundleWriter:
         segmenter: SegmenterSpec | None = None,
         known: Mapping[str, str] | None = None,
         progress: Progress = silent,
+        prove: Callable[[Bundle], Manifest] | None = None,
     ) -> Path:
-        """Hash all files without `known` hashes, write `bundle.json`, flush, rename into place."""
+        """Hash all files without `known` hashes, write `bundle.json`, flush, rename into place.
+
+        `prove` returns the manifest with the proofs of the models.
+        """
         for relative, content in self.info.extra_files.items():
             self.file(relative).write_bytes(content)
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
@@ -212,6 +217,8 @@ class BundleWriter:
             segmenter=segmenter,
             schema=SCHEMA,
         )
+        if prove:
+            manifest = prove(Bundle(self.folder, manifest))
         self.file(MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
         # The disk must have all files, and the folders that name them, before the rename.
         for path in [*paths, self.folder / MANIFEST, self.folder]:

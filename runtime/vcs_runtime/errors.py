@@ -43,6 +43,14 @@ class DeviceMemoryError(DeviceError):
     """A device with too little memory for the request."""
 
 
+class ProofError(DeviceError):
+    """A device or a server on which a model does not give the vectors that it has given before.
+
+    The message names the built-in text that differs most, the limit, and what ran the model then
+    and now (docs/guide/bundles.md).
+    """
+
+
 class CacheError(VcsError, RuntimeError):
     """A vector cache that cannot be opened, read or written."""
 

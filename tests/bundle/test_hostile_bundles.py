@@ -292,7 +292,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         lambda b: (b / MANIFEST).write_text('{"a":' * 100_000),
         "cannot be read",
     ),
-    "a newer schema": (manifest(lambda d: d.update(schema=4)), "this version reads schema"),
+    "a newer schema": (manifest(lambda d: d.update(schema=5)), "this version reads schemas"),
     "a key that stands twice": (key_twice, "twice"),
     "an unknown key": (manifest(lambda d: d.update(run="rm")), "unknown field `run`"),
     "a number that is none": (embedder(dimension=float("nan")), "NaN is no number"),

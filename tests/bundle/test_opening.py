@@ -87,7 +87,7 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        (("schema",), 1, "schema 1, but this version reads schema 2 and 3 only"),
+        (("schema",), 1, "schema 1, but this version reads schemas 2 to 4 only"),
         (("schema",), "1", "schema: Expected `int`, got `str`"),
         (("schema",), True, "schema: Expected `int`, got `bool`"),
         (("files",), ..., "missing required field `files`"),

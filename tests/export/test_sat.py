@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_fields
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -62,7 +63,7 @@ def test_the_manifest_says_how_to_run_it(sat: Path, tmp_path: Path) -> None:
     assert opened.manifest.embedder is None
     assert opened.manifest.segmenter is not None
     assert opened.manifest.segmenter.rules == RulesSpec("sentencex", "en")
-    assert boundary(bundle) == LearnedSegmenterSpec(
+    assert replace_fields(boundary(bundle), proof=None) == LearnedSegmenterSpec(
         name="tiny",
         kind="sat",
         model=MODEL_FILE,

@@ -50,11 +50,11 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_a_sound_bundle_passes(bundle: Path) -> None:
     checks = list(verify_embedder(open_bundle(bundle)))
-    assert len(checks) == 5
+    assert len(checks) == 4
     assert all(check.holds for check in checks), checks
 
 
-@pytest.mark.parametrize(("window", "count"), [(12, 4), (13, 5), (32, 5)])
+@pytest.mark.parametrize(("window", "count"), [(12, 3), (13, 4), (32, 4)])
 def test_a_short_window_is_not_overrun(tmp_path: Path, window: int, count: int) -> None:
     folder = write_tiny_decoder(tmp_path / "qwen3", "qwen3")
     options = DecoderOptions(max_tokens=window)

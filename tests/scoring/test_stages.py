@@ -349,7 +349,7 @@ def test_a_gpu_that_fails_is_named_by_its_error(
 
     machine.before = fail
     with (
-        Scorer.open(tiny_bundle, "cuda:all:fp32") as gpus,
+        Scorer.open(tiny_bundle, "cuda:all:fp32", proof=False) as gpus,
         pytest.raises(DeviceError, match=r"^cuda:[01]: .*a GPU has fallen off the bus"),
     ):
         list(numbered(gpus, PAIRS * 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -348,7 +349,8 @@ def sat(
     check_target(output, overwrite, checkpoint, settings.tokenizer, text)
     quantization = Quantization(precision, text_lines(text) if text else ())
     published = read_recipe(recipe, SatRecipe)
-    build = Build(checkpoint, output, named_after(checkpoint, overwrite), quantization)
+    info = named_after(checkpoint, overwrite)
+    build = Build(checkpoint, output, info, quantization, report=log)
     build_sat_bundle(build, settings, published)
     segmenter = open_bundle(output).manifest.segmenter
     model = segmenter.model if segmenter else None
@@ -424,7 +426,7 @@ def encoder(
     settings = EmbedderOptions(**options)
     if published := read_recipe(recipe, SentenceRecipe):
         log(f"the weights of {published.source} are licensed under {published.licence}")
-    build = Build(checkpoint, output, named_after(checkpoint, overwrite))
+    build = Build(checkpoint, output, named_after(checkpoint, overwrite), report=log)
     build_sentence_bundle(build, settings, published, optimum_python=optimum_python)
     if heads := other_heads(checkpoint):
         log(f"left out, as they do not give a text's vector: {', '.join(heads)}")
@@ -451,20 +453,26 @@ def encoder(
     help="NV-Embed-v2's model card, whose scores are compared. [default: none]",
 )
 def verify(bundle: Path, device: str, card: Path | None) -> None:
-    """Check a bundle's embedder by running it.
+    """Check the models of a bundle by running them.
 
-    Vectors must be finite, of unit length, and independent of batch, order and padding. The exit
-    code is 1 if a check fails.
+    Vectors must be finite, of unit length, and independent of batch, order and padding. Models must
+    agree with their proofs, and a proof that is missing is added. The exit code is 1 if a check
+    fails.
 
     \b
     Example:
       vcs-runtime export verify embedder --card NV-Embed-v2/README.md
     """
     require_builders("export", "verifying")
+    from vcs_export.checks.proofs import verify_proofs
     from vcs_export.checks.verify import verify_embedder
 
+    opened = open_bundle(bundle)
+    checks = verify_proofs(opened, device)
+    if card or opened.part("embedder") or not opened.part("segmenter"):
+        checks = chain(verify_embedder(opened, device, card), checks)
     failed = False
-    for check in verify_embedder(open_bundle(bundle), device, card):
+    for check in checks:
         click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
         if not check.holds:
             failed = True

@@ -16,11 +16,13 @@ from vcs_export.checkpoint.sentence_folder import (
     read_prompt,
     read_sentence_folder,
 )
+from vcs_export.checks.proofs import with_proofs
 from vcs_export.checks.quantization_error import Report
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.graph.decoder_model import PRECISIONS
 from vcs_export.write import BundleInfo, Progress, licence_file, silent
-from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy, RulesSpec
+from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, LongTextPolicy, Manifest, RulesSpec
+from vcs_runtime.bundle.opening import Bundle
 
 MODEL_FILE = "embedder/model.onnx"
 CUDA_FILE = "embedder/model.cuda.onnx"
@@ -80,6 +82,10 @@ class Build:
 
     def __post_init__(self) -> None:
         check_choice("weights", self.weights, WEIGHTS_MODES)
+
+    def prove(self, bundle: Bundle) -> Manifest:
+        """Return the manifest of the written bundle with the proofs of its models."""
+        return with_proofs(bundle, self.report)
 
     def of_recipe(self, recipe: PublishedRecipe, published: bool = True) -> Build:
         """Return the build with the recipe's licence, name and source.

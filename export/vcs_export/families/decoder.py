@@ -133,6 +133,7 @@ def build_streamed_bundle(
             segmenter=SegmenterSpec(build.rules) if build.rules else None,
             known=hashed,
             progress=build.progress,
+            prove=build.prove,
         )
 
 

@@ -27,7 +27,7 @@ from vcs_export.families.sentence_encoder import build_sentence_bundle
 from vcs_export.installer import installer_reason, run_pip
 from vcs_export.write import LICENCES, BundleExistsError, BundleInfo, check_target, licence_file
 from vcs_runtime.bundle.integrity import sha256_of
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle, unproved
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.errors import BundleError, SchemaError
 from vcs_runtime.util.presence import is_there
@@ -70,6 +70,8 @@ def fetch_default(
             return "has another learned segmenter than this version of vcs-runtime"
         if bundle.manifest.embedder and not bundle.manifest.embedder.cuda:
             return "has no graph for CUDA in fp16"
+        if unproved(bundle):
+            return "carries no proof"
         return ""
 
     return fetched(target, source, replace, log, outdated, build)

@@ -94,7 +94,9 @@ def build_sat_bundle(
             texts = build.quantization.texts or _stories()
             agreement = _agreement(folder, exact, (bundle.folder, int8), texts)
         model = spec(precision=precision, agreement=agreement)
-        return bundle.commit(segmenter=SegmenterSpec(rules=build.rules, model=model))
+        return bundle.commit(
+            segmenter=SegmenterSpec(rules=build.rules, model=model), prove=build.prove
+        )
 
 
 def _check_recipe(

@@ -127,6 +127,7 @@ def build_sentence_bundle(
                 instruction=sentence.instruction,
             ),
             segmenter=SegmenterSpec(build.rules, segmenter) if build.rules or segmenter else None,
+            prove=build.prove,
         )
 
 

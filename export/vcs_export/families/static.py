@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tokenizers import Tokenizer
 
 from vcs_export.checkpoint.recipe import recipes_folder
 from vcs_export.checkpoint.transformer import bert_special_tokens
+from vcs_export.checks.proofs import with_proofs
 from vcs_export.errors import CheckpointError, ExportError
 from vcs_export.families.build import MODEL_FILE, SEGMENTER_FILES, TOKENIZER_FILE, WEIGHTS_FILE
 from vcs_export.families.default import fetched
@@ -289,6 +291,7 @@ def build_static(
                     precision="fp32",
                 ),
             ),
+            prove=partial(with_proofs, log=log),
         )
 
 

@@ -37,13 +37,13 @@ LARGE = 1 << 30
 """Files of at least this many bytes are hashed once per machine."""
 
 
-def record_folder() -> Path | None:
-    """Return the folder with the records of verified files.
+def record_folder(name: str = "verified") -> Path | None:
+    """Return the folder with records, by default those of verified files.
 
     The result is None without a home folder, or if other users can write to the folder.
     """
     with suppress(BundleError, PermissionError):
-        return own_folder("verified")
+        return own_folder(name)
     return None
 
 

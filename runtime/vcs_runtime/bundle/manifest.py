@@ -6,6 +6,7 @@ programs in other languages.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -16,10 +17,11 @@ from msgspec import Meta, Struct, field
 from vcs_runtime.errors import BundleError, SchemaError
 from vcs_runtime.util.reading import unique_keys
 
-SCHEMA: Final = 3
-# Schema 2 is schema 3 without the keys that have a default here.
-SCHEMAS = (2, 3)
+SCHEMA: Final = 4
+# Schemas 2 and 3 are schema 4 without the keys that have a default here.
+SCHEMAS = (2, 3, 4)
 MANIFEST = "bundle.json"
+PROOF_TEXTS: Final = 1  # edition of the built-in texts, `data/proof.json`
 MAX_MANIFEST_BYTES = 4 << 20  # a real one has a few kilobytes
 
 InputLayout = Literal["padded", "packed"]
@@ -104,6 +106,29 @@ class QuantizationErrorStats(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("cosine_min is above cosine_mean")
 
 
+class Proof(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model gave for the built-in texts, with which every device is compared."""
+
+    texts: Annotated[int, Meta(ge=1, description="Edition of the built-in texts.")]
+    values: Annotated[
+        bytes,
+        Meta(description="Vectors, or probabilities of characters: little-endian float32, base64."),
+    ]
+    sha256: Annotated[Sha256, Meta(description="Of the bytes of `values`.")]
+    model: Annotated[Sha256, Meta(description="Hash of the model that gave them.")]
+    precision: Annotated[str, Meta(description="Of the weights and arithmetic that gave them.")]
+    environment: Annotated[str, Meta(description="What ran the model: device and versions.")]
+
+    def __post_init__(self) -> None:
+        if hashlib.sha256(self.values).hexdigest() != self.sha256:
+            raise ValueError("values is damaged: its sha256 is not the one beside it")
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is of the built-in texts of this version."""
+        return self.texts == PROOF_TEXTS
+
+
 class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
     """A second graph of a model over the same weights, which ONNX Runtime's CUDA provider runs."""
 
@@ -176,6 +201,7 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = field(name="frame", default=None)
     quantization_error: QuantizationErrorStats | None = field(name="loss", default=None)
+    proof: Proof | None = None
 
     def __post_init__(self) -> None:
         # A padded graph has no input for the number of tokens to leave out. Of several windows,
@@ -234,6 +260,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="For a quantised model: F1 of its segment ends against fp32."),
     ] = None
     cuda: _Cuda = None
+    proof: Proof | None = None
 
     def __post_init__(self) -> None:
         if self.stride > self.max_tokens - 2:
@@ -290,7 +317,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ]
     embedder: Annotated[EmbedderSpec | None, Meta(extra_json_schema=_EMBEDDER_RULE)] = None
     segmenter: Annotated[SegmenterSpec | None, Meta(extra_json_schema=_SEGMENTER_RULE)] = None
-    schema: Annotated[Literal[2, 3], Meta(description="Version of this schema.")]
+    schema: Annotated[Literal[2, 3, 4], Meta(description="Version of this schema.")]
 
     def to_json(self) -> str:
         """Return the text of `bundle.json`.
@@ -319,8 +346,8 @@ def read_manifest(path: Path) -> Manifest:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is int and schema not in SCHEMAS:
         raise SchemaError(
-            f"{path}: schema {schema}, but this version reads schema"
-            f" {' and '.join(map(str, SCHEMAS))} only: build the bundle again (the default one with"
+            f"{path}: schema {schema}, but this version reads schemas"
+            f" {SCHEMAS[0]} to {SCHEMAS[-1]} only: build the bundle again (the default one with"
             " `vcs-runtime fetch default`), or use a matching vcs-runtime"
         )
     try:

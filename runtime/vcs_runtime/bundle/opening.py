@@ -19,9 +19,11 @@ import msgspec
 from vcs_runtime.bundle.integrity import record_folder, verify_files
 from vcs_runtime.bundle.manifest import (
     MANIFEST,
+    PARTS,
     EmbedderSpec,
     LearnedSegmenterSpec,
     Manifest,
+    Part,
     read_manifest,
 )
 from vcs_runtime.bundle.onnx_check import check_onnx
@@ -32,7 +34,7 @@ from vcs_runtime.errors import BundleError
 DIGITS: Final = 4
 # Settings that name a model, place its files or record its quality. They change no vector.
 _NOTES = frozenset(
-    {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"}
+    {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement", "proof"}
 )
 
 
@@ -127,6 +129,15 @@ def models_of(spec: EmbedderSpec | LearnedSegmenterSpec) -> tuple[str, ...]:
     if spec.cuda:
         return spec.model, spec.cuda.model
     return (spec.model,)
+
+
+def unproved(bundle: Bundle) -> list[Part]:
+    """Return the parts of a bundle that have no proof by the built-in texts of this version."""
+    return [
+        part
+        for part in PARTS
+        if (spec := bundle.part(part)) and not (spec.proof and spec.proof.is_current)
+    ]
 
 
 def open_bundle(bundle: str | os.PathLike[str], *, full: bool = False) -> Bundle:

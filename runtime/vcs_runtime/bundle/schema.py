@@ -20,10 +20,10 @@ def json_schema() -> str:
         "$id": f"urn:vcs-runtime:bundle:{SCHEMA}",
         "title": f"bundle.json of vcs-runtime, schema {SCHEMA}",
         "description": (
-            "A bundle: one or several models as vcs-runtime loads them. Schema 2 is the same"
-            " without the keys that have a default. Beyond this schema: every path is in `files`;"
-            " no path is listed twice, nor differs from another by case alone; no key stands twice;"
-            " at most 4 MiB in all."
+            "A bundle: one or several models as vcs-runtime loads them. Schemas 2 and 3 are the"
+            " same without the keys that have a default. Beyond this schema: every path is in"
+            " `files`; no path is listed twice, nor differs from another by case alone; no key"
+            " stands twice; at most 4 MiB in all."
         ),
         **msgspec.json.schema(Manifest),
     }

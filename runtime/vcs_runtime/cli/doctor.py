@@ -15,7 +15,7 @@ import click
 
 from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
-from vcs_runtime.bundle.opening import Bundle, open_bundle
+from vcs_runtime.bundle.opening import Bundle, open_bundle, unproved
 from vcs_runtime.bundle.paths import home
 from vcs_runtime.cli.options import as_json, bundle
 from vcs_runtime.cli.tables import console
@@ -162,6 +162,8 @@ def _examine_bundle(name: str, report: _Report) -> bool:
         report.problems.append(str(error))
         return True
     facts[label] = _describe(opened)
+    if lacking := " and ".join(unproved(opened)):
+        facts["proof"] = f"none of its {lacking}: `vcs-runtime export verify {opened.root}` adds it"
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)

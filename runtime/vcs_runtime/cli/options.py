@@ -415,6 +415,13 @@ scorer_options = combined(
             metavar="BUNDLE",
             help="Folder of the bundle whose token vectors compare words, for --also substitution.",
         ),
+        click.option(
+            "--no-proof",
+            "proof",
+            is_flag=True,
+            callback=lambda context, parameter, value: not value,
+            help="No comparison of models with what their bundle carries, at the first opening.",
+        ),
         section="Models",
         advanced=True,
     ),

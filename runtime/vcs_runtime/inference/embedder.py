@@ -27,7 +27,8 @@ from vcs_runtime.inference.batching import (
     width_step,
 )
 from vcs_runtime.inference.device import Device, each_device
-from vcs_runtime.inference.environment import environment
+from vcs_runtime.inference.environment import model_identity, rounding_fields
+from vcs_runtime.inference.proof import check, subject_on
 from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
 from vcs_runtime.inference.tensorrt import (
     EngineSession,
@@ -81,13 +82,7 @@ class Embedder:
         self._layout = graph.layout
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
-        digests = [engine.sha256 for engine in device.engines]
-        device_hash = bundle.device_hash(self.spec, device.provider_name, digests)
-        identity = [bundle.model_hash(self.spec), device_hash or device.provider_name]
-        if device.precision and not device.is_gpu:
-            identity.append(self._precision)
-        identity += [*self._rounding_fields, *environment([self._engine])]
-        self.cache_identity = "|".join(identity)
+        self.cache_identity = model_identity(bundle, self.spec, device, self._engine)
         """Everything besides its text on which a cached vector depends."""
         self._tokenizer = TextTokenizer(load_tokenizer(bundle.path(self.spec.tokenizer)), self.spec)
         spec = replace(self.spec, model=graph.model)
@@ -121,6 +116,7 @@ class Embedder:
         gpu_memory_gb: float | None = None,
         *,
         batch_invariant: bool = False,
+        proof: bool = True,
     ) -> Embedder:
         """Open the embedder of a bundle on a device; nothing is downloaded.
 
@@ -139,6 +135,9 @@ class Embedder:
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the
             other texts. On a CPU it never does.
+        proof
+            Whether the model is compared with the vectors that its bundle carries, the first time
+            that it is opened here (docs/guide/bundles.md).
 
         Returns
         -------
@@ -150,7 +149,7 @@ class Embedder:
         BundleError
             The bundle is missing or damaged, or has no embedder.
         DeviceError
-            The device is not available.
+            The device is not available, or gives other vectors than the bundle's (ProofError).
         ValueError
             `device` is not the name of a device.
         """
@@ -162,7 +161,16 @@ class Embedder:
         first = devices[0]
         if len(devices) > 1:
             first = dataclasses.replace(first, reason=f"named: {len(devices)} GPUs")
-        return cls(opened, first, threads, devices[1:])
+        embedder = cls(opened, first, threads, devices[1:])
+        if proof:
+            check(subject_on(opened, embedder.spec, devices, embedder.run_each))
+        return embedder
+
+    def run_each(self, texts: Sequence[str]) -> list[FloatArray]:
+        """Return the vector of each text, and compute that of a repeated text again."""
+        prepared = self.prepare(texts)
+        prepared.run()
+        return list(prepared.vectors())
 
     def embed(
         self, texts: Sequence[str], instruction: str | None = None, max_length: int | None = None
@@ -309,21 +317,11 @@ class Embedder:
         fields.append(f"long:{spec.long_text}/{spec.max_tokens}")
         fields.append(f"prec:{self._precision}")
         fields.append(f"engine:{self._engine}")
-        return *fields, *self._rounding_fields
+        return *fields, *rounding_fields(self.device)
 
     @property
     def _precision(self) -> str:
         return self.device.precision_of(self.spec.precision, self.spec.cuda)
-
-    @property
-    def _rounding_fields(self) -> list[str]:
-        """Fields of the signature for settings that change rounding."""
-        fields: list[str] = []
-        if self.device.instructions:
-            fields.append(f"isa:{self.device.instructions}")
-        if self.device.batch_invariant:
-            fields.append("batch:invariant")
-        return fields
 
     def _portions(self, texts: list[str], instruction: str, limit: int) -> Iterator[TokenisedTexts]:
         """Tokenise texts in portions that are limited in texts and characters."""

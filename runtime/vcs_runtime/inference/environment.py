@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from vcs_runtime.inference.device import import_onnxruntime
+from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec
+from vcs_runtime.bundle.opening import Bundle
+from vcs_runtime.inference.device import Device, import_onnxruntime
 
 # The variables that forbid OpenVINO instructions, after the names of their fields.
 _LIMITS: Final = (
@@ -40,3 +42,28 @@ def environment(engines: Iterable[str]) -> list[str]:
     if groups:
         cpu = f"{cpu}/{groups[-1]}"
     return [*versions, f"numpy:{np.__version__}", f"numba:{version('numba')}", f"cpu:{cpu}"]
+
+
+def model_identity(
+    bundle: Bundle, spec: EmbedderSpec | LearnedSegmenterSpec, device: Device, engine: str
+) -> str:
+    """Return everything besides its text on which the output of a model depends.
+
+    `engine` is the name of what runs the model, as the signature has it.
+    """
+    digests = [each.sha256 for each in device.engines]
+    device_hash = bundle.device_hash(spec, device.provider_name, digests)
+    identity = [bundle.model_hash(spec), device_hash or device.provider_name]
+    if device.precision and not device.is_gpu:
+        identity.append(device.precision_of(spec.precision, spec.cuda))
+    return "|".join([*identity, *rounding_fields(device), *environment([engine])])
+
+
+def rounding_fields(device: Device) -> list[str]:
+    """Return the fields of the signature for settings of a device that change rounding."""
+    fields: list[str] = []
+    if device.instructions:
+        fields.append(f"isa:{device.instructions}")
+    if device.batch_invariant:
+        fields.append("batch:invariant")
+    return fields

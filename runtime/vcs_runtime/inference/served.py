@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from vcs_runtime.errors import ModelError, TextError
+from vcs_runtime.inference.proof import VECTORS, Run, Subject, check_served
 from vcs_runtime.util.json_http import Client, get_at
 
 _BATCH: Final = 32  # texts in a request: by default TEI refuses more
@@ -72,6 +73,14 @@ class ServedEmbedder:
             for batch_vectors in pool.map(partial(self._vectors, client), batches):
                 vectors += batch_vectors
         return vectors
+
+    def check_server(self, embed: Run) -> None:
+        """Compare the server with itself and with its first answers; raises ProofError.
+
+        `embed` returns unit vectors by this embedder.
+        """
+        place = f"{self.url} {self.model}"
+        check_served(Subject(f"embedder {place}", VECTORS, embed, "served", place, place))
 
     def _vectors(self, client: Client, texts: Sequence[str]) -> list[Any]:
         """Return the vectors of the texts in one request."""

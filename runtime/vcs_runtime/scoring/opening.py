@@ -34,7 +34,10 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
     embedder: ScoringEmbedder
     segmenter: ScoringSegmenter
     if config.embedder is not None:
-        embedder = CustomEmbedder(config.embedder)
+        embedder = custom = CustomEmbedder(config.embedder)
+        check_server = getattr(config.embedder, "check_server", None)
+        if config.proof and check_server:
+            check_server(custom.embed)
     else:
         assert bundle is not None
         embedder = Embedder.open(
@@ -43,6 +46,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
             config.threads,
             gpu_memory_gb=embedder_gb,
             batch_invariant=config.batch_invariant,
+            proof=config.proof,
         )
     if isinstance(config.segmenter, str) and config.segmenter in NAMED:
         segmenter = CustomSegmenter(Punkt() if config.segmenter == PUNKT else TimeStamps())
@@ -57,6 +61,7 @@ def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter
             use=use,
             gpu_memory_gb=segmenter_gb,
             batch_invariant=config.batch_invariant,
+            proof=config.proof,
         )
     return embedder, segmenter
 

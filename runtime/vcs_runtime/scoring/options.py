@@ -132,6 +132,9 @@ class ScorerConfig:
         Bundle whose token vectors compare words, for `Options.also` "substitution": the default,
         for which its constants were chosen, or another folder. It is opened when the first pair
         needs it.
+    proof
+        Whether models are compared with what their bundle carries, the first time that they are
+        opened on a device, and a server with what it answered first (docs/guide/bundles.md).
 
     Raises
     ------
@@ -153,6 +156,7 @@ class ScorerConfig:
     batch_invariant: bool = False
     max_pair_gb: float = 1.0
     words: str | os.PathLike[str] | Bundle = "default"
+    proof: bool = True
 
     def __post_init__(self) -> None:
         checked_number(

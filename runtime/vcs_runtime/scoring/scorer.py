@@ -76,6 +76,7 @@ class Scorer:
         batch_invariant: bool = False,
         max_pair_gb: float = 1.0,
         words: str | os.PathLike[str] | Bundle = "default",
+        proof: bool = True,
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
@@ -98,6 +99,7 @@ class Scorer:
                 batch_invariant,
                 max_pair_gb,
                 words,
+                proof,
             )
         )
 

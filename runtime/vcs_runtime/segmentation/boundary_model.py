@@ -242,10 +242,11 @@ class BoundaryModel:
         """
         distinct: dict[str, FloatArray] = {}
         for portion in _portions(dict.fromkeys(texts)):
-            distinct.update(zip(portion, self._probabilities(portion), strict=True))
+            distinct.update(zip(portion, self.run_each(portion), strict=True))
         return [distinct[text] for text in texts]
 
-    def _probabilities(self, texts: list[str]) -> list[FloatArray]:
+    def run_each(self, texts: Sequence[str]) -> list[FloatArray]:
+        """Return the probabilities of each text, and compute those of a repeated text again."""
         result = [np.zeros(len(text), np.float32) for text in texts]
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
         encodings = self._encoder.encode([texts[row] for row in rows], spans=True)

@@ -18,6 +18,7 @@ from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.errors import BundleError, TextError, unknown_choice
 from vcs_runtime.inference.device import Device, each_device
+from vcs_runtime.inference.proof import check, subject_on
 from vcs_runtime.inference.tensorrt import choose_for, engine_name
 from vcs_runtime.segmentation.boundary_model import BoundaryModel, FloatArray, cut
 from vcs_runtime.segmentation.rules import Rules, doubt
@@ -44,12 +45,14 @@ class Segmenter:
         use: str = "auto",
         gpu_memory_gb: float | None = None,
         batch_invariant: bool = False,
+        proof: bool = True,
     ) -> None:
         """Open a segmenter on an opened bundle. Users call `Segmenter.open`."""
         self.spec = choose_segmenter(bundle, use)
         self._rules = Rules(self.spec.rules) if self.spec.rules else None
         self._bundle = bundle
         self._threads = threads
+        self._proof = proof
         self._lock = threading.Lock()
         self._closed = False
         self._opened: BoundaryModel | None = None
@@ -75,6 +78,7 @@ class Segmenter:
         use: str = "auto",
         gpu_memory_gb: float | None = None,
         batch_invariant: bool = False,
+        proof: bool = True,
     ) -> Segmenter:
         """Open the segmenter of a bundle; nothing is downloaded.
 
@@ -99,6 +103,9 @@ class Segmenter:
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other
             texts. On a CPU it never does.
+        proof
+            Whether the learned segmenter is compared with what its bundle carries, as for
+            `Embedder.open`.
 
         Returns
         -------
@@ -110,12 +117,12 @@ class Segmenter:
         BundleError
             The bundle cannot be used, or lacks the segmenter that `use` names.
         DeviceError
-            The device is not available.
+            The device is not available, or gives other probabilities than the bundle's.
         ValueError
             `device` or `use` is not one of the possible values.
         """
         opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-        return cls(opened, device, threads, use, gpu_memory_gb, batch_invariant)
+        return cls(opened, device, threads, use, gpu_memory_gb, batch_invariant, proof)
 
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
@@ -244,9 +251,10 @@ class Segmenter:
             if self._closed:
                 raise RuntimeError("the segmenter is closed")
             if self._opened is None:
-                self._opened = BoundaryModel(
-                    self._bundle, self.spec.model, self.device, self._threads
-                )
+                model = BoundaryModel(self._bundle, self.spec.model, self.device, self._threads)
+                if self._proof:
+                    check(subject_on(self._bundle, model.spec, [self.device], model.run_each))
+                self._opened = model
             return self._opened
 
     @property

@@ -21,21 +21,26 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what `bundle.json` says."""
+def edit(
+    bundle: Path, change: Callable[[dict[str, Any]], object], *, keep_proofs: bool = False
+) -> None:
+    """Change what `bundle.json` says. Proofs of the unchanged models are dropped."""
     data = json.loads((bundle / MANIFEST).read_text())
+    if not keep_proofs:
+        for part in (data.get("embedder"), (data.get("segmenter") or {}).get("model")):
+            (part or {}).pop("proof", None)
     change(data)
     (bundle / MANIFEST).write_text(json.dumps(data))
 
 
-def relist(bundle: Path) -> None:
-    """List and hash whatever is there."""
+def relist(bundle: Path, *, keep_proofs: bool = False) -> None:
+    """List and hash whatever is there, as `edit`."""
     paths = sorted(p for p in bundle.rglob("*") if p.is_file() and p.name != MANIFEST)
     files = [
         {"path": p.relative_to(bundle).as_posix(), "size": p.stat().st_size, "sha256": sha256_of(p)}
         for p in paths
     ]
-    edit(bundle, lambda data: data.update(files=files))
+    edit(bundle, lambda data: data.update(files=files), keep_proofs=keep_proofs)
 
 
 def scale_vectors(bundle: Path, factor: float) -> None:
