@@ -32,7 +32,17 @@ from vcs_runtime.errors import BundleError
 DIGITS: Final = 4
 # Settings that name a model, place its files or record its quality. They change no vector.
 _NOTES = frozenset(
-    {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement"}
+    {
+        "name",
+        "model",
+        "weights",
+        "tokenizer",
+        "cuda",
+        "quantization_error",
+        "agreement",
+        "fitness",
+        "calibration",
+    }
 )
 
 

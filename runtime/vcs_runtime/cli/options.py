@@ -368,6 +368,14 @@ scorer_options = combined(
             metavar="BUNDLE",
             help="Folder of the bundle whose token vectors compare words, for --also substitution.",
         ),
+        click.option(
+            "--calibrated",
+            is_flag=True,
+            help=(
+                "Spread the similarities by the calibration in the bundle, for a model that gives"
+                " unrelated texts high cosines."
+            ),
+        ),
         section="Models",
         advanced=True,
     ),

@@ -132,6 +132,9 @@ class ScorerConfig:
         Bundle whose token vectors compare words, for `Options.also` "substitution": the default,
         for which its constants were chosen, or another folder. It is opened when the first pair
         needs it.
+    calibrated
+        Whether similarities are spread by the bundle's calibration, for a model that gives
+        unrelated texts high cosines (docs/guide/models.md). The signature says so.
 
     Raises
     ------
@@ -153,8 +156,11 @@ class ScorerConfig:
     batch_invariant: bool = False
     max_pair_gb: float = 1.0
     words: str | os.PathLike[str] | Bundle = "default"
+    calibrated: bool = False
 
     def __post_init__(self) -> None:
+        if self.calibrated and self.embedder is not None:
+            raise ValueError("calibrated: only the embedder of a bundle has a calibration")
         checked_number(
             "max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0
         )
