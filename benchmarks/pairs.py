@@ -4,12 +4,15 @@
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
     python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER]
+    python benchmarks/pairs.py calibrated DATA [BUNDLE] [-o FOLDER] [--keep]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json
 with `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with
 the authors' SCENE.csv (column VCS_LCT0). `fp16`: what a bundle's graph for CUDA changes beside its
 graph in float32, both by ONNX Runtime's kernels for CPUs. FOLDER keeps the vectors of a run that is
-stopped.
+stopped. `calibrated`: what the calibration of a bundle does to its agreement with the published VCS,
+and to texts about another film. DATA holds vcs-eval/ and vcs-eval-159/. Ten scenes of each set are
+taken, every fourth by number. Of vcs-eval-159 every second scene is blind: nothing was chosen on it.
 """
 
 from __future__ import annotations
@@ -96,6 +99,87 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
         print(keep("correlation", figures, place=ANY))
 
 
+def scenes_of(data: Path, name: str) -> list[list[dict[str, Any]]]:
+    """Return the pairs of ten scenes of a set, by scene, with their published VCS."""
+    folder = data / ("vcs-eval" if name == "seen" else "vcs-eval-159")
+    scenes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for pair in comparison(folder / "comparison"):
+        scenes[pair["id"].split("/")[0]].append(pair)
+    numbers = list(scenes)
+    if name != "seen":
+        numbers = numbers[name == "blind" :: 2]
+    chosen = [scenes[number] for number in numbers[::4][:10]]
+    for pairs in chosen:
+        number = pairs[0]["id"].split("/")[0]
+        table = folder / "comparison-published" / f"{number}.csv"
+        with table.open(encoding="utf-8", newline="") as file:
+            [row] = [row for row in csv.DictReader(file) if row["Metric"] == "VCS_LCT0"]
+        for pair in pairs:
+            pair["published"] = float(row[pair["id"].split("/", 1)[1]])
+    return chosen
+
+
+def agreement(ours: np.ndarray, published: np.ndarray) -> tuple[float, float, float]:
+    """Return rho of all pairs, the mean rho within kinds, and the mean absolute error.
+
+    Both arrays are (scenes, kinds).
+    """
+    within = []
+    for kind in range(ours.shape[1]):
+        column, theirs = ours[:, kind], published[:, kind]
+        if np.ptp(column) and np.ptp(theirs):
+            within.append(spearman(column, theirs))
+    rho = spearman(ours.ravel(), published.ravel())
+    return rho, float(np.mean(within)), float(np.abs(ours - published).mean())
+
+
+def calibrated(data: Path, bundle: str, folder: Path, kept: bool) -> None:
+    rows = []
+    for is_calibrated in (False, True):
+        with Scorer.open(
+            bundle, "openvino", cache=folder, calibrated=is_calibrated, segmenter="default"
+        ) as scorer:
+            sets = {name: scenes_of(data, name) for name in ("tuned", "seen", "blind")}
+            sets = {"tuning": sets["tuned"] + sets["seen"], "blind": sets["blind"]}
+            for name, scenes in sets.items():
+                pairs = [(p["reference"], p["generated"]) for pairs in scenes for p in pairs]
+                texts = [pairs[0]["reference"] for pairs in scenes]
+                films = [(a, b) for a, b in zip(texts, texts[1:] + texts[:1], strict=True)]
+                results = scorer.score_many(pairs + films)
+                ours = np.array([result.vcs for result in results])
+                film, ours = ours[len(pairs) :], ours[: len(pairs)].reshape(len(scenes), -1)
+                published = np.array([[p["published"] for p in pairs] for pairs in scenes])
+                measured = agreement(ours, published)
+                generator = np.random.default_rng(0)
+                draws = generator.integers(len(scenes), size=(500, len(scenes)))
+                spread = np.quantile(
+                    [agreement(ours[draw], published[draw]) for draw in draws],
+                    (0.025, 0.975),
+                    axis=0,
+                )
+                cells = {
+                    "another film, mean and most": f"{film.mean():.3f}, {film.max():.3f}",
+                    "zeros, published": f"{(ours == 0).mean():.3f}, {(published == 0).mean():.3f}",
+                }
+                for place, head in enumerate(("rho", "rho within kinds", "MAE")):
+                    low, high = spread[:, place]
+                    cells[head] = f"{measured[place]:.3f} [{low:.3f}, {high:.3f}]"
+                cells["pairs"] = str(len(pairs))
+                which = "calibrated" if is_calibrated else "untouched"
+                title = f"{scorer.embedder.name}, {which}, {name}"
+                print(title, cells, flush=True)
+                rows.append(
+                    {
+                        "head": "model, scenes",
+                        "workload": title,
+                        "cells": cells,
+                        "signatures": {which: scorer.signature},
+                    }
+                )
+    if kept:
+        print(keep("calibration", rows, place=ANY))
+
+
 class Kept:
     """A bundle's embedder as one of the caller, which keeps its vectors, in a folder too."""
 
@@ -151,7 +235,9 @@ def fp16(path: Path, bundle: str, folder: Path) -> None:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["clip-cc", "comparison", "correlate", "fp16"])
+    parser.add_argument(
+        "what", choices=["clip-cc", "comparison", "correlate", "fp16", "calibrated"]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
@@ -159,10 +245,14 @@ def main() -> None:
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)
         return
-    if arguments.what == "fp16":
-        with tempfile.TemporaryDirectory() as folder:
+    if arguments.what in ("fp16", "calibrated"):
+        with tempfile.TemporaryDirectory() as temporary:
             bundle = str(arguments.published or "default")
-            fp16(arguments.folder, bundle, arguments.output or Path(folder))
+            folder = arguments.output or Path(temporary)
+            if arguments.what == "fp16":
+                fp16(arguments.folder, bundle, folder)
+            else:
+                calibrated(arguments.folder, bundle, folder, arguments.keep)
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:

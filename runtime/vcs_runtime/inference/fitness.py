@@ -28,7 +28,7 @@ UNRELATED_BOUND: Final = 0.1
 #: Least mean VCS of the same stories in other words.
 PARAPHRASE_BOUND: Final = 0.4
 #: Calibrated similarity of vectors at right angles (docs/benchmarks/agreement.md).
-_FLOOR: Final = 0.25
+_FLOOR: Final = 0.2
 _DIGITS_OF_MEAN: Final = 6
 
 Vectors = npt.NDArray[np.float32]
