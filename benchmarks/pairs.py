@@ -4,14 +4,14 @@
     python benchmarks/pairs.py comparison FOLDER -o pairs.jsonl
     python benchmarks/pairs.py correlate scores.jsonl PUBLISHED_FOLDER [--keep]
     python benchmarks/pairs.py fp16 pairs.jsonl [BUNDLE] [-o FOLDER]
-    python benchmarks/pairs.py calibrated DATA [BUNDLE] [-o FOLDER] [--keep]
+    python benchmarks/pairs.py calibrated DATA [BUNDLE] [-o FOLDER] [--device D] [--keep]
 
 `clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `comparison` (SCENE.json
 with `ground_truth` and rewrites): ids "SCENE/REWRITE". `correlate` compares scored rewrites with
 the authors' SCENE.csv (column VCS_LCT0). `fp16`: what a bundle's graph for CUDA changes beside its
 graph in float32, both by ONNX Runtime's kernels for CPUs. FOLDER keeps the vectors of a run that is
 stopped. `calibrated`: what the calibration of a bundle does to its agreement with the published VCS,
-and to texts about another film. DATA holds vcs-eval/ and vcs-eval-159/. Ten scenes of each set are
+and to texts about another film. DATA holds vcs-eval/ and vcs-eval-159/. Nine scenes of each set are
 taken, every fourth by number. Of vcs-eval-159 every second scene is blind: nothing was chosen on it.
 """
 
@@ -100,7 +100,7 @@ def correlate(scores: Path, folder: Path, kept: bool) -> None:
 
 
 def scenes_of(data: Path, name: str) -> list[list[dict[str, Any]]]:
-    """Return the pairs of ten scenes of a set, by scene, with their published VCS."""
+    """Return the pairs of nine scenes of a set, by scene, with their published VCS."""
     folder = data / ("vcs-eval" if name == "seen" else "vcs-eval-159")
     scenes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for pair in comparison(folder / "comparison"):
@@ -108,7 +108,7 @@ def scenes_of(data: Path, name: str) -> list[list[dict[str, Any]]]:
     numbers = list(scenes)
     if name != "seen":
         numbers = numbers[name == "blind" :: 2]
-    chosen = [scenes[number] for number in numbers[::4][:10]]
+    chosen = [scenes[number] for number in numbers[::4][:9]]
     for pairs in chosen:
         number = pairs[0]["id"].split("/")[0]
         table = folder / "comparison-published" / f"{number}.csv"
@@ -133,11 +133,11 @@ def agreement(ours: np.ndarray, published: np.ndarray) -> tuple[float, float, fl
     return rho, float(np.mean(within)), float(np.abs(ours - published).mean())
 
 
-def calibrated(data: Path, bundle: str, folder: Path, kept: bool) -> None:
+def calibrated(data: Path, bundle: str, device: str, folder: Path, kept: bool) -> None:
     rows = []
     for is_calibrated in (False, True):
         with Scorer.open(
-            bundle, "openvino", cache=folder, calibrated=is_calibrated, segmenter="default"
+            bundle, device, cache=folder, calibrated=is_calibrated, segmenter="default"
         ) as scorer:
             sets = {name: scenes_of(data, name) for name in ("tuned", "seen", "blind")}
             sets = {"tuning": sets["tuned"] + sets["seen"], "blind": sets["blind"]}
@@ -241,6 +241,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("published", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     if arguments.what == "correlate":
         correlate(arguments.folder, arguments.published, arguments.keep)
@@ -252,7 +253,7 @@ def main() -> None:
             if arguments.what == "fp16":
                 fp16(arguments.folder, bundle, folder)
             else:
-                calibrated(arguments.folder, bundle, folder, arguments.keep)
+                calibrated(arguments.folder, bundle, arguments.device, folder, arguments.keep)
         return
     rows = {"clip-cc": clip_cc, "comparison": comparison}[arguments.what](arguments.folder)
     with arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout as file:
