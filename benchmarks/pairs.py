@@ -173,7 +173,7 @@ def calibrated(data: Path, bundle: str, device: str, folder: Path, kept: bool) -
                         "head": "model, scenes",
                         "workload": title,
                         "cells": cells,
-                        "signatures": {which: scorer.signature},
+                        "signatures": {f"{scorer.embedder.name}:{which}": scorer.signature},
                     }
                 )
     if kept:
