@@ -76,6 +76,10 @@ class MissingExtraError(VcsError, ImportError):
     """
 
 
+class UnfitModelWarning(UserWarning):
+    """An embedder whose scores say little, by the fitness in its bundle."""
+
+
 def unknown_choice(argument: str, value: Any, choices: tuple[str, ...]) -> ValueError:
     """Return the error for an argument that is not one of its choices."""
     return ValueError(f"{argument} must be one of {', '.join(map(repr, choices))}, not {value!r}")

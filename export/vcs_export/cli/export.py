@@ -20,6 +20,7 @@ from vcs_export.cli.options import (
     output,
     overwrite,
     read_recipe,
+    record_fitness,
     require_builders,
     step_bars,
     text_lines,
@@ -204,6 +205,7 @@ def decoder(
             f"{embedder.name}: {embedder.precision}, vectors of {embedder.dimension} numbers, texts"
             f" of up to {embedder.max_tokens} tokens, instruction {embedder.instruction!r}"
         )
+    record_fitness(output, streaming.device)
     click.echo(output)
 
 
@@ -239,6 +241,7 @@ def nv_embed_v2(checkpoint: Path, output: Path, streaming: _Streaming) -> None:
     embedder = read_manifest(output / MANIFEST).embedder
     if embedder:
         _log_quantization_error(embedder)
+    record_fitness(output, streaming.device)
     click.echo(output)
 
 
@@ -430,6 +433,7 @@ def encoder(
     build_sentence_bundle(build, settings, published, optimum_python=optimum_python)
     if heads := other_heads(checkpoint):
         log(f"left out, as they do not give a text's vector: {', '.join(heads)}")
+    record_fitness(output)
     click.echo(output)
 
 
@@ -456,8 +460,9 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Check the models of a bundle by running them.
 
     Vectors must be finite, of unit length, and independent of batch, order and padding. Models must
-    agree with their proofs, and a proof that is missing is added. The exit code is 1 if a check
-    fails.
+    agree with their proofs, and a proof that is missing is added. How fit the embedder is for VCS is
+    measured on built-in pairs of texts, and written into the bundle with a calibration. The exit
+    code is 1 if a check fails.
 
     \b
     Example:
@@ -476,4 +481,5 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
         click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
         if not check.holds:
             failed = True
+    record_fitness(bundle, device, click.echo)
     click.get_current_context().exit(int(failed))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import how_to_download
 from vcs_runtime.cli.options import PATH
-from vcs_runtime.errors import InputError
-from vcs_runtime.inference.device import split_device
+from vcs_runtime.errors import DeviceError, InputError, MissingExtraError
+from vcs_runtime.inference.device import choose_device, split_device
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.progress import shown
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from vcs_export.checkpoint.recipe import R
 
 Command = Callable[..., None]
+#: Bytes of weights with which a CPU would take many minutes.
+_LARGE = 2 << 30
 
 
 def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -147,6 +151,30 @@ def text_lines(path: Path) -> list[str]:
 def log(line: str) -> None:
     """Print one line about a step to standard error."""
     click.echo(f"vcs-runtime: {line}", err=True)
+
+
+def record_fitness(path: Path, device: str = "cpu", say: Callable[[str], None] = log) -> None:
+    """Measure how fit a bundle's embedder is for VCS, write it into the bundle, and say it."""
+    from vcs_runtime.inference import fitness
+    from vcs_runtime.inference.embedder import Embedder, embedder_spec
+
+    bundle = open_bundle(path)
+    try:
+        spec = embedder_spec(bundle)
+        is_large = bundle.weights_size(spec) > _LARGE
+        if is_large and not choose_device(device).is_gpu:
+            raise DeviceError("it would take long on a CPU")
+        with Embedder.open(bundle, device) as embedder:
+            bundle = fitness.with_fitness(bundle, fitness.measure(embedder.embed))
+    except (DeviceError, MissingExtraError) as error:
+        say(f"fitness is not measured: {error}: `vcs-runtime export verify` measures it")
+        return
+    for line in fitness.fitness_lines(embedder_spec(bundle)):
+        say(line)
+    if problem := fitness.describe_unfit(bundle):
+        say(f"WARNING: {problem}")
+    with file_errors(bundle.root, ": the bundle does not hold its fitness"):
+        fitness.record(bundle)
 
 
 @contextmanager

@@ -129,6 +129,28 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
         return self.texts == PROOF_TEXTS
 
 
+class Fitness(Struct, frozen=True, forbid_unknown_fields=True):
+    """VCS of built-in pairs of texts, a mean for each kind (docs/guide/models.md)."""
+
+    paraphrase: Annotated[Share, Meta(description="The same story in other words.")]
+    reordered: Annotated[Share, Meta(description="These sentences in the opposite order.")]
+    unrelated: Annotated[Share, Meta(description="Another film.")]
+    unrelated_most: Annotated[Share, Meta(description="Largest VCS of such a pair.")]
+    translated: Annotated[Share, Meta(description="The same story in another language.")]
+    unrelated_translated: Annotated[Share, Meta(description="Another film, in other languages.")]
+
+
+class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
+    """Constants that spread similarities, on request (docs/reference/vcs.md, section 1)."""
+
+    mean: Annotated[
+        tuple[float, ...], Meta(min_length=1, description="Mean vector, which is subtracted.")
+    ]
+    floor: Annotated[float, Meta(ge=0, lt=1, description="Similarity of vectors at right angles.")]
+    texts: Annotated[str, Meta(description="Texts from which the mean was computed.")]
+    fitness: Annotated[Fitness, Meta(description="Fitness with these constants.")]
+
+
 class CudaGraph(Struct, frozen=True, forbid_unknown_fields=True):
     """A second graph of a model over the same weights, which ONNX Runtime's CUDA provider runs."""
 
@@ -202,8 +224,12 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
     ] = field(name="frame", default=None)
     quantization_error: QuantizationErrorStats | None = field(name="loss", default=None)
     proof: Proof | None = None
+    fitness: Fitness | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
+        if self.calibration and len(self.calibration.mean) != self.dimension:
+            raise ValueError("calibration.mean does not have `dimension` numbers")
         # A padded graph has no input for the number of tokens to leave out. Of several windows,
         # only the first has the instruction.
         if self.mask_instruction and (self.layout == "padded" or self.long_text == "window_mean"):

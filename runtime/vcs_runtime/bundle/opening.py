@@ -34,7 +34,18 @@ from vcs_runtime.errors import BundleError
 DIGITS: Final = 4
 # Settings that name a model, place its files or record its quality. They change no vector.
 _NOTES = frozenset(
-    {"name", "model", "weights", "tokenizer", "cuda", "quantization_error", "agreement", "proof"}
+    {
+        "name",
+        "model",
+        "weights",
+        "tokenizer",
+        "cuda",
+        "quantization_error",
+        "agreement",
+        "fitness",
+        "calibration",
+        "proof",
+    }
 )
 
 

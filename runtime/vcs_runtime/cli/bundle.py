@@ -25,6 +25,7 @@ from vcs_runtime.bundle.paths import bundle_folder
 from vcs_runtime.cli.options import PATH, output_file, output_folder, overwrite
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import DeviceError
+from vcs_runtime.inference.fitness import describe_unfit, fitness_lines
 from vcs_runtime.util.printable import printable
 from vcs_runtime.util.progress import byte_bar
 from vcs_runtime.util.reading import refuse_special
@@ -162,6 +163,10 @@ def _embedder_facts(bundle: Bundle, spec: EmbedderSpec) -> Iterator[tuple[str, s
     if spec.instruction:
         pooled = "not pooled" if spec.mask_instruction else "pooled"
         yield "", f"instruction {spec.instruction!r} ({pooled})"
+    for line in fitness_lines(spec):
+        yield "", line
+    if problem := describe_unfit(bundle):
+        yield "", problem
     error = spec.quantization_error
     if error is None:
         return

@@ -27,6 +27,8 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
     missing_libraries,
 )
+from vcs_runtime.inference.embedder import Embedder
+from vcs_runtime.inference.fitness import describe_unfit, fitness_lines, measure, with_fitness
 from vcs_runtime.inference.onnx_session import old_release
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions, is_slow_in_bf16
 from vcs_runtime.inference.speed import seconds_of
@@ -167,10 +169,31 @@ def _examine_bundle(name: str, report: _Report) -> bool:
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)
+    if opened.manifest.embedder and name != "default":
+        _examine_fitness(opened, report)
     with suppress(DeviceError, MissingExtraError):
         if not missing_libraries(tensorrt=True):
             facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
+
+
+def _examine_fitness(opened: Bundle, report: _Report) -> None:
+    """Add the fitness of a bundle's embedder, which is measured unless the bundle records it."""
+    spec = opened.manifest.embedder
+    if spec and spec.fitness is None:
+        try:
+            with Embedder.open(opened) as embedder:
+                opened = with_fitness(opened, measure(embedder.embed))
+        except (BundleError, DeviceError, MissingExtraError) as error:
+            report.facts["fitness"] = f"not measured: {error}"
+            return
+        spec = opened.manifest.embedder
+    assert spec
+    for line in fitness_lines(spec):
+        name, _, figures = line.partition(": ")
+        report.facts[name] = figures
+    if problem := describe_unfit(opened):
+        report.facts["WARNING"] = problem  # scoring works, so it is no problem of the machine
 
 
 def _hindrances(bundle: Bundle) -> Iterator[str]:

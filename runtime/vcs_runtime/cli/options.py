@@ -420,7 +420,15 @@ scorer_options = combined(
             "proof",
             is_flag=True,
             callback=lambda context, parameter, value: not value,
-            help="No comparison of models with what their bundle carries, at the first opening.",
+            help="Open models without comparing them with what their bundle carries.",
+        ),
+        click.option(
+            "--calibrated",
+            is_flag=True,
+            help=(
+                "Spread the similarities by the calibration in the bundle, for a model that gives"
+                " unrelated texts high cosines."
+            ),
         ),
         section="Models",
         advanced=True,

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcs_numba.embeddings import unit_rows
+from vcs_runtime.bundle.manifest import Calibration
 from vcs_runtime.errors import ModelError, TextError
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.environment import environment
@@ -85,6 +86,10 @@ class ScoringEmbedder(Protocol):
         """Everything besides its text on which a cached vector depends."""
 
     @property
+    def calibration(self) -> Calibration | None:
+        """The constants that calibrate its vectors, if there are any."""
+
+    @property
     def signature_fields(self) -> tuple[str, ...]:
         """The fields of the signature that name the embedder and how it runs."""
 
@@ -119,6 +124,7 @@ class CustomEmbedder:
         self.device = Device("custom", "CPUExecutionProvider", "the embedder is the caller's")
         self.parallel = 1
         self.dimension = None
+        self.calibration = None
         self.cache_identity = "|".join(["custom", self.name, *environment([])])
         self.signature_fields = (f"emb:{self.name}",)
         self._embedder = embedder

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
-from vcs_runtime.bundle.manifest import EmbedderSpec
+from vcs_runtime.bundle.manifest import Calibration, EmbedderSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
 from vcs_runtime.inference.batching import (
@@ -305,6 +305,11 @@ class Embedder:
     def dimension(self) -> int:
         """Length of a vector."""
         return self.spec.dimension
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The constants that calibrate its vectors, if the bundle has them."""
+        return self.spec.calibration
 
     @property
     def signature_fields(self) -> tuple[str, ...]:

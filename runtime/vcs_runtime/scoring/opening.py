@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 from vcs_numba.batch import load_ahead
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.errors import BundleError
+from vcs_runtime.errors import BundleError, UnfitModelWarning
 from vcs_runtime.inference.custom import CustomEmbedder, ScoringEmbedder
 from vcs_runtime.inference.embedder import Embedder, embedder_spec
+from vcs_runtime.inference.fitness import describe_unfit
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.segmentation.custom import (
     NAMED,
@@ -24,6 +26,9 @@ from vcs_runtime.segmentation.segmenter import CHOICES, Segmenter, choose_segmen
 def open_models(config: ScorerConfig) -> tuple[ScoringEmbedder, ScoringSegmenter]:
     """Open the embedder and the segmenter of a configuration; errors as for `Scorer.open`."""
     bundle, segmenter_bundle = open_bundles(config)
+    problem = describe_unfit(bundle, config.calibrated) if bundle else ""
+    if problem:
+        warnings.warn(problem, UnfitModelWarning, stacklevel=2)
     # Not earlier: hashing would wait for the interpreter's lock after every piece of a file.
     load_ahead()
     use = "auto"
@@ -73,7 +78,12 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
     """
     bundle = _opened(config.bundle) if config.embedder is None else None
     if bundle:
-        embedder_spec(bundle)
+        spec = embedder_spec(bundle)
+        if config.calibrated and spec.calibration is None:
+            raise BundleError(
+                f"bundle {bundle.root}: it has no calibration: `vcs-runtime export verify` computes"
+                " one"
+            )
     segmenter = None
     if isinstance(config.segmenter, str) and config.segmenter in CHOICES:
         segmenter = bundle or _opened(config.bundle)

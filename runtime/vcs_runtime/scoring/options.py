@@ -135,6 +135,9 @@ class ScorerConfig:
     proof
         Whether models are compared with what their bundle carries, the first time that they are
         opened on a device, and a server with what it answered first (docs/guide/bundles.md).
+    calibrated
+        Whether similarities are spread by the bundle's calibration, for a model that gives
+        unrelated texts high cosines (docs/guide/models.md). The signature says so.
 
     Raises
     ------
@@ -157,8 +160,11 @@ class ScorerConfig:
     max_pair_gb: float = 1.0
     words: str | os.PathLike[str] | Bundle = "default"
     proof: bool = True
+    calibrated: bool = False
 
     def __post_init__(self) -> None:
+        if self.calibrated and self.embedder is not None:
+            raise ValueError("calibrated: only the embedder of a bundle has a calibration")
         checked_number(
             "max_pair_gb", self.max_pair_gb, "a number of GB above 0", lambda size: size > 0
         )

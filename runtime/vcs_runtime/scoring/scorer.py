@@ -12,6 +12,7 @@ from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.errors import TextError
 from vcs_runtime.inference.custom import ScoringEmbedder, TextEmbedder
+from vcs_runtime.inference.fitness import calibrate
 from vcs_runtime.inference.vector_store import VectorRequest, VectorStore
 from vcs_runtime.scoring.block_scores import score_in_groups
 from vcs_runtime.scoring.explanation import Explanation, explain
@@ -46,6 +47,7 @@ class Scorer:
         cache_mb: int,
         max_pair_gb: float,
         words: WordComparison | None = None,
+        calibrated: bool = False,
     ) -> None:
         """Put the parts together. Not for users, who call `Scorer.open` or `Scorer.from_config`."""
         self.embedder = embedder
@@ -58,6 +60,7 @@ class Scorer:
             max_pair_gb,
         )
         self._words = words or WordComparison()
+        self._calibration = embedder.calibration if calibrated else None
         self.languages = self._preparation.languages
         """Number of different texts so far, and of those in other scripts and languages."""
 
@@ -77,6 +80,7 @@ class Scorer:
         max_pair_gb: float = 1.0,
         words: str | os.PathLike[str] | Bundle = "default",
         proof: bool = True,
+        calibrated: bool = False,
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
@@ -100,6 +104,7 @@ class Scorer:
                 max_pair_gb,
                 words,
                 proof,
+                calibrated,
             )
         )
 
@@ -109,7 +114,15 @@ class Scorer:
         embedder, segmenter = open_models(config)
         store = VectorStore.open(embedder, config.cache, config.cache_mb << 20)
         words = WordComparison(config.words)
-        return cls(embedder, segmenter, store, config.cache_mb, config.max_pair_gb, words)
+        return cls(
+            embedder,
+            segmenter,
+            store,
+            config.cache_mb,
+            config.max_pair_gb,
+            words,
+            config.calibrated,
+        )
 
     @property
     def signature(self) -> str:
@@ -128,7 +141,7 @@ class Scorer:
 
     def signature_for(self, options: Options) -> str:
         """Return the signature of a score."""
-        return signature(options, self.embedder, self.segmenter, self._words)
+        return signature(options, self.embedder, self.segmenter, self._words, self._calibration)
 
     def score(
         self,
@@ -324,7 +337,12 @@ class Scorer:
     ) -> Iterator[list[tuple[T, Result, Evidence | None]]]:
         block, request, _ = embedded
         line = self.signature_for(options)
-        return score_in_groups(block, request.vectors(), request.errors, options, line, self._words)
+        vectors = request.vectors()
+        # The one place: stores and devices have the vectors of the model, and all that follows sees
+        # calibrated ones.
+        if self._calibration:
+            vectors = calibrate(vectors, self._calibration)
+        return score_in_groups(block, vectors, request.errors, options, line, self._words)
 
 
 @overload

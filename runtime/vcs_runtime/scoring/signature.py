@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vcs_runtime._version import __version__
+from vcs_runtime.bundle.manifest import Calibration
 from vcs_runtime.inference.custom import ScoringEmbedder
 from vcs_runtime.inference.environment import environment
+from vcs_runtime.inference.fitness import calibration_field
 from vcs_runtime.scoring.options import SUBSTITUTION, Options
 from vcs_runtime.scoring.substitution import WordComparison
 from vcs_runtime.segmentation.custom import TIME_STAMPS, ScoringSegmenter
@@ -17,7 +19,11 @@ DEFINITION = "1.0.0"
 
 
 def signature(
-    options: Options, embedder: ScoringEmbedder, segmenter: ScoringSegmenter, words: WordComparison
+    options: Options,
+    embedder: ScoringEmbedder,
+    segmenter: ScoringSegmenter,
+    words: WordComparison,
+    calibration: Calibration | None = None,
 ) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
@@ -25,12 +31,15 @@ def signature(
     those of `Bundle.device_hash`. Penalty, regulariser, small_text, aggregate and clean have fields
     if they are not at their defaults. So have metrics beside VCS (`also`), and an instruction
     before the texts: `instr`, four digits of its hash. With substitution, `words` names the model
-    that compares words. With a learned segmenter, `cut` holds its threshold, stride, precision and
-    device. Models of the caller are named by their `identity` alone.
+    that compares words. `cal` names the constants of a calibration. With a learned segmenter, `cut`
+    holds its threshold, stride, precision and device. Models of the caller are named by their
+    `identity` alone.
     """
     fields = embedder.signature_fields
     if SUBSTITUTION in options.also:
         fields = (f"words:{words.name}", *fields)
+    if calibration:
+        fields = (*fields, calibration_field(calibration))
     return signature_of(options, segmenter.signature_fields, fields)
 
 

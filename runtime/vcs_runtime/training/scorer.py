@@ -14,8 +14,9 @@ from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from vcs_numba import Params
-from vcs_runtime.errors import unknown_choice
+from vcs_runtime.errors import BundleError, unknown_choice
 from vcs_runtime.inference.device import check_device
+from vcs_runtime.inference.fitness import describe_unfit
 from vcs_runtime.scoring.columns import plain
 from vcs_runtime.scoring.flags import FlagCounts
 from vcs_runtime.scoring.opening import open_bundles
@@ -218,7 +219,7 @@ class TrainingScorer:
     Raises
     ------
     BundleError, DeviceError
-        The bundle or the device cannot be used.
+        The bundle or the device cannot be used, or the bundle's embedder is unfit for VCS.
     ValueError
         An argument is out of range; the message names it.
     """
@@ -252,7 +253,10 @@ class TrainingScorer:
             )
         self._unscorable = unscorable
         self._config = ScorerConfig.of(config).absolute()
-        open_bundles(self._config)
+        bundle, _ = open_bundles(self._config)
+        problem = describe_unfit(bundle, self._config.calibrated) if bundle else ""
+        if problem:
+            raise BundleError(f"{problem} (such rewards teach nothing)")
         if SUBSTITUTION in self._options.also:
             WordComparison(self._config.words).open()
         # "auto" always works, and would look at the GPU before a fork.
