@@ -460,8 +460,8 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Check the models of a bundle by running them.
 
     Vectors must be finite, of unit length, and independent of batch, order and padding. Models must
-    agree with their proofs, and a proof that is missing is added. How fit the embedder is for VCS is
-    measured on built-in pairs of texts, and written into the bundle with a calibration. The exit
+    agree with their proofs, and a proof that is missing is added. How fit the embedder is for VCS
+    is measured on built-in pairs of texts, and written into the bundle with a calibration. The exit
     code is 1 if a check fails.
 
     \b
