@@ -1,17 +1,49 @@
-"""`vcs-runtime engine build`: TensorRT engines of a bundle, built ahead of time."""
+"""`vcs-runtime engine`: TensorRT engines of a bundle, built ahead of time and checked on a GPU."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from vcs_export.cli.options import device_name, log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.options import PATH
+from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.extras import require
 
 
 @click.group
 def engine() -> None:
-    """Build TensorRT engines of a bundle."""
+    """Build TensorRT engines of a bundle, and check them on a GPU."""
+
+
+@engine.command()
+@click.argument("bundle", metavar="BUNDLE")
+@click.option("--log", "log_file", type=PATH, metavar="FILE", help="File for the builder's log.")
+def build(bundle: str, log_file: Path | None) -> None:
+    """Build TensorRT engines of a bundle's encoders and learned segmenter, without a GPU.
+
+    Engines are for GPUs of the compute capabilities 8.0, 8.6, 8.9, 12.0 and 12.1, and for the
+    installed release of TensorRT for RTX. They lie in the user's own folder, `engines` in
+    VCS_RUNTIME_HOME. Needs `vcs-runtime[export,tensorrt]`.
+
+    \b
+    Example:
+      vcs-runtime engine build default
+    """
+    require_builders("export", "building engines")
+    from vcs_export.checks.tensorrt_engines import build_engines
+
+    opened = open_bundle(bundle)
+    lines: list[str] = []
+    try:
+        for path in build_engines(opened, log, lines.append):
+            click.echo(path)
+    finally:
+        if log_file:
+            with file_errors(log_file):
+                log_file.write_text("".join(lines), "utf-8")
 
 
 @engine.command()
@@ -24,21 +56,18 @@ def engine() -> None:
     callback=device_name,
     help="The GPU.",
 )
-def build(bundle: str, device: str) -> None:
-    """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.
+def check(bundle: str, device: str) -> None:
+    """Compare a bundle's engines with CUDA on this GPU, and measure their speed.
 
-    Engines are for the GPU of this machine and lie in the user's own folder, `engines` in
-    VCS_RUNTIME_HOME. Results and speed are compared with CUDA's: `--device auto` takes engines only
-    where they were faster. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python package
-    (`vcs-runtime[tensorrt]`).
+    `--device auto` takes engines only where they were faster here. Needs
+    `vcs-runtime[gpu,export,tensorrt]`.
 
     \b
     Example:
-      vcs-runtime engine build default
+      vcs-runtime engine check default
     """
-    require_builders("export", "building engines")
-    require("onnx", "export", "building engines")
-    from vcs_export.checks.tensorrt_engines import build_engines
+    require_builders("export", "checking engines")
+    require("onnx", "export", "checking engines")
+    from vcs_export.checks.tensorrt_engines import check_engines
 
-    for path in build_engines(open_bundle(bundle), device, log):
-        click.echo(path)
+    check_engines(open_bundle(bundle), device, log)

@@ -30,10 +30,10 @@ from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.environment import environment
 from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
 from vcs_runtime.inference.tensorrt import (
-    EngineSession,
     choose_for,
     engine_name,
     open_part,
+    own_hash,
     row_limit,
 )
 from vcs_runtime.inference.token_vectors import (
@@ -58,7 +58,7 @@ _PORTION_CHARACTERS = 2_000_000
 _LENGTH_ERROR = 1e-2
 
 
-_Session: TypeAlias = Session | SessionPool | EngineSession
+_Session: TypeAlias = Session | SessionPool
 
 
 class Embedder:
@@ -81,8 +81,7 @@ class Embedder:
         self._layout = graph.layout
         self._identity = bundle.identity(self.spec)
         self._engine = engine_name(bundle, self.spec, device)
-        digests = [engine.sha256 for engine in device.engines]
-        device_hash = bundle.device_hash(self.spec, device.provider_name, digests)
+        device_hash = own_hash(bundle, self.spec, device)
         identity = [bundle.model_hash(self.spec), device_hash or device.provider_name]
         if device.precision and not device.is_gpu:
             identity.append(self._precision)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from vcs_runtime.inference.device import import_onnxruntime
+from vcs_runtime.inference.tensorrt_session import import_tensorrt
 
 # The variables that forbid OpenVINO instructions, after the names of their fields.
 _LIMITS: Final = (
@@ -25,8 +26,10 @@ def environment(engines: Iterable[str]) -> list[str]:
     """Return the fields of the long form, where these engines run models."""
     versions = []
     engines = list(engines)
-    if any("openvino" not in engine for engine in engines):
+    if any(not re.search("openvino|tensorrt", engine) for engine in engines):
         versions.append(f"ort:{import_onnxruntime().__version__}")
+    if any("tensorrt" in engine for engine in engines):
+        versions.append(f"tensorrt:{import_tensorrt().__version__}")
     if any("openvino" in engine for engine in engines):
         versions.append(f"openvino:{version('openvino')}")
         for name, variable in _LIMITS:
