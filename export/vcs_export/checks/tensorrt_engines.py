@@ -24,26 +24,10 @@ from vcs_export.graph.half import write_half
 from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.manifest import PARTS, EmbedderSpec, LearnedSegmenterSpec, Part
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.errors import DeviceError
-from vcs_runtime.inference.device import choose_device, split_device
+from vcs_runtime.inference import nvidia, tensorrt, tensorrt_session
+from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
-from vcs_runtime.inference.tensorrt import (
-    PLAN,
-    choose_for,
-    engine_folder,
-    graph_problem,
-    profiles_of,
-    record_engine,
-    record_speed,
-)
-from vcs_runtime.inference.tensorrt_session import (
-    import_tensorrt,
-    is_rtx,
-    logger,
-    provider_name,
-    targets,
-)
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
 from vcs_runtime.util.atomic import write_whole
 
@@ -53,37 +37,39 @@ _LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32
 _NEAR: dict[Part, float] = {"embedder": TOLERANCES["fp16"], "segmenter": 2e-2}
 
 Log = Callable[[str], object]
-Spec = EmbedderSpec | LearnedSegmenterSpec
 
 
-def build_engines(bundle: Bundle, log: Log, builder_log: Log) -> list[Path]:
+def ignore(line: str) -> None:
+    """Keep no line of TensorRT's builder."""
+
+
+def build_engines(bundle: Bundle, log: Log, builder_log: Log = ignore) -> list[Path]:
     """Build TensorRT engines of a bundle's encoders, and return their files.
 
     They are stored in the user's folder, in place of engines of the same graph and release.
     `builder_log` takes each line of TensorRT's builder. Raises DeviceError, ExportError and
     BundleError; then a model's engine stays as it was.
     """
-    specs = {part: spec for part in PARTS if (spec := bundle.part(part))}
-    problems = {part: graph_problem(spec) for part, spec in specs.items()}
-    for problem in filter(None, problems.values()):
-        log(f"no engine: {problem}")
-    if all(problems.values()):
-        raise ExportError(
-            f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems.values())}"
-        )
-    built = []
-    for part, spec in specs.items():
-        if not problems[part]:
-            built.append(_build(bundle, spec, log, builder_log))
-    return built
+    problems = []
+    paths = []
+    for part in PARTS:
+        spec = bundle.part(part)
+        problem = tensorrt.graph_problem(spec) if spec else ""
+        if problem:
+            log(f"no engine: {problem}")
+            problems.append(problem)
+        elif spec:
+            paths.append(_build(bundle, spec, log, builder_log))
+    if not paths:
+        raise ExportError(f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems)}")
+    return paths
 
 
-def _build(bundle: Bundle, spec: Spec, log: Log, builder_log: Log) -> Path:
+def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: Log) -> Path:
     """Build the engine of a model, and put it into its folder."""
-    trt = import_tensorrt()
-    built_for = f"{provider_name(trt)} {trt.__version__}, for {', '.join(targets(trt))}"
+    trt = tensorrt_session.import_tensorrt()
     try:
-        folder = engine_folder(bundle, spec)
+        folder = tensorrt.engine_folder(bundle, spec)
         make_folder(folder, 0o700)
     except OSError as error:
         raise ExportError(f"engines cannot be kept: {error}") from None
@@ -93,29 +79,32 @@ def _build(bundle: Bundle, spec: Spec, log: Log, builder_log: Log) -> Path:
         if isinstance(spec, EmbedderSpec):
             _check_near(bundle, spec, half, log)
         try:
-            plan = build_plan(half, profiles_of(spec), builder_log)
+            plan = build_plan(half, tensorrt.profiles_of(spec), builder_log)
         except ExportError as error:
             raise ExportError(f"{spec.name}: {error}") from None
     digest = sha256(plan).hexdigest()
-    # The record goes last: without it, or with another sha256, an engine is not loaded.
-    write_whole(folder / PLAN, plan)
-    record_engine(folder, digest, f"{spec.name}, {built_for}")
-    shapes = ", ".join(f"{rows} x {tokens}" for rows, tokens in profiles_of(spec))
-    log(f"{spec.name}: {built_for}; batches up to {shapes} tokens")
+    # An engine is loaded only if the record has its sha256.
+    write_whole(folder / tensorrt.PLAN, plan)
+    tensorrt.record(folder, digest, {})
+    release = f"{tensorrt_session.provider_name(trt)} {trt.__version__}"
+    shapes = " and ".join(f"{rows} x {tokens}" for rows, tokens in tensorrt.profiles_of(spec))
+    log(
+        f"{spec.name}: by {release} for {', '.join(tensorrt_session.targets(trt))}, batches up to {shapes} tokens"
+    )
     log(f"{spec.name}: {len(plan):,} bytes, sha256 {digest}")
-    return folder / PLAN
+    return folder / tensorrt.PLAN
 
 
 def build_plan(
-    model: Path, profiles: Sequence[tuple[int, int]], builder_log: Log = lambda line: None
+    model: Path, profiles: Sequence[tuple[int, int]], builder_log: Log = ignore
 ) -> bytes:
     """Return the engine of a graph, with a profile for each largest batch of `profiles`.
 
     All inputs are `(rows, tokens)`. TensorRT for RTX needs no GPU; NVIDIA's own TensorRT builds on
     the first one. Errors (ExportError) have TensorRT's own words.
     """
-    trt = import_tensorrt()
-    log = logger(trt, builder_log)
+    trt = tensorrt_session.import_tensorrt()
+    log = tensorrt_session.logger(trt, builder_log)
     builder = trt.Builder(log)
     strongly_typed = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     # TensorRT 11 knows no other networks, and has no flag for them.
@@ -131,8 +120,8 @@ def build_plan(
         )
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default: float32 would have ten bits
-    if is_rtx(trt):
-        capabilities = targets(trt)
+    if tensorrt_session.is_rtx(trt):
+        capabilities = tensorrt_session.targets(trt)
         config.num_compute_capabilities = len(capabilities)
         for place, name in enumerate(capabilities):
             config.set_compute_capability(getattr(trt.ComputeCapability, name.upper()), place)
@@ -164,37 +153,37 @@ def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> Non
 Run = Callable[[], Iterable[NDArray[Any]]]
 
 
-def check_engines(bundle: Bundle, device: str, log: Log) -> None:
+def check_engines(bundle: Bundle, log: Log) -> None:
     """Compare a bundle's engines with CUDA on a GPU, and record their speed.
 
     Raises ExportError if results differ too much, and DeviceError if there is no engine.
     """
-    if split_device(device)[0] != "tensorrt":
-        raise DeviceError(f"{device}: engines are checked on a GPU named as tensorrt:N")
-    choose_device(device)
-    parts = [part for part in PARTS if (spec := bundle.part(part)) and not graph_problem(spec)]
-    for part in parts:
-        _check_part(bundle, part, device, log)
+    for part in PARTS:
+        spec = bundle.part(part)
+        if spec and not tensorrt.graph_problem(spec):
+            _check_part(bundle, part, log)
 
 
-def _check_part(bundle: Bundle, part: Part, device: str, log: Log) -> None:
-    tensorrt = choose_for(bundle, part, device)
-    assert tensorrt.engine is not None
+def _check_part(bundle: Bundle, part: Part, log: Log) -> None:
+    device = tensorrt.choose_for(bundle, part, "tensorrt")
+    engine, index = device.engine, device.index
+    assert engine is not None
     with ExitStack() as stack:
-        cuda = choose_for(bundle, part, f"cuda:{tensorrt.index}")
-        ours, theirs = (_opened(bundle, part, each, stack) for each in (tensorrt, cuda))
+        ours = _opened(bundle, part, device, stack)
+        theirs = _opened(bundle, part, tensorrt.choose_for(bundle, part, f"cuda:{index}"), stack)
         pairs = zip(ours(), theirs(), strict=True)
         difference = max(float(np.abs(a - b).max()) for a, b in pairs)
         words = f"{part} differs from CUDA by {difference:.1e} at most, {_NEAR[part]:.0e} allowed"
         if not difference <= _NEAR[part]:  # also NaN
-            record_speed(tensorrt.engine, tensorrt.index, 0)
-            raise ExportError(f"{words}: use cuda:{tensorrt.index}")
+            tensorrt.record(engine.path.parent, engine.sha256, {})
+            raise ExportError(f"{words}: use cuda:{index}")
         seconds, cuda_seconds = in_turns((ours, theirs))
-    record_speed(tensorrt.engine, tensorrt.index, cuda_seconds / seconds)
+    times_cuda = {nvidia.gpu(index).name: cuda_seconds / seconds}
+    tensorrt.record(engine.path.parent, engine.sha256, times_cuda)
     log(f"{words}; {cuda_seconds / seconds:.2f} times as fast")
 
 
-def _opened(bundle: Bundle, part: str, device: Any, stack: ExitStack) -> Run:
+def _opened(bundle: Bundle, part: str, device: Device, stack: ExitStack) -> Run:
     """Open a part on a device until the stack ends, and return what runs it on texts of a job."""
     if part == "embedder":
         embedder = stack.enter_context(Embedder(bundle, device))

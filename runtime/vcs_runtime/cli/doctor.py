@@ -28,7 +28,7 @@ from vcs_runtime.inference.device import (
 from vcs_runtime.inference.onnx_session import old_release
 from vcs_runtime.inference.openvino import best_precision, bf16_instructions, is_slow_in_bf16
 from vcs_runtime.inference.speed import seconds_of
-from vcs_runtime.inference.tensorrt import choose_for, fitting, tensorrt_state
+from vcs_runtime.inference.tensorrt import choose_for, fitting
 from vcs_runtime.util.process import available_cores
 from vcs_runtime.util.telemetry import early_reporters
 
@@ -164,10 +164,7 @@ def _examine_bundle(name: str, report: _Report) -> bool:
         if problem not in report.problems:
             report.problems.append(problem)
     if nvidia.gpu_is_there():
-        state = tensorrt_state(0)
-        if not state:
-            state = fitting(opened, "embedder", 0).words
-        facts["device tensorrt:0"] = state
+        facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
 
 

@@ -67,11 +67,6 @@ class Device:
         """Whether models run on a GPU."""
         return self.provider in (CUDA, TENSORRT)
 
-    @property
-    def is_tensorrt(self) -> bool:
-        """Whether TensorRT runs models."""
-        return self.provider == TENSORRT
-
     def suited(self, spec: Spec) -> Spec:
         """Return a model's settings, without a graph that this device does not run.
 

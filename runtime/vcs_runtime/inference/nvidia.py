@@ -22,7 +22,7 @@ from vcs_runtime.errors import DeviceError
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it.
 _FORKED = 3
-FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
+_FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
 # First bytes of a block of GPU code in a library.
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
@@ -81,7 +81,7 @@ def hindrance() -> str:
         if code == 0:
             return ""
         if code == _FORKED:
-            return FORK
+            return _FORK
     return "NVIDIA's driver is not there or does not start (libcuda.so.1)"
 
 
@@ -123,7 +123,7 @@ def gpu_is_there() -> bool:
     try:
         gpu(0)
     except DeviceError:
-        return hindrance() == FORK
+        return hindrance() == _FORK
     return True
 
 

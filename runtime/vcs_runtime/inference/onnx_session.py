@@ -26,7 +26,7 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
 )
 from vcs_runtime.inference.openvino import OpenVINOSession
-from vcs_runtime.inference.tensorrt_session import Engine, TensorRTSession
+from vcs_runtime.inference.tensorrt_session import TensorRTSession
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
 from vcs_runtime.util.process import OPENING
@@ -122,7 +122,13 @@ def open_session(
             raise DeviceError(
                 "tensorrt: a built engine shows no vectors of tokens; the device cuda does"
             )
-        return _open_engine(device, device.engine)
+        try:
+            with OPENING:
+                return TensorRTSession(
+                    device.engine, device.index, device.memory, device.batch_invariant
+                )
+        except Exception as error:  # cuda-core's and the file's, too
+            raise DeviceError(f"tensorrt:{device.index}: {error}") from None
     ort = import_onnxruntime()
     hindrance = old_release(model)
     if hindrance:
@@ -161,18 +167,6 @@ def open_session(
     if device.is_gpu:
         _refuse_cpu_work(session, name, model)
     return session
-
-
-def _open_engine(device: Device, engine: Engine) -> TensorRTSession:
-    """Load a TensorRT engine; raises DeviceError."""
-    name = f"tensorrt:{device.index}"
-    try:
-        with OPENING:
-            return TensorRTSession(engine, device.index, device.memory, device.batch_invariant)
-    except DeviceError as error:
-        raise DeviceError(f"{name}: {error}") from None
-    except Exception as error:  # errors of cuda-core
-        raise DeviceError(f"{name}: {error}{_pytorch_advice(device)}") from None
 
 
 def _session_options(device: Device, threads: int | None, half: bool) -> ort.SessionOptions:
@@ -262,15 +256,12 @@ def run_session(
             return session.run(outputs, inputs)
         except DeviceError as error:
             raise type(error)(f"OpenVINO failed on {_shapes(inputs)}: {error}") from None
-    if isinstance(session, TensorRTSession):
-        try:
-            return session.run(outputs, inputs)
-        except Exception as error:  # cuda-core's, too
-            kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-            raise kind(f"TensorRT failed on {_shapes(inputs)}: {error}") from None
-    options = import_onnxruntime().RunOptions()
-    options.log_severity_level = 4  # errors are in the exception already
+    name = "TensorRT" if isinstance(session, TensorRTSession) else "ONNX Runtime"
     try:
+        if isinstance(session, TensorRTSession):
+            return session.run(outputs, inputs)
+        options = import_onnxruntime().RunOptions()
+        options.log_severity_level = 4  # errors are in the exception already
         if CUDA in session.get_providers():
             index = int(session.get_provider_options()[CUDA]["device_id"])
             if shrink:
@@ -279,7 +270,7 @@ def run_session(
         return list(session.run(list(outputs), inputs, options))
     except Exception as error:  # see open_session
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}") from None
+        raise kind(f"{name} failed on {_shapes(inputs)}: {str(error).strip()}") from None
 
 
 def _shapes(inputs: dict[str, Any]) -> str:

@@ -12,18 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from vcs_runtime.bundle.layouts import padded_length
 from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle
 from vcs_runtime.bundle.paths import own_folder
-from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
+from vcs_runtime.errors import BundleError, DeviceError, VcsError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit, width_step
-from vcs_runtime.inference.device import Device, choose_device
+from vcs_runtime.inference.device import TENSORRT, Device, choose_device
 from vcs_runtime.inference.session import Session
 from vcs_runtime.inference.tensorrt_session import (
     Engine,
@@ -76,38 +77,25 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
         if device != "auto":
             raise DeviceError(f"{device}: {problem}")
         return replace(choose_device("cpu"), reason=f"auto: {problem}")
-    if chosen.is_tensorrt:
+    if chosen.provider == TENSORRT:
         found = fitting(bundle, part, chosen.index)
         if found.engine is None:
             raise DeviceError(f"{device}: {found.words}")
         return replace(chosen, engine=found.engine)
     if device == "auto" and chosen.provider_name == "ort-cuda":
-        words = tensorrt_state(chosen.index)
-        if not words:
-            found = fitting(bundle, part, chosen.index)
-            words = found.words
-            if found.times_cuda >= _FASTER:
-                tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
-                reason = f"auto: TensorRT engine, {words}"
-                return replace(tensorrt, engine=found.engine, reason=reason)
-        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {words}")
+        found = fitting(bundle, part, chosen.index)
+        if found.times_cuda >= _FASTER:
+            tensorrt = choose_device(f"tensorrt:{chosen.index}", gpu_memory_gb)
+            reason = f"auto: TensorRT engine, {found.words}"
+            return replace(tensorrt, engine=found.engine, reason=reason)
+        return replace(chosen, reason=f"{chosen.reason}; TensorRT is not used: {found.words}")
     return chosen
-
-
-def tensorrt_state(index: int) -> str:
-    """Return why TensorRT runs no engine on a GPU, in words; "" if it can."""
-    try:
-        return unfit(index)
-    except MissingExtraError:
-        return "it is not installed"
-    except DeviceError as error:
-        return str(error)
 
 
 def _unfit(bundle: Bundle, part: str, device: Device) -> str:
     """Return why a GPU should not run a part of the bundle, or ""."""
     spec = bundle.part(part)
-    if spec and device.is_tensorrt:
+    if spec and device.provider == TENSORRT:
         return graph_problem(spec)
     if not isinstance(spec, EmbedderSpec):
         if spec is None or spec.precision != "int8":
@@ -143,13 +131,11 @@ def graph_problem(spec: Spec) -> str:
 
 def profiles_of(spec: Spec) -> tuple[tuple[int, int], ...]:
     """Return rows and tokens of each profile's largest batch, shortest texts first."""
-    step = _STEP
     if isinstance(spec, EmbedderSpec):
-        step = width_step("tensorrt", spec.max_tokens)
-    longest = padded_length(spec.max_tokens, step)
-    widths = {longest}
-    if isinstance(spec, EmbedderSpec):
-        widths |= {min(width, longest) for width in _WIDTHS}
+        longest = padded_length(spec.max_tokens, width_step("tensorrt", spec.max_tokens))
+        widths = {longest, *(min(width, longest) for width in _WIDTHS)}
+    else:
+        widths = {padded_length(spec.max_tokens, _STEP)}
     return tuple((_PLACES // width, width) for width in sorted(widths))
 
 
@@ -178,43 +164,31 @@ def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
     if spec is None:
         return Fitting(None, 0, f"bundle {bundle.root}: it holds no {part}")
     try:
+        problem = unfit(index)
         folder = engine_folder(bundle, spec, index)
-    except (BundleError, OSError) as error:
-        return Fitting(None, 0, str(error))
+    except (VcsError, OSError) as error:
+        problem = str(error)
+    if problem:
+        return Fitting(None, 0, problem)
     try:
-        record = _read(folder)
-        engine = Engine(folder / PLAN, str(record["sha256"]), profiles_of(spec))
+        record = json.loads((folder / _RECORD).read_text("utf-8"))
+        engine = Engine(folder / PLAN, record["sha256"], profiles_of(spec))
         times_cuda = float(record["times_cuda"].get(nvidia.gpu(index).name, 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         trt = import_tensorrt()
-        words = (
-            f"there is no engine of its {part} by {provider_name(trt)} {trt.__version__}: run"
-            f" `vcs-runtime engine build {bundle.root}`"
-        )
-        return Fitting(None, 0, words)
+        release = f"{provider_name(trt)} {trt.__version__}"
+        command = f"run `vcs-runtime engine build {bundle.root}`"
+        return Fitting(None, 0, f"there is no engine of its {part} by {release}: {command}")
     words = f"{times_cuda:.2f} times as fast as CUDA here"
     if not times_cuda:
-        words = f"it was not measured on this GPU: run `vcs-runtime engine check {bundle.root}`"
+        words = f"not measured on this GPU: run `vcs-runtime engine check {bundle.root}`"
     return Fitting(engine, times_cuda, words)
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((folder / _RECORD).read_text("utf-8"))
-    return record
-
-
-def record_engine(folder: Path, sha256: str, about: str) -> None:
-    """Describe an engine in its folder, `about` in words; raises OSError."""
-    record = {"engine": about, "sha256": sha256, "times_cuda": {}}
-    write_whole(folder / _RECORD, json.dumps(record) + "\n")
-
-
-def record_speed(engine: Engine, index: int, times_cuda: float) -> None:
-    """Record an engine's speed on a GPU of this kind, 0 if its results are wrong."""
-    folder = engine.path.parent
-    record = _read(folder)
-    record["times_cuda"][nvidia.gpu(index).name] = times_cuda
-    write_whole(folder / _RECORD, json.dumps(record) + "\n")
+def record(folder: Path, sha256: str, times_cuda: Mapping[str, float]) -> None:
+    """Record an engine in its folder, and how fast it is on which GPUs; raises OSError."""
+    content = {"sha256": sha256, "times_cuda": dict(times_cuda)}
+    write_whole(folder / _RECORD, json.dumps(content) + "\n")
 
 
 def row_limit(device: Device) -> RowLimit:
