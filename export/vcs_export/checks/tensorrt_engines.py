@@ -88,9 +88,8 @@ def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: Log) -> P
     tensorrt.record(folder, digest, {})
     release = f"{tensorrt_session.provider_name(trt)} {trt.__version__}"
     shapes = " and ".join(f"{rows} x {tokens}" for rows, tokens in tensorrt.profiles_of(spec))
-    log(
-        f"{spec.name}: by {release} for {', '.join(tensorrt_session.targets(trt))}, batches up to {shapes} tokens"
-    )
+    capabilities = ", ".join(tensorrt_session.targets(trt))
+    log(f"{spec.name}: by {release} for {capabilities}, batches up to {shapes} tokens")
     log(f"{spec.name}: {len(plan):,} bytes, sha256 {digest}")
     return folder / tensorrt.PLAN
 
@@ -135,7 +134,7 @@ def build_plan(
             raise ExportError(f"TensorRT refuses batches of {rows} x {tokens}: {log.words()}")
     serialised = builder.build_serialized_network(network, config)
     if serialised is None:
-        raise ExportError(f"TensorRT builds no engine: {log.words()}")
+        raise ExportError(f"TensorRT builds no engine: {log.words()}: use cuda:N")
     return bytes(memoryview(serialised))
 
 

@@ -67,19 +67,19 @@ def put_in(monkeypatch: pytest.MonkeyPatch, **shows: Any) -> Fake:
     return fake
 
 
-class _Buffer:
+class Buffer:
     def __init__(self, handle: int, size: int, keep: Any, fake: Fake | None = None) -> None:
         self.handle, self.size, self._keep, self._fake = handle, size, keep, fake
 
     @classmethod
-    def from_handle(cls, ptr: int, size: int, *, owner: Any = None) -> _Buffer:
+    def from_handle(cls, ptr: int, size: int, *, owner: Any = None) -> Buffer:
         return cls(ptr, size, owner)
 
-    def copy_from(self, src: _Buffer, *, stream: Any) -> None:
+    def copy_from(self, src: Buffer, *, stream: Any) -> None:
         assert self.size == src.size
         ctypes.memmove(self.handle, src.handle, self.size)
 
-    def copy_to(self, dst: _Buffer, *, stream: Any) -> None:
+    def copy_to(self, dst: Buffer, *, stream: Any) -> None:
         dst.copy_from(self, stream=stream)
 
     def close(self, stream: Any) -> None:
@@ -105,25 +105,25 @@ def _core(fake: Fake) -> ModuleType:
             self._most = options.max_size or fake.room
             fake.limits.append(options.max_size)
 
-        def allocate(self, size: int, *, stream: Any) -> _Buffer:
+        def allocate(self, size: int, *, stream: Any) -> Buffer:
             if fake.taken + size > min(self._most, fake.room):
                 raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: no memory is left")
             fake.taken += size
             memory = np.full(size + 256, 255, np.uint8)
             start = -(-memory.ctypes.data // 256) * 256
-            return _Buffer(start, size, memory, fake)
+            return Buffer(start, size, memory, fake)
 
     module = ModuleType("cuda.core")
     module.__dict__.update(
         Device=Device,
         DeviceMemoryResource=DeviceMemoryResource,
         DeviceMemoryResourceOptions=SimpleNamespace,
-        Buffer=_Buffer,
+        Buffer=Buffer,
     )
     return module
 
 
-class _Engine:
+class Engine:
     def __init__(self, fake: Fake, plan: Any) -> None:
         head, _, graph = bytes(plan).partition(b"\n")
         self.profiles = json.loads(head)["profiles"]
@@ -175,14 +175,14 @@ class _Engine:
         )
         return config
 
-    def create_execution_context(self, config: Any) -> _Context:
+    def create_execution_context(self, config: Any) -> Context:
         assert config.strategy == "USER_MANAGED"
         self.fake.kinds.append(config.dynamic_shapes_kernel_specialization_strategy)
-        return _Context(self)
+        return Context(self)
 
 
-class _Context:
-    def __init__(self, engine: _Engine) -> None:
+class Context:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.profile = -1
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -313,10 +313,10 @@ def _tensorrt(fake: Fake) -> ModuleType:
         Builder=Builder,
         OnnxParser=Parser,
         Runtime=lambda log: SimpleNamespace(
-            deserialize_cuda_engine=lambda plan: _Engine(fake, plan)
+            deserialize_cuda_engine=lambda plan: Engine(fake, plan)
         ),
         ComputeCapability=SimpleNamespace(**{name: name for name in names}),
-        NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=1),
+        NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=0),
         BuilderFlag=SimpleNamespace(TF32="TF32"),
         TensorIOMode=_Mode,
         ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="USER_MANAGED"),
