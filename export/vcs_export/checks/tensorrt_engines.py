@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +39,11 @@ _NEAR: dict[Part, float] = {"embedder": TOLERANCES["fp16"], "segmenter": 2e-2}
 Log = Callable[[str], object]
 
 
-def ignore(line: str) -> None:
-    """Keep no line of TensorRT's builder."""
-
-
-def build_engines(bundle: Bundle, log: Log, builder_log: Log = ignore) -> list[Path]:
+def build_engines(bundle: Bundle, log: Log, builder_log: TextIO | None = None) -> list[Path]:
     """Build TensorRT engines of a bundle's encoders, and return their files.
 
     They are stored in the user's folder, in place of engines of the same graph and release.
-    `builder_log` takes each line of TensorRT's builder. Raises DeviceError, ExportError and
+    `builder_log` is a file for the log of TensorRT's builder. Raises DeviceError, ExportError and
     BundleError; then a model's engine stays as it was.
     """
     problems = []
@@ -65,7 +61,7 @@ def build_engines(bundle: Bundle, log: Log, builder_log: Log = ignore) -> list[P
     return paths
 
 
-def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: Log) -> Path:
+def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | None) -> Path:
     """Build the engine of a model, and put it into its folder."""
     trt = tensorrt_session.import_tensorrt()
     try:
@@ -95,7 +91,7 @@ def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: Log) -> P
 
 
 def build_plan(
-    model: Path, profiles: Sequence[tuple[int, int]], builder_log: Log = ignore
+    model: Path, profiles: Sequence[tuple[int, int]], builder_log: TextIO | None = None
 ) -> bytes:
     """Return the engine of a graph, with a profile for each largest batch of `profiles`.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from vcs_export.cli.options import log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.util.extras import require
 
 
 @click.group
@@ -33,9 +31,10 @@ def build(bundle: str, builder_log: TextIO | None) -> None:
     Example:
       vcs-runtime engine build default
     """
-    engines = _engines("building engines")
-    keep = builder_log.write if builder_log else engines.ignore
-    for path in engines.build_engines(open_bundle(bundle), log, keep):
+    require_builders("export", "building engines")
+    from vcs_export.checks.tensorrt_engines import build_engines
+
+    for path in build_engines(open_bundle(bundle), log, builder_log):
         click.echo(path)
 
 
@@ -51,10 +50,7 @@ def check(bundle: str) -> None:
     Example:
       vcs-runtime engine check default
     """
-    _engines("checking engines").check_engines(open_bundle(bundle), log)
+    require_builders("export", "checking engines")
+    from vcs_export.checks.tensorrt_engines import check_engines
 
-
-def _engines(purpose: str) -> Any:
-    require_builders("export", purpose)
-    require("onnx", "export", purpose)
-    return import_module("vcs_export.checks.tensorrt_engines")
+    check_engines(open_bundle(bundle), log)

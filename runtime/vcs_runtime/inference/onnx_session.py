@@ -124,9 +124,7 @@ def open_session(
             )
         try:
             with OPENING:
-                return TensorRTSession(
-                    device.engine, device.index, device.memory, device.batch_invariant
-                )
+                return TensorRTSession(device.engine, device.index, device.memory)
         except Exception as error:  # cuda-core's and the file's, too
             raise DeviceError(f"tensorrt:{device.index}: {error}") from None
     ort = import_onnxruntime()

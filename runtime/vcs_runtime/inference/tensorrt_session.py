@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import mmap
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -94,8 +94,8 @@ def unfit(index: int) -> str:
     )
 
 
-def logger(trt: Any, keep: Callable[[str], object] = lambda line: None) -> Any:
-    """Return a logger for TensorRT, which passes each line to `keep`, and prints nothing."""
+def logger(trt: Any, file: TextIO | None = None) -> Any:
+    """Return a logger for TensorRT, which writes to `file` if there is one, and prints nothing."""
 
     class Log(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -103,7 +103,8 @@ def logger(trt: Any, keep: Callable[[str], object] = lambda line: None) -> Any:
             self.errors: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
-            keep(f"{severity.name} {message}\n")
+            if file:
+                file.write(f"{severity.name} {message}\n")
             if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
                 self.errors.append(message)
 
@@ -119,13 +120,8 @@ class TensorRTSession:
     This thread's current GPU becomes the engine's.
     """
 
-    def __init__(self, engine: Engine, index: int, memory: int | None, fixed_shapes: bool) -> None:
-        """Load an engine; `memory` limits it in bytes. Raises DeviceError, or cuda-core's errors.
-
-        With `fixed_shapes`, kernels are compiled for each shape. Otherwise one kernel runs all
-        shapes: a kernel compiled in the background would take its place at any time, and round
-        differently.
-        """
+    def __init__(self, engine: Engine, index: int, memory: int | None) -> None:
+        """Load an engine; `memory` limits it in bytes. Raises DeviceError or cuda-core's errors."""
         self._trt = trt = import_tensorrt()
         self._core = core = require("cuda.core", *_NEEDED)
         self._profiles = engine.profiles
@@ -148,7 +144,7 @@ class TensorRTSession:
         self._engine = runtime.deserialize_cuda_engine(self._plan)
         self._check(self._engine is not None)
         self._contexts: dict[int, Any] = {}
-        self._config, self._cache = self._runtime_config(fixed_shapes)
+        self._config, self._cache = self._runtime_config()
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
         is_output = trt.TensorIOMode.OUTPUT
         self._outputs = [name for name in names if self._engine.get_tensor_mode(name) == is_output]
@@ -208,10 +204,12 @@ class TensorRTSession:
 
         Return whether a later run loads the weights again. NVIDIA's own TensorRT cannot.
         """
-        self._save_kernels()
         self._drop_arena()
         self._stream.sync()
-        return is_rtx(self._trt) and bool(self._engine.unload_weights())
+        if self._cache is None:
+            return False
+        self._save_kernels()
+        return bool(self._engine.unload_weights())
 
     def _context(self, rows: int, tokens: int) -> Any:
         """Return the context of the smallest profile that takes a batch of this shape."""
@@ -227,10 +225,12 @@ class TensorRTSession:
             self._contexts[fitting[0]] = context
         return self._contexts[fitting[0]]
 
-    def _runtime_config(self, fixed_shapes: bool) -> tuple[Any, Any]:
+    def _runtime_config(self) -> tuple[Any, Any]:
         """Return what contexts are made with, and the cache of kernels or None.
 
-        Contexts get their memory for each batch, as much as its shape needs.
+        Contexts get their memory for each batch, as much as its shape needs. One kernel runs all
+        shapes: a kernel that is compiled in the background for one shape would take its place at
+        any time, and round differently.
         """
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
         if not is_rtx(self._trt):
@@ -238,8 +238,7 @@ class TensorRTSession:
         config = self._engine.create_runtime_config()
         config.set_execution_context_allocation_strategy(strategy)
         kinds = self._trt.DynamicShapesKernelSpecializationStrategy
-        kind = kinds.EAGER if fixed_shapes else kinds.NONE
-        config.dynamic_shapes_kernel_specialization_strategy = kind
+        config.dynamic_shapes_kernel_specialization_strategy = kinds.NONE
         cache = config.create_runtime_cache()
         if self._kernels.exists():
             cache.deserialize(self._kernels.read_bytes())
@@ -248,13 +247,9 @@ class TensorRTSession:
 
     def _save_kernels(self) -> None:
         """Write compiled kernels beside the engine, for this user alone."""
-        if self._cache is None:
-            return
-        content = bytes(memoryview(self._cache.serialize()))
         with suppress(OSError):  # such as a full disk: they are compiled again
-            if not self._kernels.exists() or self._kernels.read_bytes() != content:
-                write_whole(self._kernels, content)
-                self._kernels.chmod(0o600)
+            write_whole(self._kernels, bytes(memoryview(self._cache.serialize())))
+            self._kernels.chmod(0o600)
 
     def _room(self, size: int) -> int:
         """Return the address of at least `size` bytes, which grow with the largest batch."""
