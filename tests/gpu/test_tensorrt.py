@@ -25,9 +25,9 @@ from vcs_export.write import BundleInfo
 from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS, SEGMENTER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.inference import tensorrt_session
+from vcs_runtime.inference import rtx_session
+from vcs_runtime.inference.rtx_session import CAPABILITIES, import_tensorrt, logger
 from vcs_runtime.inference.tensorrt import profiles_of
-from vcs_runtime.inference.tensorrt_session import CAPABILITIES, import_tensorrt, logger
 
 
 def modernbert(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -127,7 +127,7 @@ def test_no_engine_is_built_for_turing(tmp_path: Path, monkeypatch: pytest.Monke
     known = import_tensorrt().ComputeCapability.__members__
     assert set(map(str.upper, CAPABILITIES)) | {"SM75"} == known.keys() - {"NONE", "CURRENT"}
     half = write_half(build_tiny_bundle(tmp_path) / "embedder/model.onnx", tmp_path / "half")
-    monkeypatch.setattr(tensorrt_session, "CAPABILITIES", (*CAPABILITIES, "sm75"))
+    monkeypatch.setattr(rtx_session, "CAPABILITIES", (*CAPABILITIES, "sm75"))
     with pytest.raises(
         ExportError, match=r"builds no engine: .*Turing.*FP32 GEMM is not supported"
     ):

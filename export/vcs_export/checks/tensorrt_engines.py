@@ -24,7 +24,7 @@ from vcs_export.graph.half import write_half
 from vcs_numba.jit.owners import make_folder
 from vcs_runtime.bundle.manifest import PARTS, EmbedderSpec, LearnedSegmenterSpec, Part
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.inference import nvidia, tensorrt, tensorrt_session
+from vcs_runtime.inference import nvidia, rtx_session, tensorrt
 from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
@@ -63,7 +63,6 @@ def build_engines(bundle: Bundle, log: Log, builder_log: TextIO | None = None) -
 
 def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | None) -> Path:
     """Build the engine of a model, and put it into its folder."""
-    trt = tensorrt_session.import_tensorrt()
     try:
         folder = tensorrt.engine_folder(bundle, spec)
         make_folder(folder, 0o700)
@@ -82,10 +81,11 @@ def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | 
     # An engine is loaded only if the record has its sha256.
     write_whole(folder / tensorrt.PLAN, plan)
     tensorrt.record(folder, digest, {})
-    release = f"{tensorrt_session.provider_name(trt)} {trt.__version__}"
     shapes = " and ".join(f"{rows} x {tokens}" for rows, tokens in tensorrt.profiles_of(spec))
-    capabilities = ", ".join(tensorrt_session.targets(trt))
-    log(f"{spec.name}: by {release} for {capabilities}, batches up to {shapes} tokens")
+    capabilities = ", ".join(rtx_session.targets())
+    log(
+        f"{spec.name}: by {rtx_session.release()} for {capabilities}, batches up to {shapes} tokens"
+    )
     log(f"{spec.name}: {len(plan):,} bytes, sha256 {digest}")
     return folder / tensorrt.PLAN
 
@@ -98,8 +98,8 @@ def build_plan(
     All inputs are `(rows, tokens)`. TensorRT for RTX needs no GPU; NVIDIA's own TensorRT builds on
     the first one. Errors (ExportError) have TensorRT's own words.
     """
-    trt = tensorrt_session.import_tensorrt()
-    log = tensorrt_session.logger(trt, builder_log)
+    trt = rtx_session.import_tensorrt()
+    log = rtx_session.logger(trt, builder_log)
     builder = trt.Builder(log)
     strongly_typed = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     # TensorRT 11 knows no other networks, and has no flag for them.
@@ -115,8 +115,8 @@ def build_plan(
         )
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default: float32 would have ten bits
-    if tensorrt_session.is_rtx(trt):
-        capabilities = tensorrt_session.targets(trt)
+    if rtx_session.is_rtx(trt):
+        capabilities = rtx_session.targets()
         config.num_compute_capabilities = len(capabilities)
         for place, name in enumerate(capabilities):
             config.set_compute_capability(getattr(trt.ComputeCapability, name.upper()), place)

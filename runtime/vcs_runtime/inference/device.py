@@ -23,12 +23,7 @@ from msgspec.structs import replace as replace_fields
 from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
-from vcs_runtime.inference.tensorrt_session import (
-    Engine,
-    import_tensorrt,
-    provider_name,
-    unfit,
-)
+from vcs_runtime.inference.rtx_session import Engine, release, unfit
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.numbers import checked_number
@@ -199,7 +194,7 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
             f" {', '.join(available)}): install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
-    if lacking := missing_libraries():
+    if lacking := nvidia.missing(import_onnxruntime()):
         raise DeviceError(f"{device}: the {CUDA} of ONNX Runtime lacks {lacking}")
     if problem := nvidia.unfit(import_onnxruntime(), index):
         raise DeviceError(f"{device}: {problem}")
@@ -211,7 +206,7 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
 def _tensorrt_device(index: int, memory: int | None) -> Device:
     if problem := unfit(index):
         raise DeviceError(f"tensorrt:{index}: {problem}")
-    return Device(provider_name(import_tensorrt()), TENSORRT, "named", index, memory)
+    return Device(release().split()[0], TENSORRT, "named", index, memory)
 
 
 def _openvino_device(kind: str) -> Device:
@@ -258,7 +253,7 @@ def _gpu_of_rank() -> int:
 def _cuda_hindrance(index: int) -> str:
     """Return why the CUDA provider cannot start on a GPU, or ""."""
     _preload()
-    if lacking := missing_libraries():
+    if lacking := nvidia.missing(import_onnxruntime()):
         return f"missing: {lacking}"
     try:
         nvidia.gpu(index)
@@ -280,19 +275,11 @@ def cuda_of(device: Device) -> Device:
     return replace(device, provider_name="ort-cuda", provider=CUDA, engine=None)
 
 
-def missing_libraries() -> str:
-    """Return the libraries that ONNX Runtime needs for a GPU but cannot find, or "".
-
-    The text also names the packages of these libraries.
-    """
-    return nvidia.missing(import_onnxruntime())
-
-
 def _preload() -> None:
     """Load CUDA from NVIDIA's packages.
 
     ONNX Runtime's loader does not look for them there.
     """
-    # `preload_dlls` prints its failures; `missing_libraries` has a better message.
+    # `preload_dlls` prints its failures; `nvidia.missing` has a better message.
     with contextlib.redirect_stdout(io.StringIO()):
         import_onnxruntime().preload_dlls()

@@ -29,13 +29,7 @@ from vcs_runtime.inference.batching import (
 from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.environment import environment
 from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
-from vcs_runtime.inference.tensorrt import (
-    choose_for,
-    engine_name,
-    open_part,
-    own_hash,
-    row_limit,
-)
+from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, own_hash, row_limit
 from vcs_runtime.inference.token_vectors import (
     CollectedStates,
     TokenLayer,

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from vcs_runtime.inference.device import import_onnxruntime
-from vcs_runtime.inference.tensorrt_session import import_tensorrt
+from vcs_runtime.inference.rtx_session import release
 
 # The variables that forbid OpenVINO instructions, after the names of their fields.
 _LIMITS: Final = (
@@ -29,7 +29,7 @@ def environment(engines: Iterable[str]) -> list[str]:
     if any(not re.search("openvino|tensorrt", engine) for engine in engines):
         versions.append(f"ort:{import_onnxruntime().__version__}")
     if any("tensorrt" in engine for engine in engines):
-        versions.append(f"tensorrt:{import_tensorrt().__version__}")
+        versions.append(f"tensorrt:{release().split()[1]}")
     if any("openvino" in engine for engine in engines):
         versions.append(f"openvino:{version('openvino')}")
         for name, variable in _LIMITS:

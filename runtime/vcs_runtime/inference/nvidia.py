@@ -249,20 +249,13 @@ def _load(name: str) -> Any:
     by its path is found by its name from then on, so that ONNX Runtime's provider finds it too.
     """
     places = [name]  # where the loader looks
-    for folder in _package_folders("nvidia"):
-        places.extend(map(os.fspath, folder.glob(f"*/lib/{name}")))
+    packages = find_spec("nvidia")
+    for folder in (packages and packages.submodule_search_locations) or ():
+        places.extend(map(os.fspath, Path(folder).glob(f"*/lib/{name}")))
     for place in places:
         with suppress(OSError):
             return ctypes.CDLL(place)
     return None
-
-
-def _package_folders(package: str) -> list[Path]:
-    """Return the folders of an installed package without importing it."""
-    spec = find_spec(package)
-    if spec is None:
-        return []
-    return list(map(Path, spec.submodule_search_locations or ()))
 
 
 def _version(name: str) -> str | None:

@@ -26,7 +26,7 @@ from vcs_runtime.inference.device import (
     import_onnxruntime,
 )
 from vcs_runtime.inference.openvino import OpenVINOSession
-from vcs_runtime.inference.tensorrt_session import TensorRTSession
+from vcs_runtime.inference.rtx_session import RtxSession
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
 from vcs_runtime.util.process import OPENING
@@ -34,7 +34,7 @@ from vcs_runtime.util.process import OPENING
 if TYPE_CHECKING:
     import onnxruntime as ort
 
-    ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession | TensorRTSession
+    ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession | RtxSession
 
 # From this version of the standard operators on, a graph needs this release. 1.24 opens such
 # graphs, but computes attention over padded texts wrongly (tests/inference/test_releases.py).
@@ -124,7 +124,7 @@ def open_session(
             )
         try:
             with OPENING:
-                return TensorRTSession(device.engine, device.index, device.memory)
+                return RtxSession(device.engine, device.index, device.memory)
         except Exception as error:  # cuda-core's and the file's, too
             raise DeviceError(f"tensorrt:{device.index}: {error}") from None
     ort = import_onnxruntime()
@@ -254,9 +254,9 @@ def run_session(
             return session.run(outputs, inputs)
         except DeviceError as error:
             raise type(error)(f"OpenVINO failed on {_shapes(inputs)}: {error}") from None
-    name = "TensorRT" if isinstance(session, TensorRTSession) else "ONNX Runtime"
+    name = "TensorRT" if isinstance(session, RtxSession) else "ONNX Runtime"
     try:
-        if isinstance(session, TensorRTSession):
+        if isinstance(session, RtxSession):
             return session.run(outputs, inputs)
         options = import_onnxruntime().RunOptions()
         options.log_severity_level = 4  # errors are in the exception already

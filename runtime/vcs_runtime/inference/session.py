@@ -23,7 +23,7 @@ from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.device import Device, import_onnxruntime
 from vcs_runtime.inference.onnx_session import open_session, run_session
-from vcs_runtime.inference.tensorrt_session import TensorRTSession
+from vcs_runtime.inference.rtx_session import RtxSession
 from vcs_runtime.util.stages import check_stopped
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Session:
     def _free(self) -> None:
         with self._lock:
             session = self._session
-            if isinstance(session, TensorRTSession) and session.release() and not self._closed:
+            if isinstance(session, RtxSession) and session.release() and not self._closed:
                 return  # the next run loads its weights again
             self._session = None
 

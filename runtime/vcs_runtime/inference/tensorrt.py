@@ -25,14 +25,8 @@ from vcs_runtime.errors import BundleError, DeviceError, VcsError
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import RowLimit, width_step
 from vcs_runtime.inference.device import TENSORRT, Device, choose_device
+from vcs_runtime.inference.rtx_session import Engine, release, targets, unfit
 from vcs_runtime.inference.session import Session
-from vcs_runtime.inference.tensorrt_session import (
-    Engine,
-    import_tensorrt,
-    provider_name,
-    targets,
-    unfit,
-)
 from vcs_runtime.util.atomic import write_whole
 
 Spec = EmbedderSpec | LearnedSegmenterSpec
@@ -152,9 +146,7 @@ def engine_folder(bundle: Bundle, spec: Spec, index: int = 0) -> Path:
 
     Raises BundleError without a home, PermissionError where others can write, MissingExtraError.
     """
-    trt = import_tensorrt()
-    release = f"{provider_name(trt)} {trt.__version__}"
-    key = [bundle.graph_hash(spec), release, targets(trt, index), profiles_of(spec)]
+    key = [bundle.graph_hash(spec), release(), targets(index), profiles_of(spec)]
     return own_folder("engines", hashlib.sha256(json.dumps(key).encode()).hexdigest())
 
 
@@ -175,10 +167,8 @@ def fitting(bundle: Bundle, part: str, index: int) -> Fitting:
         engine = Engine(folder / PLAN, record["sha256"], profiles_of(spec))
         times_cuda = float(record["times_cuda"].get(nvidia.gpu(index).name, 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        trt = import_tensorrt()
-        release = f"{provider_name(trt)} {trt.__version__}"
         command = f"run `vcs-runtime engine build {bundle.root}`"
-        return Fitting(None, 0, f"there is no engine of its {part} by {release}: {command}")
+        return Fitting(None, 0, f"there is no engine of its {part} by {release()}: {command}")
     words = f"{times_cuda:.2f} times as fast as CUDA here"
     if not times_cuda:
         words = f"not measured on this GPU: run `vcs-runtime engine check {bundle.root}`"

@@ -61,14 +61,15 @@ def is_rtx(trt: Any) -> bool:
     return hasattr(trt, "ComputeCapability")
 
 
-def provider_name(trt: Any) -> str:
-    """Return the name of the imported package in signatures."""
-    return "tensorrt-rtx" if is_rtx(trt) else "tensorrt"
+def release() -> str:
+    """Return the name of the installed TensorRT in signatures, and its version."""
+    trt = import_tensorrt()
+    return f"{'tensorrt-rtx' if is_rtx(trt) else 'tensorrt'} {trt.__version__}"
 
 
-def targets(trt: Any, index: int = 0) -> list[str]:
+def targets(index: int = 0) -> list[str]:
     """Return what an engine is built for: capabilities, or for NVIDIA's own TensorRT this GPU."""
-    if is_rtx(trt):
+    if is_rtx(import_tensorrt()):
         return list(CAPABILITIES)
     gpu = nvidia.gpu(index)
     return [f"{gpu.name} ({gpu.architecture})"]
@@ -114,7 +115,7 @@ def logger(trt: Any, file: TextIO | None = None) -> Any:
     return Log()
 
 
-class TensorRTSession:
+class RtxSession:
     """An engine on a GPU, used like a session of ONNX Runtime, by one thread.
 
     This thread's current GPU becomes the engine's.
@@ -182,19 +183,17 @@ class TensorRTSession:
         workspace = context.update_device_memory_size_for_shapes()
         start = self._room(places[""] + workspace)
         context.set_device_memory(start + places[""], workspace)
+        buffer = self._core.Buffer.from_handle
         buffers = {}
         for name, array in arrays.items():
             address = start + places[name]
             self._check(context.set_tensor_address(name, address))
-            buffer = self._core.Buffer.from_handle
             host = buffer(array.ctypes.data, array.nbytes, owner=array)
             buffers[name] = host, buffer(address, array.nbytes)
-        for name in self._inputs:
-            host, gpu = buffers[name]
+        for host, gpu in map(buffers.__getitem__, self._inputs):
             gpu.copy_from(host, stream=self._stream)
         self._check(context.execute_async_v3(int(self._stream.handle)))
-        for name in self._outputs:
-            host, gpu = buffers[name]
+        for host, gpu in map(buffers.__getitem__, self._outputs):
             gpu.copy_to(host, stream=self._stream)
         self._stream.sync()
         return [arrays[name] for name in outputs]
@@ -213,17 +212,16 @@ class TensorRTSession:
 
     def _context(self, rows: int, tokens: int) -> Any:
         """Return the context of the smallest profile that takes a batch of this shape."""
-        sizes = enumerate(self._profiles)
-        fitting = [i for i, most in sizes if rows <= most[0] and tokens <= most[1]]
-        if not fitting:
-            raise DeviceError(f"no profile takes {rows} x {tokens} tokens: build engines again")
-        if fitting[0] not in self._contexts:
-            context = self._engine.create_execution_context(self._config)
-            self._check(context is not None)
-            stream = int(self._stream.handle)
-            self._check(context.set_optimization_profile_async(fitting[0], stream))
-            self._contexts[fitting[0]] = context
-        return self._contexts[fitting[0]]
+        for number, (most_rows, most_tokens) in enumerate(self._profiles):
+            if rows <= most_rows and tokens <= most_tokens:
+                if number not in self._contexts:
+                    context = self._engine.create_execution_context(self._config)
+                    self._check(context is not None)
+                    stream = int(self._stream.handle)
+                    self._check(context.set_optimization_profile_async(number, stream))
+                    self._contexts[number] = context
+                return self._contexts[number]
+        raise DeviceError(f"no profile takes {rows} x {tokens} tokens: build engines again")
 
     def _runtime_config(self) -> tuple[Any, Any]:
         """Return what contexts are made with, and the cache of kernels or None.
