@@ -82,11 +82,8 @@ def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | 
     write_whole(folder / tensorrt.PLAN, plan)
     tensorrt.record(folder, digest, {})
     shapes = " and ".join(f"{rows} x {tokens}" for rows, tokens in tensorrt.profiles_of(spec))
-    capabilities = ", ".join(rtx_session.targets())
-    log(
-        f"{spec.name}: by {rtx_session.release()} for {capabilities}, batches up to {shapes} tokens"
-    )
-    log(f"{spec.name}: {len(plan):,} bytes, sha256 {digest}")
+    log(f"{spec.name}: by {rtx_session.release()} for {', '.join(rtx_session.targets())}")
+    log(f"{spec.name}: batches up to {shapes} tokens, {len(plan):,} bytes, sha256 {digest}")
     return folder / tensorrt.PLAN
 
 
