@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import threading
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -38,6 +39,7 @@ class Fake:
     builds    profiles, capabilities and flags of each build
     loads     how often weights were loaded or unloaded
     limits    the largest sizes of the pools
+    current   the current GPU of each thread
     taken     bytes of a GPU's memory that are taken for batches
     fails     what the builder says when it fails; "": it builds
     """
@@ -50,7 +52,7 @@ class Fake:
     kinds: list[str] = field(default_factory=list)
     taken: int = 0
     room: int = 1 << 40
-    current: int = 0
+    current: dict[int, int] = field(default_factory=dict)
     fails: str = ""
     kernels: bytes = b""
     """What the cache of kernels was opened with."""
@@ -95,7 +97,7 @@ def _core(fake: Fake) -> ModuleType:
             self.index = index
 
         def set_current(self) -> None:
-            fake.current = self.index
+            fake.current[threading.get_ident()] = self.index
 
         def create_stream(self) -> Any:
             return SimpleNamespace(handle=7, sync=lambda: None)
@@ -225,13 +227,18 @@ class Context:
         assert set(self.addresses) == set(engine.tensors)
         if not engine.weights_loaded:
             return False
+        ctypes.memset(*self._used())  # a kernel writes there at any time
         given = {name: self._array(name, self.shapes[name]) for name in engine.inputs}
         results = engine.session.run(engine.outputs, given)
-        ctypes.memset(self.memory[0], 255, self.memory[1])  # what a kernel leaves there
         for name, result in zip(engine.outputs, results, strict=True):
             self._array(name, result.shape)[...] = result
+        ctypes.memset(*self._used())
         engine.fake.runs.append((self.profile, self.shapes["input_ids"]))
         return True
+
+    def _used(self) -> tuple[int, int, int]:
+        address, size = self.memory
+        return address, 255, size
 
     def _array(self, name: str, shape: tuple[int, ...]) -> Any:
         kind = np.dtype(_TYPES[self.engine.get_tensor_dtype(name).name])
