@@ -42,7 +42,9 @@ def modernbert(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def bundle_of(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
     if name == "BERT":
-        return open_bundle(build_tiny_bundle(folder, hidden=768, heads=12, max_position=512))
+        return open_bundle(
+            build_tiny_bundle(folder, hidden=768, heads=12, max_position=512, max_tokens=512)
+        )
     if name == "SaT":
         return open_bundle(build_tiny_sat_bundle(folder, layers=2, hidden=768, heads=12))
     if name == "ModernBERT":
