@@ -82,6 +82,8 @@ def unfit(index: int) -> str:
     """
     trt = import_tensorrt()
     require("cuda.core", *_NEEDED)
+    if problem := nvidia.hindrance():
+        return problem
     gpu = nvidia.gpu(index)
     if not is_rtx(trt):
         return ""
@@ -207,7 +209,9 @@ class RtxSession:
         self._stream.sync()
         if self._cache is None:
             return False
-        self._save_kernels()
+        with suppress(OSError):  # such as a full disk: they are compiled again
+            write_whole(self._kernels, bytes(memoryview(self._cache.serialize())))
+            self._kernels.chmod(0o600)  # this user alone
         return bool(self._engine.unload_weights())
 
     def _context(self, rows: int, tokens: int) -> Any:
@@ -242,12 +246,6 @@ class RtxSession:
             cache.deserialize(self._kernels.read_bytes())
         config.set_runtime_cache(cache)
         return config, cache
-
-    def _save_kernels(self) -> None:
-        """Write compiled kernels beside the engine, for this user alone."""
-        with suppress(OSError):  # such as a full disk: they are compiled again
-            write_whole(self._kernels, bytes(memoryview(self._cache.serialize())))
-            self._kernels.chmod(0o600)
 
     def _room(self, size: int) -> int:
         """Return the address of at least `size` bytes, which grow with the largest batch."""
