@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -181,14 +182,15 @@ class RtxSession:
         for name in self._outputs:
             kind = self._trt.nptype(self._engine.get_tensor_dtype(name))
             arrays[name] = np.empty(tuple(context.get_tensor_shape(name)), kind)
-        places = _places(arrays)
+        # All arrays lie in one piece of memory, before what TensorRT works with.
+        sizes = [-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays.values()]
         workspace = context.update_device_memory_size_for_shapes()
-        start = self._room(places[""] + workspace)
-        context.set_device_memory(start + places[""], workspace)
+        start = self._room(sum(sizes) + workspace)
+        context.set_device_memory(start + sum(sizes), workspace)
+        addresses = accumulate(sizes, initial=start)
         buffer = self._core.Buffer.from_handle
         buffers = {}
-        for name, array in arrays.items():
-            address = start + places[name]
+        for (name, array), address in zip(arrays.items(), addresses, strict=False):
             self._check(context.set_tensor_address(name, address))
             host = buffer(array.ctypes.data, array.nbytes, owner=array)
             buffers[name] = host, buffer(address, array.nbytes)
@@ -262,16 +264,6 @@ class RtxSession:
     def _check(self, done: bool) -> None:
         if not done:
             raise DeviceError(self._log.words())
-
-
-def _places(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
-    """Return where each array begins in memory that holds all, and under "" where all end."""
-    places = {}
-    end = 0
-    for name, array in arrays.items():
-        places[name] = end
-        end += -(-array.nbytes // _ALIGNED) * _ALIGNED
-    return {**places, "": end}
 
 
 def _verified(engine: Engine) -> mmap.mmap:
