@@ -48,7 +48,7 @@ def test_no_extra_but_the_one_of_the_oracles_pulls_pytorch() -> None:
         re.split(r"[<>=\[]", requirement)[0] for extra in extras.values() for requirement in extra
     }
     # What these bring beside themselves was looked up: torch is in none of them.
-    assert {"tensorrt-cu13", "onnxruntime-gpu", "ray"} <= names
+    assert {"tensorrt-rtx-cu13-libs", "onnxruntime-gpu", "ray"} <= names
     pulls_pytorch = {
         "torch",
         "transformers",

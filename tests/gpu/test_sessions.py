@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -126,35 +124,6 @@ def test_the_stand_in_of_the_unit_tests_takes_and_refuses_what_the_real_provider
         except RuntimeError:
             ours = False
         assert ours == taken, places
-
-
-def test_tensorrt_is_found_where_pip_installs_it(
-    dry_gpu: DryGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The package `tensorrt_libs`, as NVIDIA's wheels of TensorRT 10 lay it out."""
-    assert "lacks libnvinfer.so.10" in dry_gpu.command(["doctor"]).stdout
-    package = tmp_path / "tensorrt_libs"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('it is not imported')")
-    for name in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser"):
-        source, library = tmp_path / f"{name}.c", package / f"{name}.so.10"
-        # The others link to the first, by its name alone.
-        source.write_text(
-            "int getInferLibVersion() { return 101601; }" if name == "libnvinfer" else ""
-        )
-        needs = (
-            []
-            if name == "libnvinfer"
-            else ["-Wl,--no-as-needed", str(package / "libnvinfer.so.10")]
-        )
-        command = [
-            *f"cc -shared -fPIC -Wl,-soname,{library.name} -o {library} {source}".split(),
-            *needs,
-        ]
-        subprocess.run(command, check=True)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    facts = json.loads(dry_gpu.command(["doctor", "--json"]).stdout)
-    assert facts["TensorRT"] == "10.16.1"
 
 
 def test_libraries_are_found_in_packages_of_nvidia_anywhere(

@@ -153,7 +153,7 @@ def test_packed_batches_of_one_length_have_even_numbers_of_rows_at_the_price_of_
 
 
 def test_providers_get_their_wider_steps_where_the_models_positions_reach() -> None:
-    providers = ("ort-cpu", "ort-cuda", "ort-tensorrt", "openvino")
+    providers = ("ort-cpu", "ort-cuda", "tensorrt-rtx", "openvino")
     assert [width_step(provider, 510) for provider in providers] == [4, 4, 8, 16]
     assert [width_step(provider, 514) for provider in providers] == [4, 4, 4, 4]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import stand_in
+from support import fake_tensorrt, stand_in
 from vcs_runtime import DeviceError, Embedder
 from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.device import choose_device, describe
@@ -22,12 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> stand_in.Machine:
 def test_a_gpu_is_named_by_its_number_unless_it_is_the_first(machine: stand_in.Machine) -> None:
     """ONNX Runtime warns on standard error of each session that names its GPU."""
     machine.gpus = 2
-    for device, number in (
-        ("cuda:0", None),
-        ("cuda:1", "1"),
-        ("tensorrt:0", None),
-        ("tensorrt:1", "1"),
-    ):
+    for device, number in (("cuda:0", None), ("cuda:1", "1")):
         assert {
             options.get("device_id") for _, options in provider_options(choose_device(device))
         } == {number}
@@ -67,8 +62,7 @@ def test_libraries_that_are_missing_are_named_with_their_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = stand_in.put_in(monkeypatch)
-    machine.libraries.discard("cudnn")  # which no graph needs
-    assert choose_device("cuda:0").provider_name == "ort-cuda"
+    assert choose_device("cuda:0").provider_name == "ort-cuda"  # without cuDNN
     machine.libraries.discard("cublas")
     told = "libcublas.so.13 (nvidia-cublas)"
     with pytest.raises(DeviceError) as error:
@@ -94,28 +88,12 @@ def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(
         choose_device("auto").reason
         == "auto: the installed ONNX Runtime has no CUDAExecutionProvider"
     )
-    with pytest.raises(
-        DeviceError, match=r"tensorrt:0: the installed ONNX Runtime has no Tensorrt"
-    ):
-        choose_device("tensorrt:0")
-
-
-def test_tensorrt_names_its_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = stand_in.put_in(monkeypatch)
-    machine.libraries -= {"nvinfer", "cudnn"}
-    with pytest.raises(DeviceError, match=r"libnvinfer\.so\.10 \(tensorrt-cu13>=10,<11") as error:
-        choose_device("tensorrt:0")
-    assert "libcudnn.so.9 (nvidia-cudnn-cu13)" in str(error.value)
-
-
-def test_inputs_of_an_engine_lie_in_cudas_memory(machine: stand_in.Machine) -> None:
-    names = [name for name, _ in provider_options(choose_device("tensorrt:1", 3))]
-    assert names == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
 
 
 def test_without_a_number_the_gpu_is_that_of_the_local_rank(
-    machine: stand_in.Machine, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    machine = fake_tensorrt.put_in(monkeypatch).machine
     devices = ("auto", "cuda", "tensorrt")
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert [choose_device(device).index for device in devices] == [0, 0, 0]  # one GPU for each rank

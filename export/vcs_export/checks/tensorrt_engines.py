@@ -1,141 +1,134 @@
-"""A bundle's TensorRT engines: building in half precision, comparing with CUDA, and storing."""
+"""A bundle's TensorRT engines: building them in half precision, and comparing them with CUDA.
+
+TensorRT's own builder makes a strongly typed network: it computes each step in the precision that
+the graph states. For sums inside attention it does not say in which precision it adds.
+"""
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from vcs_export.checks.quantization_error import embedder_quantization_error
-from vcs_export.checks.tensorrt_builder import build_plan, import_tensorrt, write_context
 from vcs_export.checks.verify import TOLERANCES
 from vcs_export.errors import ExportError
 from vcs_export.graph.half import write_half
 from vcs_numba.jit.owners import make_folder
-from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.manifest import PARTS, EmbedderSpec, LearnedSegmenterSpec, Part
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.errors import DeviceError
-from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import Device, Engine, choose_device, cuda_of, split_device
+from vcs_runtime.inference import nvidia, rtx_session, tensorrt
+from vcs_runtime.inference.device import Device
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.speed import demo_texts, in_turns, job_texts
-from vcs_runtime.inference.tensorrt import engines_folder, record
 from vcs_runtime.segmentation.boundary_model import BoundaryModel
+from vcs_runtime.util.atomic import write_whole
 
-# Tokens in a row of an embedder's engines beside that for the longest input. A job of VCS has a few
-# documents of hundreds of tokens, and thousands of chunks of about 26, which would otherwise run in
-# batches as small as those of documents.
-_WIDTHS = (64, 1024)
-_PLACES = 32768  # rows x tokens: the largest batch that the runtime makes for an engine
 _LEAST_COSINE = 0.99999  # in the mean, of vectors in fp16 to those in float32
 # The largest difference between two runs in fp16. A number of a unit vector is far below 1. A
 # probability has up to a quarter of the error of its logit, which may be ten or more.
 _NEAR: dict[Part, float] = {"embedder": TOLERANCES["fp16"], "segmenter": 2e-2}
-_STEP = 16  # the runtime pads windows to a multiple of it
 
-Log = Callable[[str], None]
+Log = Callable[[str], object]
 
 
-def build_engines(
-    bundle: Bundle, device: str = "tensorrt:0", log: Log = lambda line: None
-) -> list[Path]:
-    """Build TensorRT engines of a bundle's encoders for a GPU, and return their files.
+def build_engines(bundle: Bundle, log: Log, builder_log: TextIO | None = None) -> list[Path]:
+    """Build TensorRT engines of a bundle's encoders, and return their files.
 
-    The engines are stored in the user's folder.
-
-    Results and speed are compared with CUDA's, and the speed is recorded. Engines of the same
-    graph, GPU and versions are replaced. Raises DeviceError, ExportError and BundleError; then a
-    model's engines stay.
+    They are stored in the user's folder, in place of engines of the same graph and release.
+    `builder_log` is a file for the log of TensorRT's builder. Raises DeviceError, ExportError and
+    BundleError; then a model's engine stays as it was.
     """
-    if split_device(device)[0] != "tensorrt":
-        raise DeviceError(f"{device}: engines are built on a GPU named as tensorrt:N")
-    chosen = choose_device(device)
-    problems = {part: graph_problem(model) for part in PARTS if (model := bundle.part(part))}
-    for problem in filter(None, problems.values()):
-        log(f"no engine: {problem}")
-    if all(problems.values()):
-        raise ExportError(
-            f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems.values())}"
-        )
-    import_tensorrt()
-    log("building engines is experimental: nobody has run it on a GPU yet")
-    return [
-        path
-        for part in problems
-        if not problems[part]
-        for path in _build(bundle, part, chosen, log)
-    ]
+    problems = []
+    paths = []
+    for part in PARTS:
+        spec = bundle.part(part)
+        problem = tensorrt.graph_problem(spec) if spec else ""
+        if problem:
+            log(f"no engine: {problem}")
+            problems.append(problem)
+        elif spec:
+            paths.append(_build(bundle, spec, log, builder_log))
+    if not paths:
+        raise ExportError(f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems)}")
+    return paths
 
 
-def graph_problem(spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
-    """Return why no engine can be built of a model, as far as its settings tell, or "".
-
-    The rest is said by TensorRT's own parser when an engine is built.
-    """
-    if isinstance(spec, EmbedderSpec) and spec.layout == "packed":
-        return f"{spec.name} is a decoder, which CUDA runs without padding: use cuda:N"
-    if spec.precision not in ("fp32", "fp16"):
-        return (
-            f"engines are built from graphs in fp32 or fp16, and {spec.name} is in {spec.precision}"
-        )
-    return ""
-
-
-def largest_batches(spec: EmbedderSpec | LearnedSegmenterSpec) -> list[tuple[int, int]]:
-    """Return (rows, tokens) of each engine's largest batch for a model, shortest texts first."""
-    longest = -(-spec.max_tokens // _STEP) * _STEP
-    widths = {longest} | {
-        min(width, longest) for width in _WIDTHS if isinstance(spec, EmbedderSpec)
-    }
-    return [(_PLACES // width, width) for width in sorted(widths)]
-
-
-def _build(bundle: Bundle, part: Part, device: Device, log: Log) -> list[Path]:
-    """Build the engines of a model, and put them into their folder."""
-    spec = bundle.part(part)
-    assert spec is not None
+def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | None) -> Path:
+    """Build the engine of a model, and put it into its folder."""
     try:
-        folder, place = engines_folder(bundle, part, device.index)
-        make_folder(folder.parent, 0o700)
+        folder = tensorrt.engine_folder(bundle, spec)
+        make_folder(folder, 0o700)
     except OSError as error:
         raise ExportError(f"engines cannot be kept: {error}") from None
-    log(f"{part}: {place}")
     graph = bundle.path(spec.model)
-    names = [str(item.name) for item in ir.load(graph).graph.inputs]
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as work:
+    with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         half = graph if spec.precision == "fp16" else write_half(graph, Path(work, "half"))
         if isinstance(spec, EmbedderSpec):
             _check_near(bundle, spec, half, log)
-        new = Path(work, "new")
-        new.mkdir(0o700)  # whatever the umask allows
-        engines = []
-        for shape in largest_batches(spec):
-            log(f"{part}, up to {shape[0]} x {shape[1]} tokens")
-            plan = new / f"{shape[0]}x{shape[1]}.engine"
+        try:
+            plan = build_plan(half, tensorrt.profiles_of(spec), builder_log)
+        except ExportError as error:
+            raise ExportError(f"{spec.name}: {error}") from None
+    digest = sha256(plan).hexdigest()
+    # An engine is loaded only if the record has its sha256.
+    write_whole(folder / tensorrt.PLAN, plan)
+    tensorrt.record(folder, digest, {})
+    shapes = " and ".join(f"{rows} x {tokens}" for rows, tokens in tensorrt.profiles_of(spec))
+    log(f"{spec.name}: by {rtx_session.release()} for {', '.join(rtx_session.targets())}")
+    log(f"{spec.name}: batches up to {shapes} tokens, {len(plan):,} bytes, sha256 {digest}")
+    return folder / tensorrt.PLAN
+
+
+def build_plan(
+    model: Path, profiles: Sequence[tuple[int, int]], builder_log: TextIO | None = None
+) -> bytes:
+    """Return the engine of a graph, with a profile for each largest batch of `profiles`.
+
+    All inputs are `(rows, tokens)`. TensorRT for RTX needs no GPU; NVIDIA's own TensorRT builds on
+    the first one. Errors (ExportError) have TensorRT's own words.
+    """
+    trt = rtx_session.import_tensorrt()
+    log = rtx_session.logger(trt, builder_log)
+    builder = trt.Builder(log)
+    strongly_typed = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
+    # TensorRT 11 knows no other networks, and has no flag for them.
+    flags = 0 if strongly_typed is None else 1 << int(strongly_typed)
+    network = builder.create_network(flags)
+    parser = trt.OnnxParser(network, log)
+    if not parser.parse_from_file(os.fspath(model)):
+        errors = [parser.get_error(number) for number in range(parser.num_errors)]
+        words = [f"{error.node_operator()} {error.node_name()}: {error.desc()}" for error in errors]
+        raise ExportError(
+            f"TensorRT's parser refuses the graph: {'; '.join(words) or log.words()}. It takes"
+            " standard ONNX operators alone, in fp32 and fp16: use cuda:N"
+        )
+    config = builder.create_builder_config()
+    config.clear_flag(trt.BuilderFlag.TF32)  # on by default: float32 would have ten bits
+    if rtx_session.is_rtx(trt):
+        capabilities = rtx_session.targets()
+        config.num_compute_capabilities = len(capabilities)
+        for place, name in enumerate(capabilities):
+            config.set_compute_capability(getattr(trt.ComputeCapability, name.upper()), place)
+    for rows, tokens in profiles:
+        profile = builder.create_optimization_profile()
+        for number in range(network.num_inputs):
             # Batches are full of rows, and their texts have about half the tokens.
-            usual = (shape[0], max(1, shape[1] // 2))
-            try:
-                build_plan(
-                    half, dict.fromkeys(names, ((1, 1), usual, shape)), plan, index=device.index
-                )
-            except ExportError as error:
-                raise ExportError(f"{part}: {error}") from None
-            context = write_context(graph, plan, nvidia.gpu(device.index).architecture)
-            engines.append(Engine(context, *shape, sha256_of(plan)))
-        times_cuda = _compare(bundle, part, replace(device, engines=tuple(engines)), log)
-        record(new, engines, times_cuda)
-        shutil.rmtree(folder, ignore_errors=True)
-        new.rename(folder)
-    return sorted(folder.glob("*.engine"))
+            usual = (rows, max(1, tokens // 2))
+            profile.set_shape(network.get_input(number).name, (1, 1), usual, (rows, tokens))
+        if config.add_optimization_profile(profile) < 0:
+            raise ExportError(f"TensorRT refuses batches of {rows} x {tokens}: {log.words()}")
+    serialised = builder.build_serialized_network(network, config)
+    if serialised is None:
+        raise ExportError(f"TensorRT builds no engine: {log.words()}: use cuda:N")
+    return bytes(memoryview(serialised))
 
 
 def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> None:
@@ -152,17 +145,34 @@ def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> Non
 Run = Callable[[], Iterable[NDArray[Any]]]
 
 
-def _compare(bundle: Bundle, part: Part, device: Device, log: Log) -> float:
-    """Return the engines' speed divided by CUDA's; raise ExportError if results differ too much."""
+def check_engines(bundle: Bundle, log: Log) -> None:
+    """Compare a bundle's engines with CUDA on a GPU, and record their speed.
+
+    Raises ExportError if results differ too much, and DeviceError if there is no engine.
+    """
+    for part in PARTS:
+        spec = bundle.part(part)
+        if spec and not tensorrt.graph_problem(spec):
+            _check_part(bundle, part, log)
+
+
+def _check_part(bundle: Bundle, part: Part, log: Log) -> None:
+    device = tensorrt.choose_for(bundle, part, "tensorrt")
+    engine, index = device.engine, device.index
+    assert engine is not None
     with ExitStack() as stack:
-        ours, cuda = (_opened(bundle, part, each, stack) for each in (device, cuda_of(device)))
-        difference = max(float(np.abs(a - b).max()) for a, b in zip(ours(), cuda(), strict=True))
-        detail = f"{part} differs from CUDA by {difference:.1e} at most, {_NEAR[part]:.0e} allowed"
-        if difference > _NEAR[part]:
-            raise ExportError(f"{detail}: the engines are not kept")
-        seconds, cuda_seconds = in_turns((ours, cuda))
-    log(f"{detail}; {cuda_seconds / seconds:.2f} times as fast")
-    return cuda_seconds / seconds
+        ours = _opened(bundle, part, device, stack)
+        theirs = _opened(bundle, part, tensorrt.choose_for(bundle, part, f"cuda:{index}"), stack)
+        pairs = zip(ours(), theirs(), strict=True)
+        difference = max(float(np.abs(a - b).max()) for a, b in pairs)
+        words = f"{part} differs from CUDA by {difference:.1e} at most, {_NEAR[part]:.0e} allowed"
+        if not difference <= _NEAR[part]:  # also NaN
+            tensorrt.record(engine.path.parent, engine.sha256, {})
+            raise ExportError(f"{words}: use cuda:{index}")
+        seconds, cuda_seconds = in_turns((ours, theirs))
+    times_cuda = {nvidia.gpu(index).name: cuda_seconds / seconds}
+    tensorrt.record(engine.path.parent, engine.sha256, times_cuda)
+    log(f"{words}; {cuda_seconds / seconds:.2f} times as fast")
 
 
 def _opened(bundle: Bundle, part: str, device: Device, stack: ExitStack) -> Run:

@@ -1,44 +1,56 @@
-"""`vcs-runtime engine build`: TensorRT engines of a bundle, built ahead of time."""
+"""`vcs-runtime engine`: TensorRT engines of a bundle, built ahead of time and checked on a GPU."""
 
 from __future__ import annotations
 
+from typing import TextIO
+
 import click
 
-from vcs_export.cli.options import device_name, log, require_builders
+from vcs_export.cli.options import log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.util.extras import require
 
 
 @click.group
 def engine() -> None:
-    """Build TensorRT engines of a bundle."""
+    """Build TensorRT engines of a bundle, and check them on a GPU."""
 
 
 @engine.command()
 @click.argument("bundle", metavar="BUNDLE")
 @click.option(
-    "--device",
-    default="tensorrt:0",
-    show_default=True,
-    metavar="tensorrt:N",
-    callback=device_name,
-    help="The GPU.",
+    "--log", "builder_log", type=click.File("w", "utf-8"), metavar="FILE", help="Log of TensorRT."
 )
-def build(bundle: str, device: str) -> None:
-    """Build TensorRT engines of a bundle's encoders. Experimental: not run on a GPU yet.
+def build(bundle: str, builder_log: TextIO | None) -> None:
+    """Build TensorRT engines of a bundle's encoder and learned segmenter, without a GPU.
 
-    Engines are for the GPU of this machine and lie in the user's own folder, `engines` in
-    VCS_RUNTIME_HOME. Results and speed are compared with CUDA's: `--device auto` takes engines only
-    where they were faster. Needs `vcs-runtime[gpu,export]` and TensorRT 10 with its Python package
-    (`vcs-runtime[tensorrt]`).
+    Engines are for GPUs of the compute capabilities 8.0, 8.6, 8.9, 12.0 and 12.1, and for the
+    installed release of TensorRT for RTX. They lie in the user's own folder, `engines` in
+    VCS_RUNTIME_HOME. Needs `vcs-runtime[export,tensorrt]`.
 
     \b
     Example:
       vcs-runtime engine build default
     """
     require_builders("export", "building engines")
-    require("onnx", "export", "building engines")
     from vcs_export.checks.tensorrt_engines import build_engines
 
-    for path in build_engines(open_bundle(bundle), device, log):
+    for path in build_engines(open_bundle(bundle), log, builder_log):
         click.echo(path)
+
+
+@engine.command()
+@click.argument("bundle", metavar="BUNDLE")
+def check(bundle: str) -> None:
+    """Compare a bundle's engines with CUDA on this machine's first GPU, and measure their speed.
+
+    `--device auto` takes engines only where they were faster here. Needs
+    `vcs-runtime[gpu,export,tensorrt]`.
+
+    \b
+    Example:
+      vcs-runtime engine check default
+    """
+    require_builders("export", "checking engines")
+    from vcs_export.checks.tensorrt_engines import check_engines
+
+    check_engines(open_bundle(bundle), log)

@@ -122,7 +122,7 @@ def _shown(
             return embedder, embedder.show_tokens(layer)
         except DeviceError:  # not on its device, or not beside the same vectors of texts
             pass
-    another = Embedder(bundle, cuda_of(device) if device.engines else device, threads)
+    another = Embedder(bundle, cuda_of(device) if device.engine else device, threads)
     return another, another.show_tokens(layer, keep_vectors=False)
 
 

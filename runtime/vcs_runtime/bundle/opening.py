@@ -74,7 +74,7 @@ class Bundle:
         """Return the sha256 over a model's settings, graph, tokenizer and weights.
 
         The hash does not depend on names, paths and notes: files count by their bytes. It is the
-        same on all devices. `device_hash` covers the files that only one device runs.
+        same on all devices. `cuda_hash` covers the graph that only CUDA runs.
         """
         settings = {}
         for field in msgspec.structs.fields(spec):
@@ -86,20 +86,12 @@ class Bundle:
         identity = [settings, self.digests((spec.model, spec.tokenizer, *spec.weights))]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
-    def device_hash(
-        self, spec: EmbedderSpec | LearnedSegmenterSpec, provider_name: str, engines: Iterable[str]
-    ) -> str | None:
-        """Return the hash of the files that only this execution provider runs.
-
-        These files are the graph for CUDA, and the TensorRT engines, whose sha256 are `engines`.
-        The result is None if only the model's main graph runs.
-        """
-        digests = list(engines)
-        if provider_name == "ort-cuda" and spec.cuda:
-            digests += self.digests([spec.cuda.model])
-        if not digests:
+    def cuda_hash(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str | None:
+        """Return the hash of a model's graph for CUDA; None if it has none."""
+        if spec.cuda is None:
             return None
-        return hashlib.sha256("".join(digests).encode()).hexdigest()
+        [digest] = self.digests([spec.cuda.model])
+        return hashlib.sha256(digest.encode()).hexdigest()
 
     def identity(self, spec: EmbedderSpec | LearnedSegmenterSpec) -> str:
         """Return a model's name and the first digits of its hash, as in the signature."""

@@ -7,7 +7,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -25,7 +24,6 @@ from vcs_runtime.inference.device import (
     available_providers,
     choose_device,
     import_onnxruntime,
-    missing_libraries,
 )
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.fitness import describe_unfit, fitness_lines, measure, with_fitness
@@ -41,7 +39,7 @@ _BASE = ("numpy", "numba", "tokenizers")
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
     "openvino": ("openvino",),
-    "tensorrt": ("tensorrt-cu13", "nvidia-cudnn-cu13"),
+    "tensorrt": ("tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "cuda-core"),
     "default": ("onnx-ir", "safetensors"),
     "export": ("onnx", "onnx-ir", "safetensors"),
     "parquet": ("pyarrow",),
@@ -154,7 +152,7 @@ def _examine(name: str) -> _Report:
 
 
 def _examine_bundle(name: str, report: _Report) -> bool:
-    """Add a bundle and the TensorRT engine that fits it; return whether it needs rules."""
+    """Add a bundle, and what TensorRT makes of it; return whether it needs rules."""
     facts = report.facts
     label = "default bundle" if name == "default" else "bundle"
     try:
@@ -171,9 +169,8 @@ def _examine_bundle(name: str, report: _Report) -> bool:
             report.problems.append(problem)
     if opened.manifest.embedder and name != "default":
         _examine_fitness(opened, report)
-    with suppress(DeviceError, MissingExtraError):
-        if not missing_libraries(tensorrt=True):
-            facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
+    if nvidia.gpu_is_there():
+        facts["TensorRT engine"] = fitting(opened, "embedder", 0).words
     return bool(opened.manifest.segmenter and opened.manifest.segmenter.rules)
 
 
@@ -213,10 +210,7 @@ def _hindrances(bundle: Bundle) -> Iterator[str]:
 
 
 def _examine_gpu(report: _Report) -> None:
-    """Add the first GPU and NVIDIA's libraries.
-
-    TensorRT is optional, so its absence is no problem.
-    """
+    """Add the first GPU and NVIDIA's libraries."""
     facts, problems = report.facts, report.problems
     onnxruntime = import_onnxruntime()
     try:
@@ -235,11 +229,6 @@ def _examine_gpu(report: _Report) -> None:
             facts[library.name] = library.version or "found"
     if lacking := nvidia.missing(onnxruntime):
         problems.append(f"the CUDA provider of ONNX Runtime lacks {lacking}")
-    if "TensorrtExecutionProvider" in available_providers():
-        lacking = nvidia.missing(onnxruntime, tensorrt=True)
-        facts["TensorRT"] = (
-            f"device tensorrt:N lacks {lacking}" if lacking else f"{nvidia.tensorrt_version()}"
-        )
 
 
 def _measured(name: str) -> dict[str, str]:

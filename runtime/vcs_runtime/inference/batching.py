@@ -144,9 +144,10 @@ TokenIds = Sequence[int] | IntArray
 Inputs = dict[str, IntArray]
 
 # Tokens of one run. On a CPU larger batches only take more memory (`benchmarks/end_to_end.py`).
-TOKEN_BUDGET = {"ort-cpu": 2048, "openvino": 2048, "ort-cuda": 16384, "ort-tensorrt": 32768}
+TOKEN_BUDGET = {"ort-cpu": 2048, "openvino": 2048, "ort-cuda": 16384, "tensorrt-rtx": 32768}
+TOKEN_BUDGET["tensorrt"] = TOKEN_BUDGET["tensorrt-rtx"]
 # Padded lengths are multiples of this where the provider wants more than `PADDING_STEP`.
-_WIDTH_STEP = {"openvino": 16, "ort-tensorrt": 8}
+_WIDTH_STEP = {"openvino": 16, "tensorrt-rtx": 8, "tensorrt": 8}
 # Limits of batches of mixed lengths: places, padding included, for each token of the batch, and the
 # number of places up to which padding does not matter, since a GPU is hardly faster with fewer. In
 # a packed graph only attention and rotation see padding. A varlen graph computes no padding: a

@@ -4,7 +4,7 @@
 `each_device` returns the devices that "cuda:all" means. A named device is used or refused
 (DeviceError), and never replaced silently. Only "auto" chooses, and `Device.reason` gives the
 choice and its reason. Without a number, the GPU of the local rank is used. The module
-`vcs_runtime.inference.tensorrt` chooses among the TensorRT engines of a bundle, and
+`vcs_runtime.inference.tensorrt` finds the TensorRT engines of a bundle, and
 `vcs_runtime.inference.onnx_session` opens models.
 """
 
@@ -16,20 +16,20 @@ import os
 import re
 import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace as replace_fields
 
 from vcs_runtime.bundle.manifest import CudaGraph, EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference import nvidia, openvino
+from vcs_runtime.inference.rtx_session import Engine, release, unfit
 from vcs_runtime.util import process
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.numbers import checked_number
 from vcs_runtime.util.telemetry import refuse_telemetry
 
-TENSORRT = "TensorrtExecutionProvider"
+TENSORRT = "TensorRT"  # runs models without ONNX Runtime
 CUDA = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
 Spec = TypeVar("Spec", EmbedderSpec, LearnedSegmenterSpec)
@@ -37,26 +37,19 @@ _ALL = ("cuda:all", "cuda:all:fp32")
 ERRORS = 3  # ONNX Runtime's severity of errors: its warnings do not help users
 
 
-class Engine(NamedTuple):
-    """A TensorRT engine."""
-
-    model: Path  # the graph that ONNX Runtime opens
-    rows: int  # largest number of rows of a batch
-    tokens: int  # largest width of a batch
-    sha256: str
-
-
 @dataclass(frozen=True)
 class Device:
     """A chosen execution provider."""
 
-    provider_name: str  # in the signature: "ort-cpu", "ort-cuda", "ort-tensorrt" or "openvino"
-    provider: str  # its name in ONNX Runtime, or "OpenVINO", which runs models without it
+    # In the signature: "ort-cpu", "ort-cuda", "openvino", "tensorrt-rtx", or "tensorrt".
+    provider_name: str
+    # Its name in ONNX Runtime, or "OpenVINO" or "TensorRT", which run models without it.
+    provider: str
     reason: str  # why it was chosen, in words
     index: int = 0  # number of the GPU
     # Bytes that all sessions together may take on the GPU; None: no limit.
     memory: int | None = None
-    engines: tuple[Engine, ...] = ()  # TensorRT engines that run the model
+    engine: Engine | None = None  # the TensorRT engine that runs the model
     batch_invariant: bool = False  # batches have fixed shapes (`inference.batching`); only on a GPU
     # "bf16" or "fp32" for OpenVINO, "fp32" for CUDA; "": the precision of the model's graph.
     precision: str = ""
@@ -91,7 +84,7 @@ class Device:
         If OpenVINO computes in another precision than the weights, both are named, as in
         "int8+bf16". For weights in fp32 only OpenVINO's precision is named.
         """
-        if self.engines:
+        if self.engine:
             return "fp16"
         if cuda and cuda.precision:
             return cuda.precision
@@ -174,10 +167,10 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
     memory = _bytes(gpu_memory_gb)
     if kind.startswith("openvino"):
         return _openvino_device(kind)
-    available = available_providers()
     if kind == "cpu":
+        import_onnxruntime()
         return Device("ort-cpu", CPU, "named")
-    if kind == "auto" and CUDA not in available:
+    if kind == "auto" and CUDA not in available_providers():
         return Device("ort-cpu", CPU, f"auto: the installed ONNX Runtime has no {CUDA}")
     rank = _gpu_of_rank()
     if not re.search(r":\d", device):
@@ -192,21 +185,28 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         hindrance = _cuda_hindrance(index)
         if hindrance:
             return Device("ort-cpu", CPU, f"auto: CUDA cannot start: {hindrance}")
-    provider = TENSORRT if kind == "tensorrt" else CUDA
-    if provider not in available:
+    if kind == "tensorrt":
+        return _tensorrt_device(index, memory)
+    available = available_providers()
+    if CUDA not in available:
         raise DeviceError(
-            f"{device}: the installed ONNX Runtime has no {provider} (it has"
+            f"{device}: the installed ONNX Runtime has no {CUDA} (it has"
             f" {', '.join(available)}): install `vcs-runtime[gpu]` in place of `vcs-runtime[cpu]`"
         )
     _preload()
-    if lacking := missing_libraries(tensorrt=kind == "tensorrt"):
-        raise DeviceError(f"{device}: the {provider} of ONNX Runtime lacks {lacking}")
-    if unfit := nvidia.unfit(import_onnxruntime(), index):
-        raise DeviceError(f"{device}: {unfit}")
-    name = "ort-tensorrt" if kind == "tensorrt" else "ort-cuda"
+    if lacking := nvidia.missing(import_onnxruntime()):
+        raise DeviceError(f"{device}: the {CUDA} of ONNX Runtime lacks {lacking}")
+    if problem := nvidia.unfit(import_onnxruntime(), index):
+        raise DeviceError(f"{device}: {problem}")
     reason = "named" if kind != "auto" else f"auto: {CUDA} is there"
     precision = "fp32" if device.endswith(":fp32") else ""
-    return Device(name, provider, reason, index, memory, precision=precision)
+    return Device("ort-cuda", CUDA, reason, index, memory, precision=precision)
+
+
+def _tensorrt_device(index: int, memory: int | None) -> Device:
+    if problem := unfit(index):
+        raise DeviceError(f"tensorrt:{index}: {problem}")
+    return Device(release().split()[0], TENSORRT, "named", index, memory)
 
 
 def _openvino_device(kind: str) -> Device:
@@ -253,7 +253,7 @@ def _gpu_of_rank() -> int:
 def _cuda_hindrance(index: int) -> str:
     """Return why the CUDA provider cannot start on a GPU, or ""."""
     _preload()
-    if lacking := missing_libraries():
+    if lacking := nvidia.missing(import_onnxruntime()):
         return f"missing: {lacking}"
     try:
         nvidia.gpu(index)
@@ -272,22 +272,14 @@ def _bytes(gpu_memory_gb: float | None) -> int | None:
 
 def cuda_of(device: Device) -> Device:
     """Return the CUDA provider of the same GPU."""
-    return replace(device, provider_name="ort-cuda", provider=CUDA, engines=())
-
-
-def missing_libraries(*, tensorrt: bool = False) -> str:
-    """Return the libraries that ONNX Runtime needs for a GPU but cannot find, or "".
-
-    The text also names the packages of these libraries.
-    """
-    return nvidia.missing(import_onnxruntime(), tensorrt=tensorrt)
+    return replace(device, provider_name="ort-cuda", provider=CUDA, engine=None)
 
 
 def _preload() -> None:
-    """Load CUDA and cuDNN from NVIDIA's packages.
+    """Load CUDA from NVIDIA's packages.
 
     ONNX Runtime's loader does not look for them there.
     """
-    # `preload_dlls` prints its failures; `missing_libraries` has a better message.
+    # `preload_dlls` prints its failures; `nvidia.missing` has a better message.
     with contextlib.redirect_stdout(io.StringIO()):
         import_onnxruntime().preload_dlls()

@@ -30,13 +30,7 @@ from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.environment import model_identity, rounding_fields
 from vcs_runtime.inference.proof import check, subject_on
 from vcs_runtime.inference.session import Budget, FittingBatches, Session, SessionPool
-from vcs_runtime.inference.tensorrt import (
-    EngineSession,
-    choose_for,
-    engine_name,
-    open_part,
-    row_limit,
-)
+from vcs_runtime.inference.tensorrt import choose_for, engine_name, open_part, row_limit
 from vcs_runtime.inference.token_vectors import (
     CollectedStates,
     TokenLayer,
@@ -59,7 +53,7 @@ _PORTION_CHARACTERS = 2_000_000
 _LENGTH_ERROR = 1e-2
 
 
-_Session: TypeAlias = Session | SessionPool | EngineSession
+_Session: TypeAlias = Session | SessionPool
 
 
 class Embedder:

@@ -14,6 +14,8 @@ import numpy as np
 from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.inference.device import Device, import_onnxruntime
+from vcs_runtime.inference.rtx_session import release
+from vcs_runtime.inference.tensorrt import own_hash
 
 # The variables that forbid OpenVINO instructions, after the names of their fields.
 _LIMITS: Final = (
@@ -27,8 +29,10 @@ def environment(engines: Iterable[str]) -> list[str]:
     """Return the fields of the long form, where these engines run models."""
     versions = []
     engines = list(engines)
-    if any("openvino" not in engine for engine in engines):
+    if any(not re.search("openvino|tensorrt", engine) for engine in engines):
         versions.append(f"ort:{import_onnxruntime().__version__}")
+    if any("tensorrt" in engine for engine in engines):
+        versions.append(f"tensorrt:{release().split()[1]}")
     if any("openvino" in engine for engine in engines):
         versions.append(f"openvino:{version('openvino')}")
         for name, variable in _LIMITS:
@@ -51,9 +55,7 @@ def model_identity(
 
     `engine` is the name of what runs the model, as the signature has it.
     """
-    digests = [each.sha256 for each in device.engines]
-    device_hash = bundle.device_hash(spec, device.provider_name, digests)
-    identity = [bundle.model_hash(spec), device_hash or device.provider_name]
+    identity = [bundle.model_hash(spec), own_hash(bundle, spec, device) or device.provider_name]
     if device.precision and not device.is_gpu:
         identity.append(device.precision_of(spec.precision, spec.cuda))
     return "|".join([*identity, *rounding_fields(device), *environment([engine])])

@@ -27,14 +27,6 @@ _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major vers
 # First bytes of a block of GPU code in a library.
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
 _PTX, _ONE_ARCHITECTURE = 1, 1 << 20  # kind and flag of an entry of this block
-TENSORRT_MAJOR = 10
-"""Major version of TensorRT to which ONNX Runtime's provider links, up to 1.31 at least."""
-# The others link to the first.
-_TENSORRT = (
-    f"libnvinfer.so.{TENSORRT_MAJOR}",
-    f"libnvinfer_plugin.so.{TENSORRT_MAJOR}",
-    f"libnvonnxparser.so.{TENSORRT_MAJOR}",
-)
 
 
 @dataclass(frozen=True)
@@ -61,13 +53,8 @@ def cuda_major(ort: Any) -> int:
     return int(major) if major.isdigit() else 13
 
 
-def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
-    """Return the libraries that the CUDA provider of an ONNX Runtime needs.
-
-    With `tensorrt`, the list also has the libraries of the TensorRT provider.
-
-    No graph needs cuDNN on CUDA; the TensorRT provider links to it.
-    """
+def libraries(ort: Any) -> list[Library]:
+    """Return the libraries that the CUDA provider of an ONNX Runtime needs; cuDNN is not needed."""
     major = cuda_major(ort)
     suffix = f"-cu{major}" if major < 13 else ""  # NVIDIA's packages bear no number since CUDA 13
     needed = [
@@ -77,19 +64,12 @@ def libraries(ort: Any, *, tensorrt: bool = False) -> list[Library]:
         (f"libcublasLt.so.{major}", f"nvidia-cublas{suffix}"),
         ("libcurand.so.10", f"nvidia-curand{suffix}"),
     ]
-    if tensorrt:
-        package = (
-            f"tensorrt-cu{major}>={TENSORRT_MAJOR},<{TENSORRT_MAJOR + 1} (of NVIDIA's own index)"
-        )
-        needed.append(("libcudnn.so.9", f"nvidia-cudnn-cu{major}"))
-        for name in _TENSORRT:
-            needed.append((name, package))
     return [Library(name, package, _version(name)) for name, package in needed]
 
 
-def missing(ort: Any, *, tensorrt: bool = False) -> str:
+def missing(ort: Any) -> str:
     """Return the missing libraries and their packages in one line, or ""."""
-    absent = [item for item in libraries(ort, tensorrt=tensorrt) if item.version is None]
+    absent = [item for item in libraries(ort) if item.version is None]
     return ", ".join(f"{item.name} ({item.package})" for item in absent)
 
 
@@ -147,6 +127,20 @@ def gpu_is_there() -> bool:
     return True
 
 
+def old_driver(major: int, name: str) -> str:
+    """Return why a driver is too old for a library built for a major version of CUDA, or ""."""
+    newest = str(_version("libcuda.so.1"))  # "CUDA 12.4"
+    if int(newest.split()[1].partition(".")[0]) >= major:
+        return ""
+    driver = "a newer driver"
+    if major in _FIRST_DRIVER:
+        driver = f"driver {_FIRST_DRIVER[major]} or later"
+    return (
+        f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install {driver},"
+        " or NVIDIA's package cuda-compat on data centre GPUs"
+    )
+
+
 def unfit(ort: Any, index: int) -> str:
     """Return why an ONNX Runtime cannot run on a GPU, and advice.
 
@@ -156,16 +150,9 @@ def unfit(ort: Any, index: int) -> str:
         shown = gpu(index)
     except DeviceError:
         return ""  # opening a model on this GPU raises the error
-    major, name = cuda_major(ort), f"ONNX Runtime {ort.__version__}"
-    newest = str(_version("libcuda.so.1"))  # "CUDA 12.4"
-    if int(newest.split()[1].partition(".")[0]) < major:
-        driver = "a newer driver"
-        if major in _FIRST_DRIVER:
-            driver = f"driver {_FIRST_DRIVER[major]} or later"
-        return (
-            f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install"
-            f" {driver}, or NVIDIA's package cuda-compat on data centre GPUs"
-        )
+    name = f"ONNX Runtime {ort.__version__}"
+    if old := old_driver(cuda_major(ort), name):
+        return old
     codes = machine_code(Path(str(getattr(ort, "__file__", ""))).parent)
     architecture = int(shown.architecture.removeprefix("sm"))
     if codes and not any(code.runs_on(architecture) for code in codes):
@@ -255,37 +242,20 @@ def _free_memory(index: int, major: int) -> int | None:
     return free.value
 
 
-def tensorrt_version() -> str | None:
-    """Return the version of libnvinfer, such as "10.16.1".
-
-    The result is None if the required major version is not installed.
-    """
-    return _version(f"libnvinfer.so.{TENSORRT_MAJOR}") or None
-
-
 def _load(name: str) -> Any:
     """Load a shared library, or return None.
 
     NVIDIA's packages put their libraries where the loader does not look. A library that was loaded
     by its path is found by its name from then on, so that ONNX Runtime's provider finds it too.
     """
-    package = "tensorrt_libs" if name in _TENSORRT else "nvidia"
     places = [name]  # where the loader looks
-    for folder in _package_folders(package):
-        places.append(os.fspath(folder / name))
-        places.extend(map(os.fspath, folder.glob(f"*/lib/{name}")))
+    packages = find_spec("nvidia")
+    for folder in (packages and packages.submodule_search_locations) or ():
+        places.extend(map(os.fspath, Path(folder).glob(f"*/lib/{name}")))
     for place in places:
         with suppress(OSError):
             return ctypes.CDLL(place)
     return None
-
-
-def _package_folders(package: str) -> list[Path]:
-    """Return the folders of an installed package without importing it."""
-    spec = find_spec(package)
-    if spec is None:
-        return []
-    return list(map(Path, spec.submodule_search_locations or ()))
 
 
 def _version(name: str) -> str | None:
@@ -301,11 +271,4 @@ def _version(name: str) -> str | None:
     if stem == "libcudart":
         library.cudaRuntimeGetVersion(ctypes.byref(number))
         return f"{number.value // 1000}.{number.value % 1000 // 10}"
-    if stem == "libcudnn":
-        library.cudnnGetVersion.restype = ctypes.c_size_t
-        value = library.cudnnGetVersion()
-    elif stem == "libnvinfer":
-        value = library.getInferLibVersion()
-    else:
-        return ""
-    return f"{value // 10000}.{value // 100 % 100}.{value % 100}"
+    return ""

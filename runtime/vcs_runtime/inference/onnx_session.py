@@ -1,4 +1,4 @@
-"""Opening ONNX models with ONNX Runtime or OpenVINO, and running them on one batch.
+"""Opening models with ONNX Runtime, OpenVINO or TensorRT, and running them on one batch.
 
 `vcs_runtime.inference.session` uses these functions. It releases memory, and makes batches smaller
 where memory does not suffice.
@@ -21,12 +21,12 @@ from vcs_runtime.inference.device import (
     CPU,
     CUDA,
     ERRORS,
-    TENSORRT,
     Device,
     available_providers,
     import_onnxruntime,
 )
 from vcs_runtime.inference.openvino import OpenVINOSession
+from vcs_runtime.inference.rtx_session import RtxSession
 from vcs_runtime.inference.token_vectors import shown_graph
 from vcs_runtime.util import process
 from vcs_runtime.util.process import OPENING
@@ -34,7 +34,7 @@ from vcs_runtime.util.process import OPENING
 if TYPE_CHECKING:
     import onnxruntime as ort
 
-    ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession
+    ModelSession: TypeAlias = ort.InferenceSession | OpenVINOSession | RtxSession
 
 # From this version of the standard operators on, a graph needs this release. 1.24 opens such
 # graphs, but computes attention over padded texts wrongly (tests/inference/test_releases.py).
@@ -59,10 +59,11 @@ def old_release(model: Path) -> str:
 
 
 # Messages of ONNX Runtime when memory does not suffice: from its arena, from the driver, and from
-# libraries that take workspace. ONNX Runtime has one type of exception for all failures.
+# libraries that take workspace; from TensorRT and cuda-core. ONNX Runtime has one type of exception
+# for all failures.
 _NO_MEMORY = re.compile(
-    r"Failed to allocate memory for requested buffer|smaller than requested bytes|out of"
-    r" memory|bad_alloc"
+    r"Failed to allocate memory for requested buffer|smaller than requested bytes"
+    r"|out.?of.?memory|bad_alloc"
     r"|cudaMalloc\w* failed|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.IGNORECASE,
 )
@@ -97,10 +98,7 @@ def provider_options(device: Device) -> list[tuple[str, dict[str, str]]]:
     cuda = {**number, "arena_extend_strategy": "kNextPowerOfTwo", "use_tf32": "0"}
     if device.memory is not None:
         cuda["gpu_mem_limit"] = str(device.memory)
-    if device.provider == CUDA:
-        return [(CUDA, cuda)]
-    # Inputs and outputs of an engine lie in the CUDA provider's memory.
-    return [(TENSORRT, number), (CUDA, cuda)]
+    return [(CUDA, cuda)]
 
 
 def open_session(
@@ -119,6 +117,16 @@ def open_session(
     """
     if device.provider_name == "openvino":
         return OpenVINOSession(model, device.precision, threads, shown)
+    if device.engine:
+        if shown:
+            raise DeviceError(
+                "tensorrt: a built engine shows no vectors of tokens; the device cuda does"
+            )
+        try:
+            with OPENING:
+                return RtxSession(device.engine, device.index, device.memory)
+        except Exception as error:  # cuda-core's and the file's, too
+            raise DeviceError(f"tensorrt:{device.index}: {error}") from None
     ort = import_onnxruntime()
     hindrance = old_release(model)
     if hindrance:
@@ -222,7 +230,7 @@ def _pytorch_advice(device: Device) -> str:
 
 def _lacking(device: Device) -> str:
     """Return the end of an error with the missing libraries, or why the driver does not start."""
-    lacking = nvidia.missing(import_onnxruntime(), tensorrt=device.provider == TENSORRT)
+    lacking = nvidia.missing(import_onnxruntime())
     if lacking:
         return f"; missing: {lacking}"
     hindrance = nvidia.hindrance()
@@ -246,10 +254,12 @@ def run_session(
             return session.run(outputs, inputs)
         except DeviceError as error:
             raise type(error)(f"OpenVINO failed on {_shapes(inputs)}: {error}") from None
-    options = import_onnxruntime().RunOptions()
-    options.log_severity_level = 4  # errors are in the exception already
+    name = "TensorRT" if isinstance(session, RtxSession) else "ONNX Runtime"
     try:
-        # A TensorRT session has the CUDA provider too.
+        if isinstance(session, RtxSession):
+            return session.run(outputs, inputs)
+        options = import_onnxruntime().RunOptions()
+        options.log_severity_level = 4  # errors are in the exception already
         if CUDA in session.get_providers():
             index = int(session.get_provider_options()[CUDA]["device_id"])
             if shrink:
@@ -258,7 +268,7 @@ def run_session(
         return list(session.run(list(outputs), inputs, options))
     except Exception as error:  # see open_session
         kind = DeviceMemoryError if _NO_MEMORY.search(str(error)) else DeviceError
-        raise kind(f"ONNX Runtime failed on {_shapes(inputs)}: {str(error).strip()}") from None
+        raise kind(f"{name} failed on {_shapes(inputs)}: {str(error).strip()}") from None
 
 
 def _shapes(inputs: dict[str, Any]) -> str:

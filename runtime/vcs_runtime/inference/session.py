@@ -23,6 +23,7 @@ from vcs_runtime.inference import nvidia
 from vcs_runtime.inference.batching import TOKEN_BUDGET
 from vcs_runtime.inference.device import Device, import_onnxruntime
 from vcs_runtime.inference.onnx_session import open_session, run_session
+from vcs_runtime.inference.rtx_session import RtxSession
 from vcs_runtime.util.stages import check_stopped
 
 if TYPE_CHECKING:
@@ -155,6 +156,9 @@ class Session:
 
     def _free(self) -> None:
         with self._lock:
+            session = self._session
+            if isinstance(session, RtxSession) and session.release() and not self._closed:
+                return  # the next run loads its weights again
             self._session = None
 
     def _open(self) -> ModelSession:
@@ -274,7 +278,6 @@ class Budget:
         self._missing = self._weights
 
     def _fitting(self) -> int:
-        # A TensorRT engine holds its memory from the start.
         if self._device.provider_name != "ort-cuda":
             return self._most
         tokens = self._most

@@ -20,7 +20,8 @@ _LONG_TEXTS: Final = {
 _DEVICES: Final = {
     "ort-cpu": "ONNX Runtime on the CPU",
     "ort-cuda": "ONNX Runtime on a GPU (CUDA)",
-    "ort-tensorrt": "TensorRT on a GPU",
+    "tensorrt-rtx": "TensorRT on a GPU",
+    "tensorrt": "TensorRT on a GPU",
     "openvino": "OpenVINO on the CPU",
 }
 #: The names in words of those fields of a signature whose values are shown unchanged.

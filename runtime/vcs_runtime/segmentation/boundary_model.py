@@ -153,7 +153,7 @@ _PORTION_CHARACTERS = 1_000_000
 # Windows are padded to a multiple of this. On a CPU batches save little time, and without padding
 # the logits depend on the window alone. A GPU needs larger batches, and OpenVINO fewer widths
 # (`batching.width_step`).
-_STEP = {"ort-cpu": 1, "openvino": 16, "ort-cuda": 16, "ort-tensorrt": 16}
+_STEP = {"ort-cpu": 1, "openvino": 16, "ort-cuda": 16, "tensorrt-rtx": 16, "tensorrt": 16}
 # Hidden size from which the memory of a token is estimated (`session.Budget`); no learned segmenter
 # is wider.
 _WIDTH = 1024

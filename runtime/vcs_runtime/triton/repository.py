@@ -164,7 +164,7 @@ def _readme(folder: Path, deployment: Deployment, bundle: str) -> str:
     name, address = deployment.name, deployment.address
     host = {"0.0.0.0": "localhost", "::": "localhost"}.get(address, address)
     kind = split_device(deployment.config.device)[0].partition(":")[0]
-    extra = {"cuda": "gpu", "tensorrt": "gpu", "openvino": "openvino"}.get(kind, "cpu")
+    extra = {"cuda": "gpu", "tensorrt": "gpu,tensorrt", "openvino": "openvino"}.get(kind, "cpu")
     template = files("vcs_runtime.triton").joinpath("README.txt").read_text("utf-8")
     return template.format(
         name=name,

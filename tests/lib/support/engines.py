@@ -1,4 +1,4 @@
-"""Bundles with TensorRT engines on stand-ins, for tests of the commands and of the runtime."""
+"""Bundles with TensorRT engines over the fake, for tests of the commands and of the runtime."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from vcs_runtime.cli import cli
 TEXTS = [story(i, 1 + i % 3) for i in range(12)]
 
 
-def built(
-    bundle: Path, *shapes: tuple[int, int], seconds: tuple[float, float] = (1.0, 1.3)
-) -> Path:
-    """Build engines of a bundle for the largest batches `shapes`, and return its folder."""
-    own = {"largest_batches": lambda spec: shapes} if shapes else {}
-    texts = ["a man", *(TEXTS if not shapes else [])]
-    with patch.multiple(
-        tensorrt_engines, job_texts=lambda: texts, in_turns=lambda runs: seconds, **own
-    ):
-        tensorrt_engines.build_engines(open_bundle(bundle))
+def built(bundle: Path) -> Path:
+    """Build engines of a bundle, and return its folder."""
+    with patch.object(tensorrt_engines, "_check_near"):
+        tensorrt_engines.build_engines(open_bundle(bundle), log=lambda line: None)
     return bundle
+
+
+def checked(bundle: Path, cuda_seconds: float) -> None:
+    """Check engines of a bundle, which take a second where CUDA takes so many."""
+    with patch.multiple(
+        tensorrt_engines, job_texts=lambda: TEXTS, in_turns=lambda runs: (1.0, cuda_seconds)
+    ):
+        tensorrt_engines.check_engines(open_bundle(bundle), log=lambda line: None)
 
 
 def run(*arguments: Any) -> Any:

@@ -56,22 +56,6 @@ def cuda_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
     return taken
 
 
-def tensorrt_options(options: Mapping[str, Any], gpus: int) -> dict[str, str]:
-    """Options of the TensorRT provider: "True" and "False" where CUDA's are "1" and "0"."""
-    for name, value in options.items():
-        number = name == "device_id" and str(value).isdecimal() and int(value) < gpus
-        flag = (
-            name.startswith("trt_")
-            and name.endswith(("_enable", "_model"))
-            and str(value) in ("True", "False")
-        )
-        if not (number or flag):
-            raise RuntimeError(
-                f'[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "{name}"'
-            )
-    return dict(options)
-
-
 def check_session_entries(options: Any) -> None:
     for key in _SESSION_ENTRIES:
         try:

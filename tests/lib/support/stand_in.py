@@ -1,6 +1,6 @@
-"""A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA and
-TensorRT, and computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that
-border all is real. What the real provider refuses is refused (`support.provider_rules`)."""
+"""A stand-in for a GPU at the border of the session: ONNX Runtime says that it has CUDA, and
+computes on the CPU; NVIDIA's libraries answer what a test has them answer. Above that border all is
+real. What the real provider refuses is refused (`support.provider_rules`)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 
 from support import cuda_kernels, provider_rules
 
-PROVIDERS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 _ANY = np.zeros(0)
-LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand", "cudnn", "nvinfer", "nvonnxparser")
+LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt", "curand")
 
 
 @dataclass
@@ -33,9 +33,8 @@ class Machine:
     before    called with the inputs of a run before it; may raise what ONNX Runtime would
     """
 
-    libraries: set[str] = field(default_factory=lambda: {*LIBRARIES, "nvinfer_plugin"})
+    libraries: set[str] = field(default_factory=lambda: set(LIBRARIES))
     architecture: tuple[int, int] = (9, 0)
-    tensorrt: int = 101601
     gpu: str = "NVIDIA H200"
     gpus: int = 1
     free: int = 100 << 30
@@ -47,6 +46,7 @@ class Machine:
     before: Callable[[dict[str, Any]], None] = lambda inputs: None
     built: Callable[[Path, dict[str, str]], None] = lambda model, options: None
     """Called with the model and the first provider's options when a session is opened."""
+    driver: int = 13000
 
     @property
     def open_sessions(self) -> int:
@@ -126,13 +126,9 @@ def _taken(machine: Machine, name: str, options: dict[str, str]) -> dict[str, st
     """What a provider makes of its options, if it takes them."""
     if name not in machine.available:
         raise RuntimeError(f"Unknown Provider Type: {name}")
-    if name == "CPUExecutionProvider":
+    if name == PROVIDERS[1]:
         return options
-    rules = {
-        PROVIDERS[0]: provider_rules.tensorrt_options,
-        PROVIDERS[1]: provider_rules.cuda_options,
-    }
-    return rules[name](options, machine.gpus)
+    return provider_rules.cuda_options(options, machine.gpus)
 
 
 def _session_class(machine: Machine) -> type[Any]:
@@ -145,7 +141,7 @@ def _session_class(machine: Machine) -> type[Any]:
             enable_fallback: bool,
         ) -> None:
             assert not enable_fallback
-            if machine.forked and providers[0][0] != PROVIDERS[2]:
+            if machine.forked and providers[0][0] != PROVIDERS[1]:
                 raise RuntimeError("CUDA failure 3: initialization error ; GPU=-1")
             provider_rules.check_session_entries(options)
             taken = {name: _taken(machine, name, dict(given)) for name, given in providers}
@@ -184,7 +180,7 @@ def _session_class(machine: Machine) -> type[Any]:
         def run_with_iobinding(self, binding: _Binding, options: _RunOptions) -> None:
             inputs = {name: value.numpy() for name, value in binding.inputs.items()}
             provider_rules.check_run_entries(
-                options.entries, int(self._providers[PROVIDERS[1]]["device_id"])
+                options.entries, int(self._providers[PROVIDERS[0]]["device_id"])
             )
             machine.runs.append((inputs["input_ids"].shape, options.entries))
             machine.before(inputs)
@@ -197,7 +193,7 @@ def _sources(model: str | bytes, options: Any) -> tuple[bytes, str | bytes]:
     """Return the bytes of a graph, and what the CPU opens in its place."""
     if isinstance(model, bytes):
         return model, cuda_kernels.spelt(model)
-    path = _graph(Path(model))
+    path = Path(model)
     graph = path.read_bytes()
     if not path.name.endswith(".cuda.onnx"):
         return graph, str(path)
@@ -216,12 +212,6 @@ def _answer_for_nvidia(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Non
         return library
 
     monkeypatch.setattr(ctypes, "CDLL", load_library)
-
-
-def _graph(model: Path) -> Path:
-    """The graph that an engine was made of; any other is its own."""
-    engine = model.with_suffix(".engine")
-    return Path(engine.read_text()) if engine.exists() else model
 
 
 def _library(machine: Machine, name: str) -> Any:
@@ -243,7 +233,7 @@ def _library(machine: Machine, name: str) -> Any:
     functions = {
         "cuda": {
             "cuInit": lambda flags: 3 if machine.forked else 0,
-            "cuDriverGetVersion": lambda out: give(out, 13000),
+            "cuDriverGetVersion": lambda out: give(out, machine.driver),
             "cuDeviceGet": lambda out, index: give(out, index) if index < machine.gpus else 101,
             "cuDeviceGetCount": lambda out: give(out, machine.gpus),
             "cuDeviceGetName": named,
@@ -257,14 +247,5 @@ def _library(machine: Machine, name: str) -> Any:
             "cudaSetDevice": lambda index: 0,
             "cudaMemGetInfo": memory,
         },
-        "cudnn": {"cudnnGetVersion": _number(91400)},
-        "nvinfer": {"getInferLibVersion": _number(machine.tensorrt)},
     }
     return SimpleNamespace(**functions.get(stem, {}))
-
-
-def _number(value: int) -> Callable[[], int]:
-    def get() -> int:  # a function, because the caller sets its `restype`
-        return value
-
-    return get
