@@ -87,7 +87,7 @@ def _without_half_pairs(text: str) -> str:
     """Remove marks that open at the start of a text, or close after its last sentence, alone."""
     for _ in range(_LAYERS):
         bare = text.strip()
-        opened, closed = bare[:1] in _HALVES, _CLOSED.search(bare[-8:])
+        opened, closed = bare[1:] and bare[0] in _HALVES, _CLOSED.search(bare[-8:])
         if not opened and not closed:
             break
         paired = {position for pair in pairs_of(marks_in(bare)) for position in pair}
