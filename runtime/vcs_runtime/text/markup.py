@@ -39,7 +39,9 @@ _MARKDOWN = re.compile(
 )
 _DIGIT = re.compile(r"\d")
 _TITLE = re.compile(r"(\*\*|__)(?=\S)[^*_]++\1:?")
-_BULLET = re.compile(rf"(?:[{BULLETS}]\s*+|(?:[-*+~]|[-=]>)(?:\s++|$))++(?:\[[ x]\]\s++)?", re.IGNORECASE)
+_BULLET = re.compile(
+    rf"(?:[{BULLETS}]\s*+|(?:[-*+~]|[-=]>)(?:\s++|$))++(?:\[[ x]\]\s++)?", re.IGNORECASE
+)
 _FENCE = re.compile(r"`{3,}+\s*+[\w+#.-]*+|~{3,}+")
 _LINK_TARGET = re.compile(r"\[[^\[\]]++\]:\s++<?https?://")
 _INLINE = (
@@ -66,9 +68,7 @@ _NUMBERS = rf"{_COUNTED}{_BLANKS}(?:{_FURTHER}{_BLANKS})*+"
 _ENDS = '.!?:;…。！？：；"”)'
 _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
 # After a sentence's end; or in parentheses, before a capital.
-_AFTER = (
-    rf"(?:(?<=[{_ENDS}])|(?<=\S)(?=[^\S\n]++\(?\w{{1,4}}\)[^\S\n]++(?-i:[A-Z])))[^\S\n]++"
-)
+_AFTER = rf"(?:(?<=[{_ENDS}])|(?<=\S)(?=[^\S\n]++\(?\w{{1,4}}\)[^\S\n]++(?-i:[A-Z])))[^\S\n]++"
 _WITHIN = re.compile(rf"{_AFTER}{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 _ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|{_AFTER}){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 _LETTERS = 4  # from this group of `_COUNTED` on, letters count
