@@ -352,7 +352,7 @@ def test_format_overrules_the_suffix(score: Score, wanted: bytes, tmp_path: Path
         (
             ("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
             (
-                "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt',"
+                "a.csv line 2: no 'reference' or 'summary' or 'text' or 'caption' (there is 'video', 'gt',"
                 " 'pred', 'genre'): give --reference-key"
             ),
         ),

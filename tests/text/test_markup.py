@@ -213,6 +213,8 @@ def test_forms_of_time_are_named_and_removed(text: str) -> None:
     filled = text.format("A man walks.", "He sits.")
     counts.add(filled)
     assert counts.unused([]) in (["time-stamps"], ["time-stamps", "markdown"])
+    # Labels have no times to score by.
+    assert counts.stamps == (not text.startswith(("Frame", "**Scene", "t=", "<s0", "00m")))
     assert remove_markup(filled, ["time-stamps"]).split() == "A man walks. He sits.".split()
 
 

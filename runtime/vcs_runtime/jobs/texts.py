@@ -22,6 +22,7 @@ from vcs_runtime.jobs.pairs import (
     with_suffix,
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.readers.json_files import is_rows
 from vcs_runtime.jobs.readers.layouts import OWN
 from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, video_of, with_paths
 
@@ -127,14 +128,10 @@ class Texts:
             names = " or ".join(map(repr, named or usual))
             option = "--generated-key" if self.predictions else "--reference-key"
             remedy = f"give {option}"
-            if row and all(_is_no_text(value) for key, value in row.items() if key != id_key):
+            if all(is_rows(row[key]) for key in row.keys() - {id_key}):
                 remedy = "lists of objects are no texts, as of questions and answers"
             raise RowError(f"{place}: no {names} (there is {quoted(row)}): {remedy}")
         return keys
-
-
-def _is_no_text(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(row) is dict for row in value)
 
 
 def joined(groups: Mapping[str, Sequence[InputPair]]) -> dict[str, InputPair]:

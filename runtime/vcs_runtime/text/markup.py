@@ -71,7 +71,7 @@ _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
 _AFTER = rf"(?:(?<=[{_ENDS}])|(?<=\S)(?=[^\S\n]++\(?\w{{1,4}}\)[^\S\n]++(?-i:[A-Z])))[^\S\n]++"
 _WITHIN = re.compile(rf"{_AFTER}{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 _ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|{_AFTER}){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
-_LETTERS = 4  # from this group of `_COUNTED` on, letters count
+_DIGITS = (1, 2, 3)  # the groups of `_COUNTED` that are no letters
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 # A word that was cut at the end of a line.
 _CUT = re.compile(r"(?<=[^\W\d_]{2})-\n[^\S\n]*+(?=[a-z])")
@@ -180,7 +180,7 @@ class MarkupCounts:
     def __init__(self) -> None:
         self.total = 0
         self.timed = 0  # texts of timed segments
-        self.stamps = False  # whether a text has stamps that can be read
+        self.stamps = False  # whether a text has stamps, and not labels alone
         self._counts: Counter[Kind] = Counter()
         self._examples: dict[Kind, str] = {}
 
@@ -195,7 +195,7 @@ class MarkupCounts:
         for kind in KINDS:
             if example := kind.find(text):
                 self._counts[kind] += 1
-                self.stamps = self.stamps or kind is KINDS[0]
+                self.stamps |= kind is KINDS[0]
                 example = " ".join(example.split())
                 if len(example) > _SHOWN:
                     example = f"{example[:_SHOWN]}..."
@@ -341,10 +341,9 @@ def _without_list_numbers(text: str) -> str:
     last, ended = 0, True
     for line in text.split("\n"):
         match = _AT_START.match(line)
-        if match and (match.lastindex or 0) >= _LETTERS and match.lastindex not in styles:
-            match = None
         number = _first_number(match) if match else 0
-        if match and (ended or number in (1, last + 1)):
+        counts = match and (match.lastindex in styles or match.lastindex in _DIGITS)
+        if match and counts and (ended or number in (1, last + 1)):
             line, last = line[match.end() :], number
             out.add(line, before=True)
         else:

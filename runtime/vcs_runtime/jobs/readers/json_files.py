@@ -84,7 +84,7 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     """
     lists = {}
     for key, rows in entries.items():
-        if _is_rows(rows) and stamped(rows) is rows and _captions(key, rows) is rows:
+        if is_rows(rows) and stamped(rows) is rows and _captions(key, rows) is rows:
             lists[key] = _words(rows)
     if not lists:
         return entries
@@ -98,13 +98,14 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     )
 
 
-def _is_rows(value: Any) -> bool:
+def is_rows(value: Any) -> bool:
+    """Return whether a value is a list of objects."""
     return isinstance(value, list) and bool(value) and all(type(row) is dict for row in value)
 
 
 def _captions(name: str, value: Any) -> Any:
     """Return the texts of rows that have captions of one id alone, or the value."""
-    if not _is_rows(value) or stamped(value) is not value:
+    if not is_rows(value) or stamped(value) is not value:
         return value
     for row in value:
         video = video_of(row)
