@@ -213,8 +213,6 @@ def test_forms_of_time_are_named_and_removed(text: str) -> None:
     filled = text.format("A man walks.", "He sits.")
     counts.add(filled)
     assert counts.unused([]) in (["time-stamps"], ["time-stamps", "markdown"])
-    # Labels have no times to score by.
-    assert counts.stamps == (not text.startswith(("Frame", "**Scene", "t=", "<s0", "00m")))
     assert remove_markup(filled, ["time-stamps"]).split() == "A man walks. He sits.".split()
 
 
@@ -277,6 +275,14 @@ def test_words_cut_at_line_ends_are_named_and_joined() -> None:
     counts.add("A man en-\nters a room.")
     assert counts.unused([]) == ["markdown"]
     assert remove_markup("A man en-\nters.", ["markdown"]) == "A man enters."
+
+
+@pytest.mark.parametrize(("text", "expected"), [("[0:01] A man.", True), ("Frame 1: A.", False)])
+def test_only_time_stamps_can_be_scored_by(text: str, expected: bool) -> None:
+    counts = MarkupCounts()
+    counts.add(text)
+    assert counts.unused([]) == ["time-stamps"]
+    assert counts.stamps == expected
 
 
 def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
