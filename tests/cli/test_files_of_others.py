@@ -286,6 +286,56 @@ def test_rows_are_those_of_the_side_that_has_them(
     assert "--rows nothing: none of the files is an object with this key" in run.stderr
 
 
+def test_texts_by_id_below_results_need_no_option(
+    score: Score, tmp_path: Path, references: Path, predictions: Path
+) -> None:
+    wanted = score("--references", references, "--predictions", predictions, "-o", tmp_path / "w")
+    path = dump(tmp_path / "results.json", {"version": "1", "results": PREDICTIONS})
+    run = score("--references", references, "--predictions", path, "-o", tmp_path / "s")
+    assert scored(run, tmp_path / "s") == scored(wanted, tmp_path / "w")
+
+
+def test_a_path_that_leads_nowhere_in_one_row_is_a_missing_prediction(
+    score: Score, tmp_path: Path, references: Path
+) -> None:
+    entries = {name: {"action": [{"prediction": text}]} for name, text in PREDICTIONS.items()}
+    last = [*entries][-1]
+    entries[last] = {"order": [{"prediction": "A man walks."}]}
+    path = dump(tmp_path / "nested.json", entries)
+    given = ("--references", references, "--predictions", path, "--generated-key")
+    run = score(*given, "action.0.prediction", "-o", tmp_path / "s")
+    assert f"no prediction for 1 of {len(REFERENCES)} references: {last!r}" in run.stderr
+    run = score(*given, "action.0.answer")
+    assert run.code == 2
+    assert "it holds no texts at 'action.0.answer'" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "message"),
+    [
+        ({"question": "Who?", "answer": "A man."}, (), "as of questions and answers"),
+        (
+            {"start_frame": 0, "end_frame": 9, "caption": "A man."},
+            ("--generated-key", "dense"),
+            "without frames per second",
+        ),
+    ],
+)
+def test_lists_of_objects_without_texts_or_times_are_refused(
+    score: Score,
+    tmp_path: Path,
+    references: Path,
+    value: dict[str, object],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    write_pairs(path, [{"id": "v1", "dense": [value, value]}])
+    run = score("--references", references, "--predictions", path, *options)
+    assert run.code == 2
+    assert message in run.stderr
+
+
 def test_errors_list_at_most_five_keys(score: Score, tmp_path: Path, predictions: Path) -> None:
     many = {f"video_{i:04}.mp4": "A man walks." for i in range(400)}
     path = dump(tmp_path / "many.json", many)

@@ -354,11 +354,11 @@ def test_format_overrules_the_suffix(score: Score, wanted: bytes, tmp_path: Path
         (
             ("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
             (
-                "a.csv line 2: no 'reference' or 'summary' or 'text' (there is 'video', 'gt',"
-                " 'pred', 'genre'): give --reference-key"
+                "a.csv line 2: no 'reference' or 'summary' or 'text' or 'caption' (there is 'video',"
+                " 'gt', 'pred', 'genre'): give --reference-key"
             ),
         ),
-        (("--references", "a.csv", "--predictions", "a.csv"), "a.csv line 2: no 'id' (there is"),
+        (("--references", "a.csv", "--predictions", "a.csv"), "a.csv line 2: no 'reference' or"),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_what_there_is(

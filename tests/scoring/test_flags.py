@@ -151,6 +151,8 @@ ONE_SENTENCE = "a dog and " * 14 + "runs"  # of 43 words
         ([ONE_SENTENCE, "A dog"], [ONE_SENTENCE, "A cat"], 1, False),
         ([ONE_SENTENCE], ["A dog", "A cat"], 2, False),
         ([ONE_SENTENCE * 2], ["A dog", "A cat"], 2, True),
+        (["A dog", "A cat", "A cow"], ["A dog then a cat"], 1, True),
+        (["A dog", "A cat", "A cow"], ["A dog"], 1, False),
     ],
 )
 def test_many_words_in_one_chunk_beside_several_are_noted(

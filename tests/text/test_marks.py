@@ -25,17 +25,23 @@ def test_a_text_inside_marks_loses_them(before: str, after: str, space: str) -> 
         f" {TEXT}\n",
         '"Stop," he says. "Go."',
         "(A man enters.) He sits. (He leaves.)",
-        '"A man enters.',
+        "'Twas a man.",
+        "He smiles :)",
+        'He says: "Go',
         '"" ""',
         '""',
         '"',
         "( )",
         "",
-        "“A man enters.",
     ],
 )
 def test_any_other_text_stays(text: str) -> None:
     assert unwrapped(text) == text
+
+
+@pytest.mark.parametrize(("before", "after"), [('"', ""), ("“", ""), ("", "”"), ('["', "")])
+def test_a_text_loses_the_half_of_a_pair(before: str, after: str) -> None:
+    assert unwrapped(f"{before}{TEXT}{after}") == TEXT
 
 
 def test_some_marks_around_marks_go_and_no_endless_number() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -204,6 +205,7 @@ def test_what_a_chat_puts_around_an_answer_is_named_and_removed(text: str) -> No
         "t=12s {}\nt=18s {}",
         "<s0> <e12> {}\n<s12> <e18> {}",
         "(12, 18) {} (18, 20) {}",
+        "00m12s-00m18s: {}\n00m18s-00m20s: {}",
     ],
 )
 def test_forms_of_time_are_named_and_removed(text: str) -> None:
@@ -237,7 +239,21 @@ def test_ordinary_prose_gets_no_notice_and_stays_as_it_is(text: str) -> None:
     assert remove_markup(text, ["think", "time-stamps", "chat"]) == text
 
 
-@pytest.mark.parametrize("form", ["{}. ", "({}) ", "{}: ", "Event {}: ", "{} - "])
+@pytest.mark.parametrize("numbers", ["12", "ab", "AB", ("i", "ii")])
+@pytest.mark.parametrize("form", ["{}. ", "({}) ", "[{}] ", "{}) "])
+@pytest.mark.parametrize("between", ["\n", " "])
+def test_letters_and_numbers_of_a_list_are_named_and_removed(
+    numbers: Sequence[str], form: str, between: str
+) -> None:
+    first, second = map(form.format, numbers)
+    text = f"{first}A man walks.{between}{second}He sits."
+    counts = MarkupCounts()
+    counts.add(text)
+    assert counts.unused([]) == ["list-numbers"]
+    assert remove_markup(text, ["list-numbers"]) == "A man walks.\n\nHe sits."
+
+
+@pytest.mark.parametrize("form", ["{}.", "{}: ", "Event {}: ", "{} - "])
 def test_numbers_of_a_list_are_named_and_removed(form: str) -> None:
     counts = MarkupCounts()
     text = f"{form.format(1)}A man walks.\n{form.format(2)}He sits."
@@ -246,12 +262,27 @@ def test_numbers_of_a_list_are_named_and_removed(form: str) -> None:
     assert remove_markup(text, ["list-numbers"]) == "A man walks.\n\nHe sits."
 
 
-@pytest.mark.parametrize("bullet", ["■", "➤", "✓", "→", "–"])
+@pytest.mark.parametrize("bullet", ["■", "➤", "✓", "→", "–", "->", "=>", "~", "🎬", "▶️", "①"])
 def test_bullets_are_named_and_removed(bullet: str) -> None:
     counts = MarkupCounts()
     counts.add(f"{bullet} A man walks\n{bullet} He sits")
     assert counts.unused([]) == ["markdown"]
     assert remove_markup(f"{bullet} A man", ["markdown"]) == "A man"
+
+
+def test_words_cut_at_line_ends_are_named_and_joined() -> None:
+    counts = MarkupCounts()
+    counts.add("A man en-\nters a room.")
+    assert counts.unused([]) == ["markdown"]
+    assert remove_markup("A man en-\nters.", ["markdown"]) == "A man enters."
+
+
+@pytest.mark.parametrize(("text", "expected"), [("[0:01] A man.", True), ("Frame 1: A.", False)])
+def test_only_time_stamps_can_be_scored_by(text: str, expected: bool) -> None:
+    counts = MarkupCounts()
+    counts.add(text)
+    assert counts.unused([]) == ["time-stamps"]
+    assert counts.stamps == expected
 
 
 def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
@@ -285,6 +316,7 @@ def test_a_prompt_without_an_answer_is_no_answer_but_its_text_is_kept() -> None:
         "It is 2*3*4 or 3 * 4, 2*3 rooms in a 5* hotel, snake_case, f**k, C# and #1.",
         "[Music] (laughs) [Narrator]: Hello [1].",
         "He has 3 dogs. 2. The dogs bark. No list: 1.",
+        "He met A. J. Smith. I. Newton came. He (a) sits or (b) stands: plan B. Then A.",
         "a < b > c | d -- e ~ f = g",
         "\r\n A man\twalks…\r\n",
         "他走了。狗跑了。",

@@ -110,7 +110,7 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
     if not unused:
         return
     remedy = f"--clean {','.join([*cleaned, *unused])}"
-    if has_sentences and TIME_STAMPS in unused:
+    if has_sentences and counts.stamps and TIME_STAMPS in unused:
         remedy += f", or --segmenter {TIME_STAMPS} to score by them"
     warn(
         f"of {counts.total} generated texts, {counts.shares(unused)}, which is scored too: {remedy}"

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.readers.input_file import InputFile
 from vcs_runtime.jobs.readers.rows import TEXT, RowError, is_missing, listed, quoted, with_paths
 from vcs_runtime.scoring import score_table
@@ -145,7 +145,7 @@ class PairFile:
             for place, row in self.file.rows(id_key, pick):
                 pair = self._pair(place, row, needed)
                 yield with_suffix(pair, seen) if self.duplicates == SUFFIX else pair
-        except (RowError, OSError) as error:
+        except (RowError, TextError, OSError) as error:
             raise self.file.error(error) from None
 
     def _pair(self, place: str, row: Any, needed: Mapping[str, str]) -> InputPair:
@@ -161,7 +161,7 @@ class PairFile:
         try:
             reference = references_of([as_text(row[key], self.file) for key in references])
             text = layout.read_generated(as_text(row[generated], self.file))
-        except RowError as error:
+        except (RowError, TextError) as error:
             raise RowError(f"{place}: {error}") from None
         return InputPair(
             place,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.pairs import (
     REFUSE,
     InputPair,
@@ -22,6 +22,7 @@ from vcs_runtime.jobs.pairs import (
     with_suffix,
 )
 from vcs_runtime.jobs.readers.input_file import InputFile
+from vcs_runtime.jobs.readers.json_files import is_rows
 from vcs_runtime.jobs.readers.layouts import OWN
 from vcs_runtime.jobs.readers.rows import TEXT, RowError, listed, quoted, video_of, with_paths
 
@@ -56,7 +57,7 @@ class Texts:
                     )
                 keys = (id_key, *self.keys.reference, self.keys.generated or "", *self.keys.keep)
                 yield self._pair(place, with_paths(row, keys), id_key)
-        except (RowError, OSError) as error:
+        except (RowError, TextError, OSError) as error:
             raise self.file.error(error) from None
 
     def _pair(self, place: str, row: Mapping[str, Any], id_key: str) -> InputPair:
@@ -68,16 +69,18 @@ class Texts:
         if row.get(id_key) is None:
             raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
         name = checked_id(row[id_key], place, id_key)
+        if not keys:
+            return InputPair(place, name, None, None, missing=True)
         kept = kept_of(row, [key for key in self.keys.keep if key in row])
-        texts = [as_text(row[key], self.file) for key in keys]
+        try:
+            texts = [as_text(row[key], self.file) for key in keys]
+            generated = self.file.layout.read_generated(texts[0]) if self.predictions else None
+        except (RowError, TextError) as error:
+            raise RowError(f"{place}: {error}") from None
         from_list = any(listed(row[key]) is not row[key] for key in keys)
         if not self.predictions:
             return InputPair(place, name, references_of(texts), None, kept, from_list=from_list)
-        try:
-            text = self.file.layout.read_generated(texts[0])
-        except RowError as error:
-            raise RowError(f"{place}: {error}") from None
-        return InputPair(place, name, None, text, kept, from_list=from_list)
+        return InputPair(place, name, None, generated, kept, from_list=from_list)
 
     def by_id(self) -> dict[str, InputPair]:
         """Read all texts, by id. References with one id belong together.
@@ -88,6 +91,8 @@ class Texts:
         seen: Counter[str] = Counter()
         groups: dict[str, list[InputPair]] = {}
         for text in self.read():
+            if text.missing:
+                continue
             if self.duplicates != REFUSE:
                 text = with_suffix(text, seen)
             name = str(text.name)
@@ -96,11 +101,15 @@ class Texts:
             texts.setdefault(name, text)
             groups.setdefault(name, []).append(text)
         if not texts:
-            raise InputError(f"{self.file}: it holds no texts")
+            at = f" at {self.keys.generated!r}" if self.keys.generated else ""
+            raise InputError(f"{self.file}: it holds no texts{at}")
         return texts if self.predictions else joined(groups)
 
     def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
-        """Return the keys of the text, or of several references. Raises RowError if it has none."""
+        """Return the keys of the text, or of several references. Raises RowError if it has none.
+
+        A path that leads nowhere in a row with an id has no key: its prediction is missing.
+        """
         if row.keys() == {id_key, TEXT}:
             return (TEXT,)
         layout = self.file.layout
@@ -114,9 +123,14 @@ class Texts:
             usual = REFERENCE_KEYS if layout is OWN else (layout.reference,)
         keys = named or [key for key in usual if key in row][:1]
         if not keys or any(key not in row for key in keys):
+            if self.predictions and named and "." in named[0] and id_key in row:
+                return ()
             names = " or ".join(map(repr, named or usual))
             option = "--generated-key" if self.predictions else "--reference-key"
-            raise RowError(f"{place}: no {names} (there is {quoted(row)}): give {option}")
+            remedy = f"give {option}"
+            if all(is_rows(row[key]) for key in row.keys() - {id_key}):
+                remedy = "lists of objects are no texts, as of questions and answers"
+            raise RowError(f"{place}: no {names} (there is {quoted(row)}): {remedy}")
         return keys
 
 

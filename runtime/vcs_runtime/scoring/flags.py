@@ -22,6 +22,7 @@ NOT_SPLIT: Final = "not_split"
 #: several sentences of the other text.
 MANY_WORDS: Final = 40
 MANY_CHARACTERS: Final = 300
+_UNSPLIT: Final = f"more than {MANY_WORDS} words, or of over half the length of the other,"
 
 #: The meaning of each flag.
 FLAGS: Final = {
@@ -32,10 +33,7 @@ FLAGS: Final = {
     ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
     ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
     BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
-    NOT_SPLIT: (
-        f"a text of more than {MANY_WORDS} words counts as one sentence, beside several of the"
-        " other text"
-    ),
+    NOT_SPLIT: (f"a text of {_UNSPLIT} counts as one sentence, beside several of the other text"),
 }
 _CAUSE: Final = (
     "Likely cause: no sentence punctuation that the segmenter knows, or one very long sentence."
@@ -149,7 +147,9 @@ def flags_of_texts(
         return ()
     [text] = fewer
     many = len(text) > MANY_CHARACTERS * chunk_size or len(text.split()) > MANY_WORDS * chunk_size
-    return (NOT_SPLIT,) if many else ()
+    # As where semicolons join what three or more sentences of the other text say.
+    as_long = len(more) > 2 and 2 * len(text) > sum(map(len, more))
+    return (NOT_SPLIT,) if many or as_long else ()
 
 
 def flags_of(
@@ -185,7 +185,7 @@ def describe(
     """Explain the flags of a pair; "" if it has none. Parameters as for `flags_of`."""
     sentences = [_described(scores, n_ref, n_gen)]
     if NOT_SPLIT in noted:
-        sentences.append(f"A text of more than {MANY_WORDS} words is one chunk. {_CAUSE}")
+        sentences.append(f"A text of {_UNSPLIT} is one chunk. {_CAUSE}")
     return " ".join(filter(None, sentences))
 
 
@@ -302,7 +302,7 @@ class FlagCounts:
             return ""
         first = f" (first: {printable(self.first_not_split)})" if self.first_not_split else ""
         return (
-            f"In {count} of {_pairs(self.scored)}{first}, a text of more than {MANY_WORDS} words"
+            f"In {count} of {_pairs(self.scored)}{first}, a text of {_UNSPLIT}"
             f" counts as one sentence, beside several of the other text. {_CAUSE}"
         )
 

@@ -25,7 +25,7 @@ from itertools import pairwise
 
 from vcs_runtime.bundle.manifest import RulesSpec
 from vcs_runtime.errors import BundleError, TextError
-from vcs_runtime.text.marks import BULLETS, CLOSERS, marks_in, pairs_of
+from vcs_runtime.text.marks import CLOSERS, ITEM, ROMAN, marks_in, pairs_of
 
 # Characters that end a sentence in the scripts that sentencex knows.
 TERMINATORS = frozenset(".!?…‼⁇⁈⁉。！？｡．؟۔।॥։።၊။។")
@@ -38,8 +38,8 @@ _OTHER_SPACES = [
     chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) not in " \t"
 ]
 # The dash, number or letter before an item of a list.
-_LIST_MARK = re.compile(rf"\s*(?:[-*+#>{BULLETS}]+|\(?(?:\d{{1,3}}|[A-Za-z])[.):])\s+(?=\S)")
-_NUMBER = re.compile(r"\s*\(?\d{1,3}[.)]\s*")
+_NUMBER = re.compile(rf"\s*[(\[]?(?:\d{{1,3}}|[a-z]|{ROMAN})[.):\]]\s*", re.IGNORECASE)
+_LIST_MARK = re.compile(rf"(?:\s*{ITEM}(?=\s)|{_NUMBER.pattern}(?<=\s))\s*(?=\S)", re.IGNORECASE)
 
 # Characters that sentencex reads at once: it needs some milliseconds for the worst of this length.
 _BLOCK = 3_000
@@ -263,7 +263,7 @@ def _join_without_letters(pieces: list[str]) -> list[str]:
     sentences: list[list[str]] = []
     waiting: list[str] = []
     for piece in pieces:
-        if any(map(str.isalpha, piece)):
+        if any(map(str.isalpha, piece)) and not _NUMBER.fullmatch(piece):
             sentences.append([*waiting, piece])
             waiting = []
         elif waiting or not sentences or _NUMBER.fullmatch(piece):

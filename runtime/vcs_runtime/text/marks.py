@@ -6,8 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-#: What may stand before an item of a list, beside hyphens, stars and numbers.
-BULLETS = "•‣⁃◦▪–—·●○■□◆◇►▶➤➔→✓✔☐☑※∙"
+#: What may stand before an item of a list, beside ASCII marks and numbers: bullets, dashes, arrows,
+#: numbers in circles, shapes and emoji, with what joins emoji.
+BULLETS = "•‣⁃◦–—·※∙\u2190-\u21ff\u2460-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d"
+#: Marks before an item of a list, and the letters or Roman numbers that count items.
+ITEM = rf"[-=*+#>~{BULLETS}]++"
+LETTER = "[a-h]"
+ROMAN = "x?(?:i{1,3}|i?[vx]|vi{1,3})"
 # What opens a pair of marks, and then all that may close it.
 _PAIRS = (
     "\"\" “” „“” ‟” ”” «» »« ‹› ‘’ ‚‘’ ❝❞ ＂＂ ＇＇ 「」 『』 《》 〈〉 ``' ''"
@@ -18,6 +23,9 @@ CLOSERS = {pair[0]: pair[1:] for pair in _PAIRS.split()}
 _MARK = re.compile(f"[{re.escape(''.join({*CLOSERS, *''.join(CLOSERS.values())}))}]")
 # Marks around a text that are removed at most: more are no quotation.
 _LAYERS = 4
+# Marks of pairs whose other half can be missing, as in an answer that was cut off.
+_HALVES = {*CLOSERS} - {*"<'’‘‚`＇"}
+_CLOSED = re.compile(r"[.!?…。！？][\"”“»)\]}」』】）]++\Z")
 # Marks that can be apostrophes. They open before a word, and close after one.
 _APOSTROPHES = frozenset("'’‘`")
 
@@ -72,4 +80,21 @@ def unwrapped(text: str) -> str:
         if not inner or pairs_of(marks_in(bare)) != [(0, len(bare) - 1)]:
             break
         text = inner
+    return _without_half_pairs(text)
+
+
+def _without_half_pairs(text: str) -> str:
+    """Remove marks that open at the start of a text, or close after its last sentence, alone."""
+    for _ in range(_LAYERS):
+        bare = text.strip()
+        opened, closed = bare[1:] and bare[0] in _HALVES, _CLOSED.search(bare[-8:])
+        if not opened and not closed:
+            break
+        paired = {position for pair in pairs_of(marks_in(bare)) for position in pair}
+        if opened and 0 not in paired:
+            text = bare[1:]
+        elif closed and len(bare) - 1 not in paired:
+            text = bare[:-1]
+        else:
+            break
     return text

@@ -8,12 +8,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
-from vcs_runtime.text.marks import BULLETS
-from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, without_repeated_labels
+from vcs_runtime.text.marks import BULLETS, ITEM, LETTER, ROMAN
+from vcs_runtime.text.stamps import (
+    FRAME,
+    LABEL,
+    STAMP,
+    without_groups,
+    without_repeated_labels,
+)
 from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
@@ -25,16 +30,18 @@ _THINK = re.compile(
 )
 
 # The first characters of lines that are not running text.
-_LINE_MARKS = frozenset(f"#*_-+=|>`~[{BULLETS}")
+_LINE_MARK = re.compile(rf"[_|`\[]|{ITEM}")
 _HEADING = re.compile(r"(?:#{1,6}(?:\s++|$))++")
 _CLOSING_MARKS = re.compile(r"(?<![#\s])\s++#++$")
 _HTML = re.compile(r"</?(?:p|br|li|ul|ol|div|h[1-6]) ?/?>", re.IGNORECASE)
 _MARKDOWN = re.compile(
-    rf"^(?:#{{1,6}} |[-*+>{BULLETS}] |`{{3}})|\*\*\S|{_HTML.pattern}", re.MULTILINE | re.IGNORECASE
+    rf"^(?:#{{1,6}} |{ITEM} |`{{3}})|\*\*\S|{_HTML.pattern}", re.MULTILINE | re.IGNORECASE
 )
 _DIGIT = re.compile(r"\d")
 _TITLE = re.compile(r"(\*\*|__)(?=\S)[^*_]++\1:?")
-_BULLET = re.compile(rf"(?:[{BULLETS}]\s*+|[-*+](?:\s++|$))++(?:\[[ x]\]\s++)?", re.IGNORECASE)
+_BULLET = re.compile(
+    rf"(?:[{BULLETS}]\s*+|(?:[-*+~]|[-=]>)(?:\s++|$))++(?:\[[ x]\]\s++)?", re.IGNORECASE
+)
 _FENCE = re.compile(r"`{3,}+\s*+[\w+#.-]*+|~{3,}+")
 _LINK_TARGET = re.compile(r"\[[^\[\]]++\]:\s++<?https?://")
 _INLINE = (
@@ -54,14 +61,20 @@ _NUMBER = (
     r"(?:[(\[](\d{1,3})[)\]]:?|#?(\d{1,3})(?:[.):]|[^\S\n]-(?=[^\S\n]))"
     r"|(?:step|event|part|action|moment) #?(\d{1,3})[.:)])"
 )
-_FURTHER = _NUMBER.replace("(\\d{1,3})", "\\d{1,3}")
-_NUMBERS = rf"{_NUMBER}(?:[^\S\n]++|$)(?:{_FURTHER}(?:[^\S\n]++|$))*+"
+_FURTHER = without_groups(_NUMBER)
+_COUNTED = rf"(?:{_NUMBER}|[(\[]?({LETTER})[.)\]]|[(\[]?({ROMAN})[.)\]])"
+_BLANKS = r"(?:[^\S\n]++|$|(?<=\d[.)])(?=(?-i:[A-Z])))"
+_NUMBERS = rf"{_COUNTED}{_BLANKS}(?:{_FURTHER}{_BLANKS})*+"
 _ENDS = '.!?:;…。！？：；"”)'
 _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
-_WITHIN = re.compile(rf"(?<=[{_ENDS}])[^\S\n]++{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
-_ANYWHERE = re.compile(
-    rf"(?:^[^\S\n]*+|(?<=[{_ENDS}])[^\S\n]++){_NUMBERS}", re.IGNORECASE | re.MULTILINE
-)
+# After a sentence's end; or in parentheses, before a capital.
+_AFTER = rf"(?:(?<=[{_ENDS}])|(?<=\S)(?=[^\S\n]++\(?\w{{1,4}}\)[^\S\n]++(?-i:[A-Z])))[^\S\n]++"
+_WITHIN = re.compile(rf"{_AFTER}{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
+_ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|{_AFTER}){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
+_DIGITS = (1, 2, 3)  # the groups of `_COUNTED` that are no letters
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
+# A word that was cut at the end of a line.
+_CUT = re.compile(r"(?<=[^\W\d_]{2})-\n[^\S\n]*+(?=[a-z])")
 
 # One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of
 # a model: it loses every character that these patterns need.
@@ -69,7 +82,7 @@ _ROUNDS = 8
 _MARKS = {
     "markdown": re.compile(rf"[-*_`~#|<>\[\]+={BULLETS}]"),
     "think": re.compile(r"[<◁\[]"),
-    "list-numbers": re.compile(r"\d"),
+    "list-numbers": re.compile(r"[\d.)\]]"),
     "time-stamps": re.compile(r"\d"),
     "chat": re.compile(r"[<\[{:!,.?]"),
 }
@@ -100,11 +113,19 @@ def _first_stamp(text: str) -> str | None:
 
 def _first_of_list(text: str) -> str | None:
     """Return the number of a list's first item, if its second follows."""
-    if _DIGIT.search(text):
-        for first, second in pairwise(_ANYWHERE.finditer(text)):
-            if (_first_number(first), _first_number(second)) == (1, 2):
-                return first[0]
-    return None
+    return next(iter(_lists(text).values()), None)
+
+
+def _lists(text: str) -> dict[int | None, str]:
+    """Return the first mark of each style of list whose numbers go on from 1 to 2."""
+    found = {}
+    last: dict[int | None, re.Match[str]] = {}
+    for match in _ANYWHERE.finditer(text):
+        style = match.lastindex
+        if style in last and (_first_number(last[style]), _first_number(match)) == (1, 2):
+            found[style] = last[style][0]
+        last[style] = match
+    return found
 
 
 def _first_label(text: str) -> str | None:
@@ -142,6 +163,7 @@ KINDS: Final = (
     Kind("time-stamps", "with numbered labels", _first_label),
     Kind("think", "with reasoning", _first_think),
     Kind("markdown", "with Markdown", _first_markdown),
+    Kind("markdown", "with words cut at line ends", _first(_CUT)),
     Kind("chat", "with special tokens", _first(chat.TOKEN)),
     Kind("chat", "with turns of a chat", _first_turn),
     Kind("chat", "with a polite opening or end", _courtesy),
@@ -158,6 +180,7 @@ class MarkupCounts:
     def __init__(self) -> None:
         self.total = 0
         self.timed = 0  # texts of timed segments
+        self.stamps = False  # whether a text has stamps, and not labels alone
         self._counts: Counter[Kind] = Counter()
         self._examples: dict[Kind, str] = {}
 
@@ -172,6 +195,7 @@ class MarkupCounts:
         for kind in KINDS:
             if example := kind.find(text):
                 self._counts[kind] += 1
+                self.stamps |= kind is KINDS[0]
                 example = " ".join(example.split())
                 if len(example) > _SHOWN:
                     example = f"{example[:_SHOWN]}..."
@@ -268,11 +292,11 @@ class _Lines:
 
 
 def _without_markdown(text: str) -> str:
-    text = _HTML.sub("\n\n", text)
+    text = _CUT.sub("", _HTML.sub("\n\n", text))
     out = _Lines()
     for line in text.split("\n"):
         bare = line.strip()
-        if bare[:1] not in _LINE_MARKS:
+        if not _LINE_MARK.match(bare):
             out.add(line)
         elif _is_rule(bare) or _FENCE.fullmatch(bare) or _LINK_TARGET.match(bare):
             out.add("")
@@ -311,15 +335,15 @@ def _without_list_numbers(text: str) -> str:
     sentence has ended, or if it is 1 or the next one. Within a line it counts after the end of a
     sentence, in a text whose numbers go on from 1 to 2.
     """
-    numbers = map(_first_number, _ANYWHERE.finditer(text))
-    if any(pair == (1, 2) for pair in pairwise(numbers)):
-        text = _WITHIN.sub(r"\n\n", text)
+    styles = _lists(text).keys()
+    text = _WITHIN.sub(lambda each: "\n\n" if each.lastindex in styles else each[0], text)
     out = _Lines()
     last, ended = 0, True
     for line in text.split("\n"):
         match = _AT_START.match(line)
         number = _first_number(match) if match else 0
-        if match and (ended or number in (1, last + 1)):
+        counts = match and (match.lastindex in styles or match.lastindex in _DIGITS)
+        if match and counts and (ended or number in (1, last + 1)):
             line, last = line[match.end() :], number
             out.add(line, before=True)
         else:
@@ -329,4 +353,7 @@ def _without_list_numbers(text: str) -> str:
 
 
 def _first_number(match: re.Match[str]) -> int:
-    return int(next(filter(None, match.groups())))
+    value = match[match.lastindex or 0].lower()
+    if value.isdigit():
+        return int(value)
+    return _ROMAN.index(value) + 1 if value in _ROMAN else ord(value[0]) - ord("a") + 1

@@ -100,7 +100,7 @@ _LETTERS = r"[^\W\d_]"
 # One or two numbers with their words and marks, before a capital.
 _NUMBERED = re.compile(
     rf"{_BEGINS}[^\S\n]*+((?!(?:in|on|by)\b)(?:[^\w\n]{{0,3}}{_LETTERS}{{0,10}}[^\w\n]{{0,2}}"
-    rf"\d[\d.,:;]{{0,12}}[^\w\n]{{0,3}}{_LETTERS}{{0,7}}[^\w\n]{{0,4}}){{1,2}}?)"
+    rf"\d(?:[\d.,:;]|[hm]\d){{0,12}}[^\w\n]{{0,3}}{_LETTERS}{{0,7}}[^\w\n]{{0,4}}){{1,2}}?)"
     r"(?=(?-i:[A-Z])(?-i:[a-z ]))",
     _FLAGS,
 )

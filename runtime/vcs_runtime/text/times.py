@@ -160,6 +160,11 @@ def _segment(row: object) -> TimedSegment | None:
     """Return the segment of an object with a text and its times, or None."""
     if not isinstance(row, Mapping):
         return None
+    if "start_frame" in row and not row.keys() & {"start", "start_time", *_PAIRS}:
+        raise TextError(
+            "segments from start_frame to end_frame: without frames per second their times are"
+            " unknown. Give each segment start and end in seconds"
+        )
     text = next((row[key] for key in _TEXTS if key in row), None)
     pair = next((row[key] for key in _PAIRS if key in row), None)
     if pair is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from vcs_runtime.errors import InputError
+from vcs_runtime.errors import InputError, TextError
 from vcs_runtime.jobs.jsonl import read_jsonl
 from vcs_runtime.jobs.readers.json_files import (
     has_key,
@@ -112,7 +112,7 @@ class InputFile:
         refuse_special(self.path, self)
         return self.path.is_file() and self._kind() == "json" and has_key(self.path, self, key)
 
-    def error(self, error: RowError | OSError) -> InputError:
+    def error(self, error: RowError | TextError | OSError) -> InputError:
         """Return the error of a row, or of the system, with the name of the file."""
         if isinstance(error, OSError):
             return InputError(f"{self}: {error.strerror or error}")

@@ -38,7 +38,7 @@ def read_json_entries(
     """
     value = _load(path, name)
     if key is None and isinstance(value, dict):
-        value = _timed_entries(value)
+        value = _entries(value)
     if key is not None:
         value = with_paths(value, [key]) if isinstance(value, dict) else {}
         if key not in value:
@@ -54,14 +54,19 @@ def read_json_entries(
         yield f"entry {number}", entry
 
 
-def _timed_entries(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a dense-captioning file, which may lie under a key."""
+def _entries(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a file by id, which may lie under a key beside facts on the file."""
     for key in ("results", "database"):
-        if isinstance(value.get(key), dict):
-            entries = map(stamped, value[key].values())
-            if any(isinstance(entry, TimedText) for entry in entries):
-                inner: dict[str, Any] = value[key]
-                return inner
+        inner = value.get(key)
+        if not isinstance(inner, dict):
+            continue
+        entries: list[Any] = list(inner.values())
+        if any(isinstance(stamped(entry), TimedText) for entry in entries):
+            return inner
+        # The row of a video "results" would have names of texts.
+        is_row = any(each in inner for each in (TEXT, "reference", "generated", "caption"))
+        if not is_row and entries and all(type(entry) is str for entry in entries):
+            return inner
     return value
 
 
@@ -79,7 +84,7 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     """
     lists = {}
     for key, rows in entries.items():
-        if _is_rows(rows) and stamped(rows) is rows and _captions(key, rows) is rows:
+        if is_rows(rows) and stamped(rows) is rows and _captions(key, rows) is rows:
             lists[key] = _words(rows)
     if not lists:
         return entries
@@ -93,13 +98,14 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     )
 
 
-def _is_rows(value: Any) -> bool:
+def is_rows(value: Any) -> bool:
+    """Return whether a value is a list of objects."""
     return isinstance(value, list) and bool(value) and all(type(row) is dict for row in value)
 
 
 def _captions(name: str, value: Any) -> Any:
     """Return the texts of rows that have captions of one id alone, or the value."""
-    if not _is_rows(value) or stamped(value) is not value:
+    if not is_rows(value) or stamped(value) is not value:
         return value
     for row in value:
         video = video_of(row)
