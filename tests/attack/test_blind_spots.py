@@ -23,7 +23,10 @@ from vcs_numba import Params
 from vcs_runtime import Options, Scorer
 from vcs_runtime.cli import main
 from vcs_runtime.cli.score import score
+from vcs_runtime.errors import BundleError
+from vcs_runtime.inference.tokenizer import load_tokenizer
 from vcs_runtime.scoring.options import PRESETS
+from vcs_runtime.scoring.preparation import _RuleSplit
 from vcs_runtime.util.lru import LRUCache
 
 PRECIOUS = "what must not be lost"
@@ -283,6 +286,60 @@ def test_a_memory_in_bytes_counts_characters_of_four_bytes() -> None:
     for i in range(2000):
         memory.put(f"{i} " + "\U0001f415" * 100, b"")
     assert sum(map(sys.getsizeof, memory._entries)) <= 100_000
+
+
+def test_splits_in_memory_count_the_bytes_of_short_sentences() -> None:
+    segments = [f"{number}!" for number in range(1000)]
+    text = " ".join(segments)
+    assert _RuleSplit(text, segments).size() >= sum(map(sys.getsizeof, (text, *segments)))
+
+
+def hostile_tokenizer(data: dict[str, Any], kind: str) -> None:
+    """Change a `tokenizer.json` that the attacker's own hashes make whole."""
+    if kind == "padding":
+        length = {"strategy": {"Fixed": 10**12}, "pad_to_multiple_of": None}
+        pad = {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+        data["padding"] = {"direction": "Right", **length, **pad}
+    elif kind == "dropout":
+        vocabulary = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
+        merges = {"vocab": vocabulary | {"ab": 26, "[UNK]": 27}, "merges": ["a b"]}
+        data |= {"pre_tokenizer": None, "post_processor": None, "added_tokens": []}
+        data["model"] = {"type": "BPE", "dropout": 0.5, "unk_token": "[UNK]", **merges}
+    elif kind == "ids":
+        words = data["model"]["vocab"]
+        for number, word in enumerate(words):
+            words[word] = number if word.startswith("[") else 4_000_000_000 + number
+    elif kind == "special tokens":
+        many = {"id": "[CLS]", "ids": [2] * 5000, "tokens": ["[CLS]"] * 5000}
+        data["post_processor"]["special_tokens"]["[CLS]"] = many
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("padding", 1), ("dropout", 2), ("ids", 2), ("special tokens", 2)]
+)
+@pytest.mark.parametrize("more", [(), ("--also", "substitution")])
+def test_a_hostile_tokenizer_neither_ends_the_process_nor_gives_other_scores_each_time(
+    files: Path, tiny_bundle: Path, kind: str, code: int, more: tuple[str, ...]
+) -> None:
+    with case_folder(tiny_bundle, "bundle") as folder:
+        path = folder / "bundle/embedder/tokenizer.json"
+        data = json.loads(path.read_text())
+        hostile_tokenizer(data, kind)
+        path.write_text(json.dumps(data))
+        relist(folder / "bundle")
+        words = f"score {files}/pairs.jsonl -o {folder}/s.jsonl --device cpu --bundle"
+        # In a process of its own, which an abort would end.
+        done = Command(folder, *words.split(), folder / "bundle", *more).wait()
+        check_end(done, [code])
+
+
+def test_a_tokenizer_of_two_gigabytes_is_not_read(tiny_bundle: Path) -> None:
+    with case_folder(tiny_bundle, "bundle") as folder:
+        path = folder / "bundle/embedder/tokenizer.json"
+        with path.open("r+b") as file:
+            file.truncate(2 << 30)
+        with pytest.raises(BundleError, match="larger than 256 MB"):
+            load_tokenizer(path)
 
 
 @pytest.mark.parametrize("factor", [3.0, 1.02, 0.0])

@@ -24,6 +24,7 @@ NAS_D, NAS_D_PRECISION, NAS_D_RECALL, NAS_L, NAS_L_PRECISION, NAS_L_RECALL, REGU
 MARGIN = 15
 SCORE_COUNT = 16
 
+_LARGEST = 1e308
 _TINY = 1e-12
 
 
@@ -115,7 +116,8 @@ def combine_global(out: Floats, gas: float) -> None:
     sas = 0.0
     if las > 0.0:
         above = gas - (1.0 - las)
-        if above > 0.0:
+        # Only a GAS above 1 by rounding and a LAS as good as 0 have a quotient beyond float64.
+        if 0.0 < above < las * _LARGEST:
             sas = above / las
     out[SAS] = sas
     nas = out[NAS]

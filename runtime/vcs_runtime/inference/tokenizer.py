@@ -26,6 +26,7 @@ NO_SPAN = (-1, -1)
 # A letter, and characters that hardly any vocabulary has: cuneiform, a rare Han character, an
 # emoji. A tokenizer without a token for unknown characters fails only on such a text.
 _PROBE = "a \U00012000 \U0002a6d6 \U0001fae8"
+_MAX_BYTES = 256 << 20  # about seven times the largest tokenizers
 _TABLES_PAY = 100_000  # number of characters from which the kernel's tables save time
 
 
@@ -43,18 +44,22 @@ class Sequences:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Load a `tokenizer.json` with truncation and padding switched off; raises BundleError."""
+    if path.stat().st_size > _MAX_BYTES:
+        raise BundleError(f"{path}: larger than {_MAX_BYTES >> 20} MB, this is no tokenizer")
     try:
         tokenizer = Tokenizer.from_file(os.fspath(path))
+        # The file may switch on truncation (all-MiniLM-L6-v2: 128 tokens), which would cut texts
+        # silently, and padding, which may ask for more memory than there is.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
         tokenizer.encode(_PROBE)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # tokenizers raises plain Exception, or panics: a BaseException
         reason = " ".join(str(error).split())
         raise BundleError(f"{path}: tokenizers cannot load it: {reason}") from None
-    # The file may switch on truncation (all-MiniLM-L6-v2: 128 tokens), which would cut texts
-    # silently, and padding.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    if getattr(tokenizer.model, "dropout", None):
+        raise BundleError(f"{path}: it has a dropout, so a text would get other tokens each time")
     return tokenizer
 
 
@@ -143,6 +148,11 @@ class TextTokenizer:
         self.special_tokens = spec.special_tokens or own_special_tokens(tokenizer)
         self._before, self._after = map(len, self.special_tokens)
         self.special_count = self._before + self._after
+        if self.special_count >= spec.max_tokens:
+            raise BundleError(
+                f"{spec.name}: {self.special_count:,} special tokens leave no room for a text in an"
+                f" input of {spec.max_tokens:,}"
+            )
 
     def sequences(
         self, texts: list[str], instruction: str, max_tokens: int, *, spans: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -88,8 +89,13 @@ class _RuleSplit:
     segments: list[str] | None
 
     def size(self) -> int:
-        """Count the characters of text and segments."""
-        return len(self.text) + _characters_of(self.segments or ())
+        """Count the bytes of text and segments."""
+        return _bytes_of([self.text, *(self.segments or ())])
+
+
+def _bytes_of(texts: Iterable[str]) -> int:
+    """Count the bytes of a list of texts, in which a segment of one letter takes 58."""
+    return sum(sys.getsizeof(text) + 8 for text in texts)
 
 
 def _characters_of(texts: Iterable[str]) -> int:
@@ -115,7 +121,7 @@ class Preparation:
         self._segmenter = segmenter
         self._blocks = blocks
         self._rule_splits: LRUCache[_RuleSplit] = LRUCache(memory_bytes, _RuleSplit.size)
-        self._learned_splits: LRUCache[list[str]] = LRUCache(memory_bytes, _characters_of)
+        self._learned_splits: LRUCache[list[str]] = LRUCache(memory_bytes, _bytes_of)
         self._as_they_stand = _Sentences(segmenter, memory_bytes)
 
     def blocks(
@@ -291,7 +297,7 @@ class _Sentences:
 
     def __init__(self, segmenter: ScoringSegmenter, memory_bytes: int) -> None:
         self._segmenter = segmenter
-        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, _characters_of)
+        self._known: LRUCache[list[str]] = LRUCache(memory_bytes, _bytes_of)
 
     def split(self, texts: Iterable[str]) -> dict[str, Pieces]:
         """Split texts that are not empty."""

@@ -91,8 +91,11 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
         config = replace(config, segmenter=str(segmenter))
     refuse_input_as_output(folder, *inputs)
     config = replace(config, bundle=_COPY if deployment.copy_bundle else str(bundle.root))
-    with new_folder(folder / deployment.name) as model:
-        (model / "1").mkdir()
+    # A new folder appears as a whole, so a command that was killed can be repeated.
+    is_there = folder.exists()
+    with new_folder(folder / deployment.name if is_there else folder) as made:
+        model = made if is_there else made / deployment.name
+        (model / "1").mkdir(parents=True)
         (model / "1" / "model.py").write_text(_MODEL, "utf-8")
         if deployment.copy_bundle:
             copy_bundle(bundle, model / "1" / _COPY)
@@ -101,7 +104,8 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
         for name, text in _WARM_UP.items():
             (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
         # Last, so that a failure leaves no README without a model.
-        write_whole(folder / "README.md", _readme(folder, deployment, str(config.bundle)))
+        readme = (folder if is_there else made) / "README.md"
+        write_whole(readme, _readme(folder, deployment, str(config.bundle)))
     return folder / deployment.name
 
 

@@ -197,7 +197,7 @@ class WordVectors:
         assert bundle.manifest.embedder is not None  # find_word_rows would have refused it
         self.width = stored.width
         self._tokenizer = load_tokenizer(bundle.path(bundle.manifest.embedder.tokenizer))
-        tokens = self._tokenizer.get_vocab_size()
+        tokens = 1 + max(self._tokenizer.get_vocab().values(), default=0)
         if tokens > stored.rows:
             raise BundleError(
                 f"{bundle.root}: the tokenizer has {tokens:,} tokens, and the embedder vectors of "
