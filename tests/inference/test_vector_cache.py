@@ -106,6 +106,17 @@ def test_what_was_not_used_for_the_longest_time_gives_way(
     assert 120 < len(found) < 250
 
 
+def test_a_process_that_only_reads_does_not_collect_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_cache, "_MOST_USED", 10)
+    cache = VectorCache(tmp_path, "model", 8, 1 << 20)
+    cache.store({f"text {i}": unit(i) for i in range(50)})
+    for i in range(50):
+        assert len(cache.load([f"text {i}"])) == 1
+        assert len(cache._used) <= 10
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 def test_only_the_owner_may_read_and_write_it_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
