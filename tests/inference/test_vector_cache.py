@@ -106,6 +106,23 @@ def test_what_was_not_used_for_the_longest_time_gives_way(
     assert 120 < len(found) < 250
 
 
+def test_vectors_of_a_clock_that_was_ahead_give_way_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [2.0**33]
+    monkeypatch.setattr(vector_cache.time, "time", lambda: clock[0])
+    with closing(VectorCache(tmp_path, "model", 1024, limit := 1 << 20)) as ahead:
+        ahead.store({f"text {i}": unit(i, 1024) for i in range(200)})
+    clock[0] = 2.0**30
+    with closing(VectorCache(tmp_path, "model", 1024, limit)) as right:
+        right.store(new := {f"new {i}": unit(i, 1024) for i in range(100)})
+    found = VectorCache(tmp_path, "model", 1024, limit).load(
+        [*new, *map("text {}".format, range(200))]
+    )
+    assert new.keys() < found.keys()
+    assert len(found) < 250
+
+
 def test_a_process_that_only_reads_does_not_collect_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

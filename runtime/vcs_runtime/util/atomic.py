@@ -39,7 +39,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _naming(error, partial, path) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the earlier error counts
+            partial.unlink()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
