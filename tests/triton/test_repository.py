@@ -280,9 +280,10 @@ def test_an_export_into_an_empty_folder_that_failed_or_was_killed_can_be_repeate
     (tmp_path / ".vcs.partial-0123").mkdir()
     deployment = Deployment(config=ScorerConfig(tiny_bundle), copy_bundle=True)
     failing = "copy_bundle" if fails == "a copied bundle" else "write_whole"
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+    with monkeypatch.context() as patched:
         patched.setattr(f"vcs_runtime.triton.repository.{failing}", fail)
-        write_repository(tmp_path, deployment)
+        with pytest.raises(OSError, match="No space left"):
+            write_repository(tmp_path, deployment)
     assert [path.name for path in tmp_path.iterdir()] == [".vcs.partial-0123"]
     write_repository(tmp_path, deployment)
     names = sorted(path.name for path in tmp_path.iterdir())
