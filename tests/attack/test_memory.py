@@ -1,4 +1,4 @@
-"""Resident memory over many different requests and pairs: after a warm-up it does not grow."""
+"""Memory over many different texts: caches keep to their bytes, and a server does not grow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from typing import Any
 import pytest
 
 from support.checkpoints.bert import WORDS
+from vcs_runtime import Options, Scorer
+from vcs_runtime.scoring import substitution
+from vcs_runtime.scoring.preparation import Preparation
+from vcs_runtime.words.reading import read_words
 
 #: MB by which the second half of a run may end above its first half: the allocator's and Python's
 #: own, far below the 100,000 different texts of that half.
@@ -28,6 +33,48 @@ STATUSES = {200, 400, 404, 405, 413}
 def count(request: pytest.FixtureRequest) -> int:
     profile = request.config.getoption("--hypothesis-profile", None)
     return 100_000 if profile == "attack" else 2_000
+
+
+def held(work: Callable[[int], object], times: int) -> int:
+    """Bytes that lines of the package hold after `work` was called with 1, 2, 3..."""
+    work(0)
+    tracemalloc.start()
+    for i in range(1, times):
+        work(i)
+    ours = tracemalloc.Filter(inclusive=True, filename_pattern="*vcs_runtime*")
+    traces = tracemalloc.take_snapshot().filter_traces([ours])
+    tracemalloc.stop()
+    return sum(trace.size for trace in traces.statistics("filename"))
+
+
+def test_the_words_of_texts_keep_to_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(substitution, "_MEMORY_BYTES", limit := 1 << 18)
+    words = substitution.WordComparison()
+
+    def read(i: int) -> None:
+        """Read long words, because short ones are shared by texts."""
+        words._read([" ".join(f"{'x' * 120}{i * 20 + n}" for n in range(20))])
+
+    assert held(read, 100) < 2 * limit
+
+
+def test_words_of_any_length_are_not_remembered() -> None:
+    def read(i: int) -> None:
+        """Read a content word, and a negated verb before another word."""
+        read_words(["x" * 100_000 + f"{i}", "y" * 100_000 + f"{i}n't walk"])
+
+    assert held(read, 20) < 500_000
+
+
+@pytest.mark.parametrize("also", [(), ("hm-cf",)])
+def test_splits_keep_to_their_bytes(scorer: Scorer, also: tuple[str, ...]) -> None:
+    prepared = Preparation(scorer._preparation._segmenter, limit := 1 << 18)
+
+    def split(i: int) -> None:
+        text = " ".join(f"{i}x{n}!" for n in range(100))
+        list(prepared.blocks([(text, text)], lambda pair: pair, Options(also=also)))
+
+    assert held(split, 100) < 3 * limit
 
 
 def resident_mb(process: int | str = "self") -> float:

@@ -106,6 +106,34 @@ def test_what_was_not_used_for_the_longest_time_gives_way(
     assert 120 < len(found) < 250
 
 
+def test_vectors_of_a_clock_that_was_ahead_give_way_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [2.0**33]
+    monkeypatch.setattr(vector_cache.time, "time", lambda: clock[0])
+    with closing(VectorCache(tmp_path, "model", 1024, limit := 1 << 20)) as ahead:
+        ahead.store({f"text {i}": unit(i, 1024) for i in range(200)})
+    clock[0] = 2.0**30
+    with closing(VectorCache(tmp_path, "model", 1024, limit)) as right:
+        right.store(new := {f"new {i}": unit(i, 1024) for i in range(100)})
+    found = VectorCache(tmp_path, "model", 1024, limit).load(
+        [*new, *map("text {}".format, range(200))]
+    )
+    assert new.keys() < found.keys()
+    assert len(found) < 250
+
+
+def test_a_process_that_only_reads_does_not_collect_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_cache, "_MOST_USED", 10)
+    cache = VectorCache(tmp_path, "model", 8, 1 << 20)
+    cache.store({f"text {i}": unit(i) for i in range(50)})
+    for i in range(50):
+        assert len(cache.load([f"text {i}"])) == 1
+        assert len(cache._used) <= 10
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 def test_only_the_owner_may_read_and_write_it_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)

@@ -270,6 +270,27 @@ def test_a_folder_with_something_in_it_is_left_alone(tiny_bundle: Path, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
+@pytest.mark.parametrize("fails", ["a copied bundle", "the README"])
+def test_an_export_into_an_empty_folder_that_failed_or_was_killed_can_be_repeated(
+    fails: str, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / ".vcs.partial-0123").mkdir()
+    deployment = Deployment(config=ScorerConfig(tiny_bundle), copy_bundle=True)
+    failing = "copy_bundle" if fails == "a copied bundle" else "write_whole"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"vcs_runtime.triton.repository.{failing}", fail)
+        with pytest.raises(OSError, match="No space left"):
+            write_repository(tmp_path, deployment)
+    assert [path.name for path in tmp_path.iterdir()] == [".vcs.partial-0123"]
+    write_repository(tmp_path, deployment)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".vcs.partial-0123", "README.md", "vcs"]
+    assert not (tmp_path / "vcs" / "README.md").exists()
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -37,6 +37,9 @@ _TOKEN_BYTES = 1 << 20
 # The size of a file is checked each time this number of bytes has been written. A file beyond its
 # limit is shrunk to this share of the limit.
 _LOOK_BYTES, _SHRUNK = 64 << 20, 0.75
+_MOST_USED = 100_000  # keys of read vectors, until the file notes that these were used
+# Vectors that were used later than so many seconds from now have the time of a wrong clock.
+_SKEW_S = 24 * 3600
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS vectors "
     "(key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID"
@@ -127,6 +130,8 @@ class VectorCache:
                     entries.append((keys[key], data))
                     if self._limit:
                         self._used.add(key)
+            if len(self._used) > _MOST_USED:
+                self._note_used(db)
         return entries
 
     def _store(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
@@ -152,9 +157,9 @@ class VectorCache:
                 rows = db.execute("SELECT COUNT(*) FROM vectors").fetchone()[0]
                 excess = max(1, int(rows * (1 - _SHRUNK * self._limit / size)))
                 db.execute(
-                    "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used"
-                    " LIMIT ?)",
-                    (excess,),
+                    "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used <= ?,"
+                    " used LIMIT ?)",
+                    (time.time() + _SKEW_S, excess),
                 )
             size = _size(db)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
@@ -18,10 +19,11 @@ from vcs_runtime.util.numbers import exact_means
 from vcs_runtime.words.reading import Numbering, TextWords, read_words, words_hash
 from vcs_runtime.words.vectors import WordVectors
 
-#: Bytes for the words of texts that are remembered: some 500 texts of 450 words.
-_MEMORY_BYTES: Final = 16 << 20
-# Bytes of a remembered word: its place, class, features and flags.
-_WORD_BYTES: Final = 80
+#: Bytes for the words of texts that are remembered: some 100 texts of 450 words.
+_MEMORY_BYTES: Final = 32 << 20
+# Bytes of a remembered text, and of a word beside its letters, if no other text has the word.
+_TEXT_BYTES: Final = 2000
+_WORD_BYTES: Final = 500
 
 
 class _Opened(NamedTuple):
@@ -37,9 +39,7 @@ class WordComparison:
 
     def __init__(self, bundle: str | os.PathLike[str] | Bundle = "default") -> None:
         self._bundle = bundle
-        self._texts: LRUCache[TextWords] = LRUCache(
-            _MEMORY_BYTES, lambda words: len(words) * _WORD_BYTES
-        )
+        self._texts: LRUCache[TextWords] = LRUCache(_MEMORY_BYTES, _bytes_of)
 
     @cached_property
     def _opened(self) -> _Opened:
@@ -111,6 +111,12 @@ class WordComparison:
             words = read_words(chunks)
             self._texts.put(key, words)
         return words
+
+
+def _bytes_of(words: TextWords) -> int:
+    """Count the bytes of a text's words."""
+    letters = sum(sys.getsizeof(word.form) + sys.getsizeof(word.stem) for word in words.lexemes)
+    return _TEXT_BYTES + len(words) * _WORD_BYTES + letters
 
 
 def strict_scores(substitution: Substitution, scores: Scores) -> StrictScores:

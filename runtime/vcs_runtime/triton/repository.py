@@ -20,7 +20,7 @@ from vcs_runtime.scoring.options import Options, ScorerConfig
 from vcs_runtime.segmentation.custom import NAMED
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
-from vcs_runtime.util.atomic import new_folder, refuse_input_as_output, write_whole
+from vcs_runtime.util.atomic import new_folder, partials, refuse_input_as_output, write_whole
 from vcs_runtime.util.numbers import checked_count
 
 _MODEL = '''"""Scores of text pairs. The server's Python must have vcs_runtime, where all of it \
@@ -80,7 +80,9 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     The bundle is verified; the device is not, because the server may be another machine. Raises
     InputError for a folder that is not empty or is inside the bundle, and BundleError.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    # An export that was killed may have left a partial model.
+    left = partials(folder / deployment.name)
+    if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= set(left)):
         raise InputError(f"{folder}: it exists, and is not an empty folder")
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
@@ -103,10 +105,11 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
         (model / "warmup").mkdir()
         for name, text in _WARM_UP.items():
             (model / "warmup" / name).write_bytes(struct.pack("<I", len(text)) + text.encode())
-        # Last, so that a failure leaves no README without a model.
-        readme = (folder if is_there else made) / "README.md"
-        write_whole(readme, _readme(folder, deployment, str(config.bundle)))
-    return folder / deployment.name
+        write_whole(made / "README.md", _readme(folder, deployment, str(config.bundle)))
+    written = folder / deployment.name
+    if is_there:
+        (written / "README.md").replace(folder / "README.md")
+    return written
 
 
 def _config(deployment: Deployment, config: ScorerConfig) -> str:

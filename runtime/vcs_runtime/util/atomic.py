@@ -40,7 +40,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _naming(error, partial, path) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the earlier error counts
+            partial.unlink()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -152,9 +153,14 @@ def _naming(error: OSError, partial: Path, path: Path) -> OSError:
     return error
 
 
+def partials(path: Path) -> Iterator[Path]:
+    """Yield the partial files and folders of `path`."""
+    return path.parent.glob(f"{glob.escape(_prefix(path))}*")
+
+
 def stale(path: Path) -> Iterator[Path]:
     """Yield the partial files and folders of `path` that are at least a day old."""
-    for partial in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+    for partial in partials(path):
         with suppress(OSError):
             if time.time() - partial.lstat().st_mtime > _STALE_SECONDS:
                 yield partial

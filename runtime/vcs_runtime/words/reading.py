@@ -12,10 +12,10 @@ import hashlib
 import re
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +45,24 @@ NO_NEIGHBOUR: Final = "<"
 
 _TABLE: Final = "data/word-classes.npy"
 _REMEMBERED: Final = 1 << 15  # words, and pairs of neighbours
+_LONGEST: Final = 100  # letters of what is remembered
 _WORDS_AT_ONCE: Final = 4096
 
 FloatArray = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+
+def _remembered(properties: Callable[..., T]) -> Callable[..., T]:
+    """Remember properties of short words: a text may hold words of any length."""
+    cached = functools.lru_cache(_REMEMBERED)(properties)
+
+    @functools.wraps(properties)
+    def look_up(*words: str) -> T:
+        if sum(map(len, words)) > _LONGEST:
+            return properties(*words)
+        return cached(*words)
+
+    return look_up
 
 
 def word_features(form: str, word_stem: str) -> tuple[int, ...]:
@@ -63,13 +78,13 @@ def word_features(form: str, word_stem: str) -> tuple[int, ...]:
     return tuple(map(_row, features))
 
 
-@functools.lru_cache(_REMEMBERED)
+@_remembered
 def neighbour_features(before: str, after: str) -> tuple[int, int, int]:
     """Return the features of a word's two neighbours, as rows of the table."""
     return _row("b" + before), _row("a" + after), _row(f"c{before}|{after}")
 
 
-@functools.lru_cache(_REMEMBERED)
+@_remembered
 def ending_feature(before: str, ending: str) -> int:
     """Return the feature of a word's ending together with the neighbour before it."""
     return _row(f"e{before}|{ending}")
@@ -136,7 +151,7 @@ class Lexeme:
     features: tuple[int, ...]
 
 
-@functools.lru_cache(_REMEMBERED)
+@_remembered
 def lexeme(word: str) -> Lexeme:
     """Return the properties of a word: a run of Latin letters and digits, as in the text."""
     small = word.lower().replace("’", "'")
