@@ -95,7 +95,7 @@ OTHERS = (
     "files -o --json --all --worst --resume --overwrite --csv-safe --references"
     " --predictions --format --max-read-mb --runner --actors --address --params --bundle"
     " --device --cache --gpu-memory-gb --max-pair-gb --batch-invariant --words --embedder"
-    " --embedder-model"
+    " --embedder-model --calibrated --no-proof"
 ).split()
 Rows = list[dict[str, Any]]
 

@@ -13,6 +13,9 @@ BY_HAND = {
     "benchmarks/parity.md | part | original": (
         "differences that the tests of its last column assert"
     ),
+    "guide/bundles.md | precision | vectors": (
+        "limits, which are chosen between distances that tests/inference/test_proof.py plants"
+    ),
     "guide/export.md | figure | limit": "limits, which are chosen",
     "guide/gpu.md | model | shapes": "calculated, as the lines below it say",
     "guide/models.md | judge | memory for weights": "calculated, as its first bullet says",

@@ -493,7 +493,6 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
     [
         ["export", "nv-embed-v2", "--from", ".", "-o", "bundle"],
         ["export", "verify", "bundle"],
-        ["engine", "build", "bundle"],
     ],
 )
 def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None:

@@ -87,7 +87,7 @@ def test_a_batch_beyond_all_profiles_is_refused(
 ) -> None:
     monkeypatch.setattr(tensorrt, "profiles_of", lambda spec: ((2, 8),))
     built(bundle)
-    with Embedder.open(bundle, "tensorrt:0") as embedder:
+    with Embedder.open(bundle, "tensorrt:0", proof=False) as embedder:
         embedder.embed(["a man"])
         with pytest.raises(DeviceError, match=r"no profile takes \d+ x \d+ tokens: build engines"):
             embedder.embed(TEXTS)

@@ -222,7 +222,7 @@ def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> No
 
 def test_positions_count_from_one() -> None:
     e = explained(permuted([0, 2, 1, 3]))
-    assert position(e.generated[1], "sentence") == "matches reference sentence 3; expected here: 2"
+    assert position(e.generated[1], "sentence") == "matches reference sentence 3; expected: 2"
     assert position(e.generated[0], "sentence") == "matches reference sentence 1"
 
 

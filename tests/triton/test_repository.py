@@ -375,6 +375,7 @@ def test_the_command_writes_all_options_with_absolute_paths(
         "batch_invariant": False,
         "max_pair_gb": 1.0,
         "words": "default",
+        "proof": True,
         "calibrated": False,
         "cache": str(tiny_bundle.parent / "vectors"),
     }

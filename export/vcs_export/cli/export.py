@@ -481,5 +481,6 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
         click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
         if not check.holds:
             failed = True
-    record_fitness(bundle, device, click.echo)
+    if opened.part("embedder"):
+        record_fitness(bundle, device, click.echo)
     click.get_current_context().exit(int(failed))

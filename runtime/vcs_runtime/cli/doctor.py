@@ -39,7 +39,12 @@ _BASE = ("numpy", "numba", "tokenizers")
 _MAIN = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu", "sentencex": "default"}
 _EXTRAS = {
     "openvino": ("openvino",),
-    "tensorrt": ("tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings", "cuda-core"),
+    "tensorrt": (
+        "tensorrt-rtx-cu13-libs",
+        "tensorrt-rtx-cu13-bindings",
+        "cuda-core",
+        "cuda-bindings",
+    ),
     "default": ("onnx-ir", "safetensors"),
     "export": ("onnx", "onnx-ir", "safetensors"),
     "parquet": ("pyarrow",),

@@ -234,8 +234,8 @@ function placeOf(side, i, noun) {
   const [start, end, match] = [side.start[i] + 1, side.end[i], `${noun} ${side.match[i] + 1}`];
   if (UNMATCHED.includes(side.verdict[i])) return `nearest: ${match}`;
   const expected = start === end ? String(start) : `${start}\u2013${end}`;
-  if (side.verdict[i] === "covered") return `found in ${match}${side.offset[i] ? `; expected in: ${expected}` : ""}`;
-  return `matches reference ${match}${side.offset[i] ? `; expected here: ${expected}` : ""}`;
+  if (side.verdict[i] === "covered") return `found in ${match}${side.offset[i] ? `; expected: ${expected}` : ""}`;
+  return `matches reference ${match}${side.offset[i] ? `; expected: ${expected}` : ""}`;
 }
 
 // Returns a function that makes nodes of a text, and explains an abbreviation where it first stands.

@@ -294,8 +294,8 @@ def _later_below(
 def position(chunk: Chunk, noun: str) -> str:
     """Describe where a chunk stands and what it matches, counting from 1.
 
-    For a generated chunk: "matches reference sentence 9; expected here: 4-5". For a
-    reference chunk: "found in sentence 9; expected in: 4-5". For a repeated chunk, the
+    For a generated chunk: "matches reference sentence 9; expected: 4-5". For a
+    reference chunk: "found in sentence 9; expected: 4-5". For a repeated chunk, the
     chunk that it repeats; for a chunk without a counterpart, the nearest chunk.
     """
     if chunk.repeats is not None:
@@ -308,9 +308,9 @@ def position(chunk: Chunk, noun: str) -> str:
     is_misplaced = chunk.offset != 0
     if chunk.verdict == COVERED:
         text = f"found in {place}"
-        return f"{text}; expected in: {expected}" if is_misplaced else text
+        return f"{text}; expected: {expected}" if is_misplaced else text
     text = f"matches reference {place}"
-    return f"{text}; expected here: {expected}" if is_misplaced else text
+    return f"{text}; expected: {expected}" if is_misplaced else text
 
 
 def describe_thresholds(thresholds: Thresholds) -> str:
