@@ -146,9 +146,9 @@ def without_fragments(segments: Sequence[str]) -> list[str]:
 
 
 # Marks before the first letter of a word, or those that open something within it.
-_OPENING: Final = re.compile(r"^\W+$|[(\[{<]\W*$")
+_OPENING = re.compile(r"^\W+$|[(\[{<]\W*$")
 # Marks alone that belong to what follows them, such as those of lists and headings.
-_LEADING: Final = re.compile(r"[-*#$(\[{<`@&+~>|]+")
+_LEADING = re.compile(r"[-*#$(\[{<`@&+~>|]+")
 
 
 def as_written(text: str, chunks: Sequence[str]) -> list[str]:
