@@ -53,7 +53,7 @@ _SECTIONS = {
     "Bundles for other models": {
         "bundle": (_HERE, "Inspect, verify, pack and combine bundles."),
         "export": (_EXPORT, "Build a bundle from a model's files."),
-        "engine": (_EXPORT, "Build TensorRT engines of a bundle."),
+        "engine": (_EXPORT, "Build and check TensorRT engines of a bundle."),
     },
     "Experiments, servers and other languages": {
         "experiment": (_EXPERIMENTS, "Run the authors' experiments on your data."),
