@@ -43,8 +43,8 @@ def build(bundle: str, builder_log: TextIO | None) -> None:
 def check(bundle: str) -> None:
     """Compare a bundle's engines with CUDA on the first GPU.
 
-    Their speed is measured, too: `--device auto` takes engines only where they were faster here. Needs
-    `vcs-runtime[gpu,export,tensorrt]`.
+    Their speed is measured, too: `--device auto` takes engines only where they were faster here.
+    Needs `vcs-runtime[gpu,export,tensorrt]`.
 
     \b
     Example:
