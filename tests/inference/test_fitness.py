@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from support.changed_bundles import edit
 from support.command_line import vcs
 from support.stories import story
+from vcs_export.cli.options import record_fitness
 from vcs_runtime import BundleError, Embedder, Scorer, ScorerConfig
-from vcs_runtime.bundle.manifest import Calibration, Fitness
+from vcs_runtime.bundle.manifest import MANIFEST, Calibration, Fitness
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import UnfitModelWarning
 from vcs_runtime.inference.fitness import calibrate, fitness_pairs, measure, record, unfit
@@ -286,3 +287,42 @@ def test_export_verify_records_what_it_measures(tiny_bundle: Path, tmp_path: Pat
     assert opened.manifest.embedder.calibration
     hashes = [each.model_hash(each.manifest.embedder) for each in (before, opened)]
     assert hashes[0] == hashes[1]  # no signature changes
+
+
+def test_verify_changes_no_constants_that_a_signature_names(
+    unfit_bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_fitness(unfit_bundle)
+    before = (unfit_bundle / MANIFEST).read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vcs_runtime.inference.fitness.record", full)
+        record_fitness(unfit_bundle)
+        assert "not added" not in capsys.readouterr().err  # nothing has to be written
+        edit(unfit_bundle, lambda data: data["embedder"].pop("fitness"), keep_proofs=True)
+        record_fitness(unfit_bundle)
+        assert "fitness is not added: [Errno 30]" in capsys.readouterr().err
+
+    def move(data: dict[str, Any]) -> None:
+        mean = data["embedder"]["calibration"]["mean"]
+        mean[0] += 1e-4  # as another device gives it
+        moved.append(mean[0])
+
+    moved: list[float] = []
+    edit(unfit_bundle, move, keep_proofs=True)
+    record_fitness(unfit_bundle)
+    embedder = open_bundle(unfit_bundle).manifest.embedder
+    assert embedder
+    assert embedder.fitness
+    assert embedder.calibration
+    assert embedder.calibration.mean[0] == moved[0]
+    edit(unfit_bundle, lambda data: data["embedder"]["calibration"].update(mean=[0.5] * 32))
+    record_fitness(unfit_bundle)  # constants of another model
+    assert (unfit_bundle / MANIFEST).read_bytes() != before
+    other = open_bundle(unfit_bundle).manifest.embedder
+    assert other
+    assert other.calibration
+    assert other.calibration.mean[0] == pytest.approx(moved[0], abs=0.01)

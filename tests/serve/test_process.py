@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,9 +19,11 @@ from typing import Any
 
 import pytest
 
+from support.changed_bundles import edit
 from support.command_line import vcs
 from support.stories import story
 from support.waiting import HANGS_AFTER_S, eventually
+from vcs_runtime.bundle.manifest import Fitness
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -245,4 +248,18 @@ def test_a_token_of_a_file_on_every_interface(tiny_bundle: Path, tmp_path: Path)
         assert server.ask(pair)[0] == 401
         assert server.ask(pair, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
         server.process.send_signal(signal.SIGTERM)
+        assert server.end()[0] == 0
+
+
+def test_a_server_of_an_unfit_model_says_it_as_other_commands_do(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "unfit"
+    shutil.copytree(tiny_bundle, bundle)
+    zeros = dict.fromkeys(Fitness.__struct_fields__, 0.0)
+    edit(bundle, lambda data: data["embedder"].update(fitness=zeros), keep_proofs=True)
+    with started(bundle, tmp_path) as server:
+        lines = server.stderr.splitlines()
+        assert lines[1].startswith(f"vcs-runtime: bundle {bundle}: the same stories"), lines
+        server.process.terminate()
         assert server.end()[0] == 0

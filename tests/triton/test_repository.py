@@ -397,4 +397,9 @@ def test_the_command_refuses_what_is_wrong(tiny_bundle: Path, tmp_path: Path) ->
     assert_refused(done, "max_batch_size must be a whole number from 1 to")
     with pytest.raises(BundleError, match="no such folder"):
         write_repository(out, Deployment(config=ScorerConfig(tmp_path / "nothing")))
+    # What the server could not open, either.
+    with pytest.raises(BundleError, match="no calibration"):
+        write_repository(out, Deployment(config=ScorerConfig(tiny_bundle, calibrated=True)))
+    with pytest.raises(BundleError, match="no learned segmenter"):
+        write_repository(out, Deployment(config=ScorerConfig(tiny_bundle, segmenter="learned")))
     assert not out.exists()

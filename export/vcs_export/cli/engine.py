@@ -21,11 +21,11 @@ def engine() -> None:
     "--log", "builder_log", type=click.File("w", "utf-8"), metavar="FILE", help="Log of TensorRT."
 )
 def build(bundle: str, builder_log: TextIO | None) -> None:
-    """Build TensorRT engines of a bundle's encoders, without a GPU.
+    """Build TensorRT engines of a bundle, without a GPU.
 
-    Engines are for GPUs of the compute capabilities 8.0, 8.6, 8.9, 12.0 and 12.1, and for the
-    installed release of TensorRT for RTX. They lie in the user's own folder, `engines` in
-    VCS_RUNTIME_HOME. Needs `vcs-runtime[export,tensorrt]`.
+    They run its encoder and its learned segmenter, on GPUs of the compute capabilities 8.0, 8.6,
+    8.9, 12.0 and 12.1, with the installed release of TensorRT for RTX. They lie in the user's own
+    folder, `engines` in VCS_RUNTIME_HOME. Needs `vcs-runtime[export,tensorrt]`.
 
     \b
     Example:
@@ -41,10 +41,10 @@ def build(bundle: str, builder_log: TextIO | None) -> None:
 @engine.command()
 @click.argument("bundle", metavar="BUNDLE")
 def check(bundle: str) -> None:
-    """Compare engines with CUDA on this machine's first GPU.
+    """Compare a bundle's engines with CUDA on the first GPU.
 
-    Their speed is measured: `--device auto` takes engines only where they were faster here. Needs
-    `vcs-runtime[gpu,export,tensorrt]`.
+    Their speed is measured, too: `--device auto` takes engines only where they were faster here.
+    Needs `vcs-runtime[gpu,export,tensorrt]`.
 
     \b
     Example:

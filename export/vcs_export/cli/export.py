@@ -460,9 +460,9 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Check the models of a bundle by running them.
 
     Vectors must be finite, of unit length, and independent of batch, order and padding. Models must
-    agree with their proofs, and a proof that is missing is added. How fit the embedder is for VCS
-    is measured on built-in pairs of texts, and written into the bundle with a calibration. The exit
-    code is 1 if a check fails.
+    agree with their proofs, and a proof that is missing is added. Then fitness for VCS is measured
+    on built-in pairs of texts, and written into the bundle with a calibration. The exit code is 1
+    if a check fails.
 
     \b
     Example:
@@ -481,6 +481,6 @@ def verify(bundle: Path, device: str, card: Path | None) -> None:
         click.echo(f"{'ok' if check.holds else 'FAILED':6} {check.name}: {check.detail}")
         if not check.holds:
             failed = True
-    if opened.part("embedder"):
+    if opened.part("embedder") and not failed:
         record_fitness(bundle, device, click.echo)
     click.get_current_context().exit(int(failed))

@@ -15,7 +15,6 @@ from vcs_runtime.bundle.paths import how_to_download
 from vcs_runtime.cli.options import PATH
 from vcs_runtime.errors import DeviceError, InputError, MissingExtraError
 from vcs_runtime.inference.device import choose_device, split_device
-from vcs_runtime.util.atomic import file_errors
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.presence import is_there
 from vcs_runtime.util.progress import shown
@@ -158,14 +157,14 @@ def record_fitness(path: Path, device: str = "cpu", say: Callable[[str], None] =
     from vcs_runtime.inference import fitness
     from vcs_runtime.inference.embedder import Embedder, embedder_spec
 
-    bundle = open_bundle(path)
+    opened = open_bundle(path)
     try:
-        spec = embedder_spec(bundle)
-        is_large = bundle.weights_size(spec) > _LARGE
+        spec = embedder_spec(opened)
+        is_large = opened.weights_size(spec) > _LARGE
         if is_large and not choose_device(device).is_gpu:
             raise DeviceError("it would take long on a CPU")
-        with Embedder.open(bundle, device) as embedder:
-            bundle = fitness.with_fitness(bundle, fitness.measure(embedder.embed))
+        with Embedder.open(opened, device) as embedder:
+            bundle = fitness.with_fitness(opened, fitness.measure(embedder.embed))
     except (DeviceError, MissingExtraError) as error:
         say(f"fitness is not measured: {error}: `vcs-runtime export verify` measures it")
         return
@@ -173,8 +172,11 @@ def record_fitness(path: Path, device: str = "cpu", say: Callable[[str], None] =
         say(line)
     if problem := fitness.describe_unfit(bundle):
         say(f"WARNING: {problem}")
-    with file_errors(bundle.root, ": the bundle does not hold its fitness"):
-        fitness.record(bundle)
+    if bundle.manifest != opened.manifest:
+        try:
+            fitness.record(bundle)
+        except OSError as error:
+            say(f"fitness is not added: {error}")
 
 
 @contextmanager

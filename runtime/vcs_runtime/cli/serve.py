@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import click
@@ -117,5 +118,7 @@ def serve(
     if token_file is None and not is_loopback(host):
         raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
     token = None if token_file is None else read_token(token_file, warn)
-    with usage_errors():
+    with usage_errors(), warnings.catch_warnings():
+        # Without the place in the code: the models are opened by a thread of the server.
+        warnings.showwarning = lambda message, *_: warn(message)
         ScoreServer(listen(host, port), config, metric.options, limits, token, warn).run()

@@ -30,6 +30,8 @@ PARAPHRASE_BOUND: Final = 0.4
 #: Calibrated similarity of vectors at right angles (docs/benchmarks/agreement.md).
 _FLOOR: Final = 0.2
 _DIGITS_OF_MEAN: Final = 6
+# Distance of the mean vectors of one model on two devices, at most.
+_SAME_MEAN: Final = 0.01
 
 Vectors = npt.NDArray[np.float32]
 _Kind = str
@@ -183,12 +185,18 @@ def fitness_lines(spec: EmbedderSpec) -> Iterator[str]:
 
 
 def with_fitness(bundle: Bundle, measured: tuple[Fitness, Calibration]) -> Bundle:
-    """Return a bundle whose embedder has a measured fitness. Nothing is written."""
-    assert bundle.manifest.embedder
+    """Return a bundle whose embedder has a measured fitness. Nothing is written.
+
+    A calibration from another device keeps its constants, so that signatures stay the same.
+    """
+    spec = bundle.manifest.embedder
+    assert spec
     fitness, calibration = measured
-    spec = msgspec.structs.replace(
-        bundle.manifest.embedder, fitness=fitness, calibration=calibration
-    )
+    if spec.calibration:
+        distance = np.linalg.norm(np.subtract(spec.calibration.mean, calibration.mean))
+        if distance <= _SAME_MEAN:
+            calibration = msgspec.structs.replace(calibration, mean=spec.calibration.mean)
+    spec = msgspec.structs.replace(spec, fitness=fitness, calibration=calibration)
     return Bundle(bundle.root, msgspec.structs.replace(bundle.manifest, embedder=spec))
 
 

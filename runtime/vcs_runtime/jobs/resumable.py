@@ -49,7 +49,7 @@ def differences(one: Any, other: Any) -> tuple[str, str]:
 
 
 def _missing_fields(fields: Sequence[str], others: Sequence[str]) -> str:
-    return "|".join(field for field in fields if field not in others) or "no more"
+    return "|".join(field for field in fields if field not in others) or "no other field"
 
 
 def check_texts(place: object, record: Record, expected: str) -> None:

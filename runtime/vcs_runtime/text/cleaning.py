@@ -145,6 +145,12 @@ def without_fragments(segments: Sequence[str]) -> list[str]:
     return sentences
 
 
+# Marks before the first letter of a word, or those that open something within it.
+_OPENING = re.compile(r"^\W+$|[(\[{<]\W*$")
+# Marks alone that belong to what follows them, such as those of lists and headings.
+_LEADING = re.compile(r"[-*#$(\[{<`@&+~>|]+")
+
+
 def as_written(text: str, chunks: Sequence[str]) -> list[str]:
     """Return the part of a text from which each chunk was made, in one line.
 
@@ -164,12 +170,17 @@ def as_written(text: str, chunks: Sequence[str]) -> list[str]:
         for piece in token if is_plain else [token]:
             count = len(own) if piece == token else int(piece not in string.punctuation)
             if count and done >= ends[number] and number + 1 < len(ends):
-                parts[number].append(part)
-                part = ""
+                # What opens the next sentence, such as a quotation mark, belongs to it.
+                opening = _OPENING.search(part)
+                start = opening.start() if opening else len(part)
+                parts[number].append(part[:start])
+                part = part[start:]
                 number += 1
             part += piece
             done += count
-        parts[number].append(part)
+        between = done >= ends[number] and number + 1 < len(ends)
+        is_next = between and (_LEADING.fullmatch(token) or parts[number + 1])
+        parts[number + 1 if is_next else number].append(part)
         if done > ends[number]:  # a sentence ends within a contraction
             return list(chunks)
     written = [" ".join(filter(None, part)) for part in parts]

@@ -16,8 +16,8 @@ from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.errors import InputError
 from vcs_runtime.inference.device import split_device
 from vcs_runtime.scoring.example import EXAMPLE
+from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import Options, ScorerConfig
-from vcs_runtime.segmentation.custom import NAMED
 from vcs_runtime.segmentation.segmenter import CHOICES
 from vcs_runtime.triton.backend import INPUTS, SCORES, TEXTS
 from vcs_runtime.util.atomic import new_folder, partials, refuse_input_as_output, write_whole
@@ -87,10 +87,10 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
     inputs = [bundle.root]
-    if config.segmenter not in (*CHOICES, *NAMED):
-        segmenter = open_bundle(str(config.segmenter)).root
-        inputs.append(segmenter)
-        config = replace(config, segmenter=str(segmenter))
+    _, segmenter = open_bundles(replace(config, bundle=bundle))
+    if segmenter and config.segmenter not in CHOICES:
+        inputs.append(segmenter.root)
+        config = replace(config, segmenter=str(segmenter.root))
     refuse_input_as_output(folder, *inputs)
     config = replace(config, bundle=_COPY if deployment.copy_bundle else str(bundle.root))
     # A new folder appears as a whole, so a command that was killed can be repeated.
