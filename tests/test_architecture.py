@@ -189,7 +189,8 @@ def measured() -> dict[str, float]:
 #: lines follow. One statement a line, plain `if`/`else` and objects in place of long parameter
 #: lists took 1,900 lines of the packages; sentences inside marks, what models leave in texts, timed
 #: captions and files of others took 1,500; proofs 550, fitness and calibration 450, what the first
-#: hour showed 400. `--no-proof` and `--calibrated` are options of eleven commands each.
+#: hour showed 400. `--no-proof` and `--calibrated` are options of eleven commands each. Proofs,
+#: fitness, upgrades and how far to trust a score took 250 words.
 BUDGETS = {
     "lines of the packages": 57_020,  # goal: 50,000
     "code lines of the packages": 39_590,  # goal: 36,000
@@ -202,7 +203,7 @@ BUDGETS = {
     "lines of benchmarks": 5_961,  # goal: 5,400; most is in what a rented GPU runs once
     "scripts of benchmarks": 21,
     "lines of tests": 60_070,  # goal: 53,000; tests wait for events, and have a row for each case
-    "words of the manual": 24_070,  # goal: 24,000
+    "words of the manual": 24_330,  # goal: 24,000
     "words of pages of benchmarks": 3_850,
     "commands": 39,  # goal: 37
     "options, once a command": 510,  # goal: 470
