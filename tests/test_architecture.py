@@ -202,7 +202,7 @@ BUDGETS = {
     "sums and products with truth values": 0,
     "lines of benchmarks": 5_961,  # goal: 5,400; most is in what a rented GPU runs once
     "scripts of benchmarks": 21,
-    "lines of tests": 60_070,  # goal: 53,000; tests wait for events, and have a row for each case
+    "lines of tests": 60_080,  # goal: 53,000; tests wait for events, and have a row for each case
     "words of the manual": 24_330,  # goal: 24,000
     "words of pages of benchmarks": 3_850,
     "commands": 39,  # goal: 37

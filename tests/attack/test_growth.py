@@ -272,6 +272,15 @@ def segments(text: str) -> object:
     return times.timed_segments(times.stamped(rows), "reference")
 
 
+def clock(second: int) -> str:
+    return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000"
+
+
+def subtitles(text: str) -> object:
+    cues = [f"{clock(i)} --> {clock(i + 1)}\n{row}" for i, row in enumerate(rows_of(text))]
+    return times.timed_segments("WEBVTT\n\n" + "\n\n".join(cues), "reference")
+
+
 FUNCTIONS: dict[str, Measured] = {
     "rules": of_text(RULES.split),
     "doubt": of_text(lambda text: doubt(text, [text])),
@@ -287,6 +296,8 @@ FUNCTIONS: dict[str, Measured] = {
     "unwrapped in marks": of_text(lambda text: marks.unwrapped(f'"({text})"')),
     "stamps": of_text(lambda text: times.timed_segments(f"[0:00-0:01] {text}", "text")),
     "timed segments": of_text(segments),
+    "subtitles": of_text(subtitles),
+    "raw subtitles": of_text(lambda text: times.timed_segments(f"WEBVTT\n\n{text}", "reference")),
     "printable": of_text(printable),
     "shortened": of_text(shortened),
     "latex": of_text(escape),
