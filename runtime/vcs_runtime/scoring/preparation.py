@@ -277,7 +277,10 @@ class Preparation:
             if isinstance(pieces, TextError):
                 segments[text] = pieces
                 continue
-            cleaned = without_fragments(clean_segments(pieces))
+            cleaned = clean_segments(pieces)
+            # A learned segmenter alone is the papers' or the caller's: its segments stay.
+            if self._segmenter.rules_name:
+                cleaned = without_fragments(cleaned)
             if cleaned:
                 self._learned_splits.put(text, cleaned)
                 segments[text] = cleaned
