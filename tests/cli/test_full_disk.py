@@ -27,7 +27,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "pack": ({"b.tar": "bundle.json\0 of old"}, f"b.tar: {FULL}"),
     "unpack": ({}, "are needed"),
     "make": ({}, f"made: {FULL}"),
-    "triton": ({}, f"models/vcs: {FULL}"),
+    "triton": ({}, f"new/models: {FULL}"),
     "results": ({"results.json": "old", "table.csv": "old"}, f"results.json: {FULL}"),
     "table": ({"table.csv": "old"}, f"table.csv: {FULL}"),
     "export": ({}, f"deep/exported: {FULL}"),
