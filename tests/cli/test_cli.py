@@ -481,13 +481,15 @@ def test_a_score_after_fetch_compiles_nothing(
     command = [sys.executable, "-m", "vcs_runtime"]
 
     def score() -> str:
-        scored = captured([*command, "score", str(pairs_file), *map(str, engine)], env=environment)
+        scored = captured(
+            [*command, "score", str(pairs_file), *map(str, engine)], env=environment, cwd=tmp_path
+        )
         return scored.stderr
 
     assert "first run: compiling" in score()
     for folder in list(package.rglob(compiled)):
         shutil.rmtree(folder)
-    fetched = captured([*command, "fetch", "default"], env=environment)
+    fetched = captured([*command, "fetch", "default"], env=environment, cwd=tmp_path)
     assert "compiling for this machine" in fetched.stderr
     assert fetched.stdout == f"{default_bundle_path()}\n"
     assert score() == ""
