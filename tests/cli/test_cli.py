@@ -165,7 +165,7 @@ def test_a_job_without_zeros_says_nothing_of_them(
     rows = [{"reference": story(i), "generated": story(i)} for i in range(2)]
     write_pairs(tmp_path / "p.jsonl", rows)
     text = vcs("score", tmp_path / "p.jsonl", *engine).stdout
-    assert "No pair has a VCS of 0: report VCS and margin." in text
+    assert "None of 2 pairs has a VCS of 0: report VCS and margin." in text
     assert "judged" not in text
     summary = json.loads(vcs("score", tmp_path / "p.jsonl", "--json", *engine).stdout)
     assert summary["zeros"]["pairs"] == 0

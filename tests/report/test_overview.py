@@ -162,7 +162,7 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
         report.finish(few)
     page = visit(tmp_path / "few.html")
     assert page.input_value("#score") == "vcs"
-    assert page.inner_text(".lead") == "No pair has a VCS of 0: report VCS and margin."
+    assert page.inner_text(".lead") == "None of 2 pairs has a VCS of 0: report VCS and margin."
 
 
 def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
     if pairs == 1:
         return f"Report {'margin, GAS and LAS' if zeros else 'VCS and margin'}."
     if not zeros:
-        return "No pair has a VCS of 0: report VCS and margin."
+        return f"None of {_pairs(pairs)} has a VCS of 0: report VCS and margin."
     share = "That is" if counted else f"VCS is 0 for {zeros} of {_pairs(pairs)},"
     if 2 * zeros > pairs:
         weak = "margin, GAS and LAS at the defaults, with the share of zeros"
