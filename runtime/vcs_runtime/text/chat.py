@@ -80,7 +80,7 @@ ANSWER: Final = re.compile(
 )
 
 #: A line end as JSON writes it, in a text that was not read as JSON.
-LINE_END: Final = re.compile(r"\\r?\\n|\\n(?![a-z])|(?<=[.!?])\\n")
+LINE_END: Final = re.compile(r"\\(?:r?\\n|n(?![a-z])|(?<=[.!?]\\)n)")
 _FENCE = re.compile(r"`{3}(?:json)?\s*+", re.IGNORECASE)
 # The beginning of an object with one text, which may be cut off or no strict JSON.
 _OPEN_OBJECT = re.compile(r"""\{\s*+["'][\w -]{1,60}["']\s*+:\s*+(["'])""")

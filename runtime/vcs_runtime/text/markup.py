@@ -71,10 +71,12 @@ _AT_START = re.compile(rf"[^\S\n]*+{_NUMBERS}", re.IGNORECASE)
 _AFTER = rf"(?:(?<=[{_ENDS}])|(?<=\S)(?=[^\S\n]++\(?\w{{1,4}}\)[^\S\n]++(?-i:[A-Z])))[^\S\n]++"
 _WITHIN = re.compile(rf"{_AFTER}{_NUMBERS}", re.IGNORECASE | re.MULTILINE)
 _ANYWHERE = re.compile(rf"(?:^[^\S\n]*+|{_AFTER}){_NUMBERS}", re.IGNORECASE | re.MULTILINE)
+# What the mark of a second item holds: the number 2 in some script, b or ii.
+_SECOND = re.compile(r"2|(?![0-9])\d|[bi][.)\]]", re.IGNORECASE)
 _DIGITS = (1, 2, 3)  # the groups of `_COUNTED` that are no letters
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 # A word that was cut at the end of a line.
-_CUT = re.compile(r"(?<=[^\W\d_]{2})-\n[^\S\n]*+(?=[a-z])")
+_CUT = re.compile(r"-\n(?<=[^\W\d_]{2}-\n)[^\S\n]*+(?=[a-z])")
 
 # One cleaning may reveal another, as in nested marks. A text that is still not clean is no text of
 # a model: it loses every character that these patterns need.
@@ -120,7 +122,7 @@ def _lists(text: str) -> dict[int | None, str]:
     """Return the first mark of each style of list whose numbers go on from 1 to 2."""
     found = {}
     last: dict[int | None, re.Match[str]] = {}
-    for match in _ANYWHERE.finditer(text):
+    for match in _ANYWHERE.finditer(text) if _SECOND.search(text) else ():
         style = match.lastindex
         if style in last and (_first_number(last[style]), _first_number(match)) == (1, 2):
             found[style] = last[style][0]
@@ -130,11 +132,14 @@ def _lists(text: str) -> dict[int | None, str]:
 
 def _first_label(text: str) -> str | None:
     """Return a label as of frames, or one of other labels that are neither stamps nor a list."""
+    if not _DIGIT.search(text):
+        return None
     if frame := FRAME.search(text):
         return frame[0]
-    if _first_stamp(text) or _first_of_list(text):
+    label = without_repeated_labels(text)[1]
+    if not label or _first_stamp(text) or _first_of_list(text):
         return None
-    return without_repeated_labels(text)[1] or None
+    return label
 
 
 def _first_turn(text: str) -> str | None:
