@@ -28,7 +28,7 @@ from vcs_runtime.text.cleaning import (
 from vcs_runtime.text.language import LanguageCounts
 from vcs_runtime.text.marks import unwrapped
 from vcs_runtime.text.markup import remove_markup
-from vcs_runtime.text.times import TimedText, timed_segments
+from vcs_runtime.text.times import TimedText, timed_together
 from vcs_runtime.util.lru import LRUCache
 from vcs_runtime.util.stages import check_stopped
 
@@ -190,10 +190,8 @@ class Preparation:
     def _timed(self, texts: dict[str, str], options: Options) -> PreparedPair:
         """Split a pair into the segments that time stamps mark, and remove the stamps."""
         pair = PreparedPair([], TIME_STAMPS)
-        ends = [each.end for name, text in texts.items() for each in timed_segments(text, name)]
-        for name, text in texts.items():
-            self.languages.add(text)
-            segments = timed_segments(text, name, max(ends))
+        for name, segments in timed_together(texts).items():
+            self.languages.add(texts[name])
             pieces: list[str] = []
             times: list[tuple[float, float]] = []
             for segment in segments:

@@ -78,7 +78,22 @@ def timed_segments(text: str, name: str, latest: float = 0.0) -> list[TimedSegme
     TextError, which starts with `name`, unless every part of the text has a stamp before it, of
     this style, that does not end before it starts.
     """
-    segments: list[TimedSegment] = []
+    return _closed(_open_segments(text, name), latest)
+
+
+def timed_together(texts: Mapping[str, str]) -> dict[str, list[TimedSegment]]:
+    """Return the segments of the texts of a pair, by name, as `timed_segments` does.
+
+    A last segment without an end lasts until the latest time of all texts.
+    """
+    found = {name: _open_segments(text, name) for name, text in texts.items()}
+    latest = max(each.end for segments in found.values() for each in _closed(segments, 0.0))
+    return {name: _closed(segments, latest) for name, segments in found.items()}
+
+
+def _open_segments(text: str, name: str) -> list[TimedSegment]:
+    """Return the segments of a text by their starts; those without an end last for ever."""
+    segments = []
     found = text.segments if isinstance(text, TimedText) else _parsed(text.strip(), name)
     for start, end, piece in found:
         if end < start:
@@ -88,14 +103,18 @@ def timed_segments(text: str, name: str, latest: float = 0.0) -> list[TimedSegme
             segments.append(TimedSegment(start, max(end, start + _INSTANT), piece.strip()))
     if not segments:
         raise TextError(f"{name}: there is no text after its time stamps")
-    segments.sort(key=lambda segment: segment[:2])
-    following = latest
-    for i in reversed(range(len(segments))):
-        each = segments[i]
+    return sorted(segments, key=lambda segment: segment[:2])
+
+
+def _closed(segments: Sequence[TimedSegment], latest: float) -> list[TimedSegment]:
+    """End each segment without an end where the next one starts, and the last one at `latest`."""
+    closed = []
+    starts = [each.start for each in segments[1:]]
+    for each, following in zip(segments, [*starts, latest], strict=True):
         if each.end == math.inf:
-            segments[i] = each._replace(end=max(following, each.start + _INSTANT))
-        following = each.start
-    return segments
+            each = each._replace(end=max(following, each.start + _INSTANT))
+        closed.append(each)
+    return closed
 
 
 def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
