@@ -37,10 +37,7 @@ _SECTIONS = {
     "Scoring": {
         "score": (_HERE, "Score a file of pairs, or one pair of text files."),
         "explain": (_HERE, "Show what is missing, invented or moved in a text."),
-        "report": (
-            _HERE,
-            "Write an HTML report of pairs or scores, or a PDF or picture.",
-        ),
+        "report": (_HERE, "Write an HTML report of pairs or scores, or a PDF or picture."),
         "compare": (_HERE, "Compare the score files of several systems."),
     },
     "Set-up": {

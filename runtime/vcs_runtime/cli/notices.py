@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,9 +11,8 @@ from typing import Any
 import click
 
 from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, FAST, vector_store
-from vcs_runtime.cli.messages import verbose, warn
+from vcs_runtime.cli.messages import verbose, warn, warnings_as_lines
 from vcs_runtime.cli.options import usage_errors
-from vcs_runtime.errors import UnfitModelWarning
 from vcs_runtime.inference.device import UNUSED_GPU, describe
 from vcs_runtime.jobs.pairs import InputPair
 from vcs_runtime.jobs.readers.rows import LIST
@@ -52,11 +50,8 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
     """
     if config.bundle == FAST and config.cache == vector_store():
         config = replace(config, cache=None)  # static vectors are made faster than they are read
-    with usage_errors(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnfitModelWarning)
+    with usage_errors(), warnings_as_lines():
         scorer = Scorer.from_config(config)
-    for each in caught:
-        warn(str(each.message))
     report_device(describe(scorer.embedder.device))
     segmenter_device = scorer.segmenter.device
     if segmenter_device and segmenter_device.is_gpu != scorer.embedder.device.is_gpu:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import click
 
-from vcs_runtime.cli.messages import warn
+from vcs_runtime.cli.messages import warn, warnings_as_lines
 from vcs_runtime.cli.options import (
     PATH,
     NumberRange,
@@ -118,7 +117,5 @@ def serve(
     if token_file is None and not is_loopback(host):
         raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
     token = None if token_file is None else read_token(token_file, warn)
-    with usage_errors(), warnings.catch_warnings():
-        # Without the place in the code: the models are opened by a thread of the server.
-        warnings.showwarning = lambda message, *_: warn(message)
+    with usage_errors(), warnings_as_lines():  # the models are opened by a thread of the server
         ScoreServer(listen(host, port), config, metric.options, limits, token, warn).run()

@@ -33,7 +33,7 @@ FLAGS: Final = {
     ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
     ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
     BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
-    NOT_SPLIT: (f"a text of {_UNSPLIT} counts as one sentence, beside several of the other text"),
+    NOT_SPLIT: f"a text of {_UNSPLIT} counts as one sentence, beside several of the other text",
 }
 _CAUSE: Final = (
     "Likely cause: no sentence punctuation that the segmenter knows, or one very long sentence."
