@@ -68,44 +68,12 @@ MARKS = [
     "a",
     "A",
 ]
-WORDS = [
-    "[x](",
-    "<think>",
-    "</think>",
-    "<|im_start|>user\n",
-    "\nuser: ",
-    "USER: ",
-    "Sure! ",
-    "<answer>",
-    "0:01-0:02 a. ",
-    "[1-2] a ",
-    "1\n0:01 --> 0:02\n",
-    "From 1s to ",
-    "\nFrame 3: ",
-    "1. a\n",
-    "don't ",
-    "I’d've ",
-    "not ",
-    "the ",
-    "Ab ",
-    "e.g. ",
-    "\n\n",
-    "\r\n",
-    "```\n",
-    "- - ",
-    '""',
-    "a,",
-    '{"a":',
-    '["',
-    '",\n',
-    "漢字。",
-    "🎉",
-    "é\u0301",
-    "¿",
-    "Dr. A. ",
-    "((a) ",
-    '"A. ',
-]
+# Parts of texts, cut at the broken bar.
+WORDS = (
+    "[x](¦<think>¦</think>¦<|im_start|>user\n¦\nuser: ¦USER: ¦Sure! ¦<answer>¦0:01-0:02 a. ¦"
+    "[1-2] a ¦1\n0:01 --> 0:02\n¦From 1s to ¦\nFrame 3: ¦1. a\n¦don't ¦I’d've ¦not ¦the ¦Ab ¦"
+    'e.g. ¦\n\n¦\r\n¦```\n¦- - ¦""¦a,¦{"a":¦["¦",\n¦漢字。¦🎉¦é\u0301¦¿¦Dr. A. ¦((a) ¦"A. '
+).split("¦")
 
 Prepared = Callable[[], object]
 Measured = Callable[[str, Path], Prepared]

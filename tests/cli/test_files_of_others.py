@@ -211,14 +211,7 @@ def test_rows_with_one_id_are_the_references_of_one_video(
     rows = rows_of(several)
     if order == "mixed":
         rows = [rows[0], rows[3], rows[1], rows[2]]
-    path = tmp_path / f"rows.{suffix}"
-    if suffix == "csv":
-        lines = [f'{row["id"]},{row["video"]},"{row["caption"]}"\n' for row in rows]
-        path.write_text(f"id,video,caption\n{''.join(lines)}", "utf-8")
-    elif suffix == "json":
-        dump(path, rows)
-    else:
-        write_pairs(path, rows)
+    path = written(tmp_path / "rows", suffix, rows)
     predictions = dump(tmp_path / "p.json", rows_of({k: [v] for k, v in PREDICTIONS.items()}))
     wanted = dump(tmp_path / "wanted.json", several)
     by_id = dump(tmp_path / "by-id.json", PREDICTIONS)
@@ -525,7 +518,7 @@ def test_ids_that_may_be_others_are_not_matched(
     assert "no id in common" in run.stderr
 
 
-def written(path: Path, suffix: str, rows: list[dict[str, str]]) -> Path:
+def written(path: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
     path = path.with_suffix(f".{suffix}")
     if suffix == "json":
         return dump(path, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -457,3 +458,75 @@ def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
     stdin(tmp_path / "p.jsonl")
     done = score("-")
     assert (done.code, "reference: must be a string, not float" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("scroe", "Did you mean 'score'?"),
+        ("fetch nv-embed-v2", "`hf download nvidia/NV-Embed-v2 --local-dir NV-Embed-v2`, then"),
+        (
+            "export nv-embed-v2 --from nvidia/NV-Embed-v2 -o b",
+            "`vcs-runtime export nv-embed-v2 --from NV",
+        ),
+        (
+            "export sat --from segment-any-text/sat-12l-sm -o b",
+            "`vcs-runtime export sat --from sat-12l-sm -o",
+        ),
+        (
+            "export decoder --from Qwen/Qwen3-Embedding-4B -o b",
+            "`vcs-runtime export decoder --from Qwen3-E",
+        ),
+        ("export encoder --from all-mpnet-base-v2 -o b", "all-mpnet-base-v2: no such folder"),
+        (
+            "score p.jsonl --segmenter segment-any-text/sat-3l",
+            "`vcs-runtime export sat --from sat-3l -o",
+        ),
+        (
+            "score p.jsonl --bundle nvidia/NV-Embed-v2",
+            "no such folder. Models are not downloaded: `hf",
+        ),
+        ("score p.jsonl --bundle defualt", "Did you mean default?"),
+        ("score p.jsonl --bundle all-MiniLM-L6-v2", "Did you mean default?"),
+        ("bundle verify fats", "Did you mean fast?"),
+        ("bundle verify d.tar", "`vcs-runtime bundle unpack d.tar -o FOLDER` checks and unpacks"),
+        ("bundle verify one.md", "a bundle is a folder, and this is a file"),
+        ("score p.jsonl --segmenter spacy", "segmenters are auto, rules, learned, punkt, time-"),
+        ("score one.md", "is one text, and a pair has two: REFERENCE.md GENERATED.md"),
+        ("explain one.txt", "type vcs-runtime explain REFERENCE.txt GENERATED.txt for one pair"),
+        ("score p.jsonl p.jsonl", "p.jsonl and p.jsonl would be two systems called 'p'"),
+        ("score p.jsonl -o nodir/s.jsonl", "nodir/s.jsonl: the folder nodir does not exist"),
+        (
+            "score k.jsonl",
+            "type vcs-runtime score k.jsonl --reference-key ref --generated-key hyp\n",
+        ),
+        (
+            "explain o.jsonl",
+            "--reference-key groundTruth --generated-key 'model output' --id-key video",
+        ),
+        ("score k.jsonl --generated-key x", "(there is 'ref', 'hyp'): give --reference-key ref"),
+        ("score sys.json refs.json", "score --references refs.json --predictions sys.json\n"),
+        ("score sys.json", "score --references sys.json --predictions PREDICTIONS\n"),
+        ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
+        (
+            "explain --references refs.json --predictions sys.json refs.json",
+            "one system was expected",
+        ),
+    ],
+)
+def test_what_many_would_type_is_answered_with_what_works(
+    typed: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "p.jsonl", [{"reference": "A.", "generated": "A."}])
+    write_pairs(tmp_path / "k.jsonl", [{"ref": "A.", "hyp": "A."}])
+    row = {"video": "v", "model output": "A.", "groundTruth": "A."}
+    write_pairs(tmp_path / "o.jsonl", [row])
+    for name in ("one.txt", "one.md"):
+        (tmp_path / name).write_text("A man walks.\n")
+    for name in ("refs.json", "sys.json"):
+        (tmp_path / name).write_text('{"a": "A.", "b": "B."}')
+    with tarfile.open(tmp_path / "d.tar", "w") as packed:
+        packed.add(tmp_path / "p.jsonl", "bundle.json")
+    done = vcs(*typed.split())
+    assert_refused(done, answer)

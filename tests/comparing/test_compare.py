@@ -7,8 +7,6 @@ import csv
 import io
 import json
 import re
-import shutil
-import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
+from support.comparisons import lines, run
 from support.processes import run_python
 from support.stories import write_pairs
 from vcs_runtime.cli import cli
@@ -26,17 +25,6 @@ from vcs_runtime.errors import InputError
 from vcs_runtime.jobs.bootstrap import mean_interval
 from vcs_runtime.report.systems import figures_of
 from vcs_runtime.scoring.score_table import NAMES, SUBSTITUTION
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["compare", *map(str, arguments)])
-
-
-def lines(values: list[float], signature: str = "vcs|one", **more: Any) -> list[dict[str, Any]]:
-    return [
-        {"id": i, "vcs": value, "las": value / 2, "signature": signature, **more}
-        for i, value in enumerate(values)
-    ]
 
 
 @pytest.fixture
@@ -229,18 +217,6 @@ def test_neither_a_model_nor_an_extra_is_needed(pair: tuple[Path, Path]) -> None
     done = run_python("-c", script, "compare", *pair)
     assert (done.returncode, done.stderr) == (0, "")
     assert "+0.087" in done.stdout
-
-
-@pytest.fixture
-def five(tmp_path: Path) -> list[Path]:
-    """Five systems: the second is better, the third far worse, the others differ by chance."""
-    draw = np.random.default_rng(3)
-    base = draw.uniform(0.3, 0.7, 30)
-    values = [base + shift + draw.normal(0, 0.02, 30) for shift in (0.0, 0.03, -0.2, 0.0, 0.0)]
-    files = [tmp_path / f"{name}.jsonl" for name in ("one", "two", "three", "four", "five")]
-    for path, own in zip(files, values, strict=True):
-        write_pairs(path, lines(own.tolist()))
-    return files
 
 
 def values_of(path: Path) -> Any:
@@ -443,91 +419,6 @@ def test_systems_beside_the_reference_points_are_named(tmp_path: Path) -> None:
     for path in files:
         path.write_text(path.read_text().replace("lct:0", "lct:1"))
     assert "another film" not in run(*files, "--score", "margin").stdout
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))]
-
-
-@pytest.mark.parametrize(
-    "more", [[], ["--all-pairs"], ["--score", "vcs", "--score", "las", "--all-pairs"]]
-)
-def test_latex_is_balanced_and_names_are_escaped(five: list[Path], more: list[str]) -> None:
-    names = ["a_b & 50 %", "{x}", "[/x]", "#$~^\\", "*<|>"]
-    named = [part for name in names for part in ("--name", name)]
-    done = run(*five, *named, "--format", "latex", *more)
-    assert done.exit_code == 0, done.output
-    body = [line for line in done.stdout.splitlines() if not line.startswith("%")]
-    assert "% vcs|one" in done.stdout.splitlines()
-    text = "\n".join(body)
-    for part in (
-        r"a\_b \& 50 \%",
-        r"\{x\}",
-        r"{}[/x]",
-        r"\#\$\textasciitilde{}\textasciicircum{}\textbackslash{}",
-        r"{}*\textless{}\textbar{}\textgreater{}",
-    ):
-        assert f"\n{part} & " in text
-    bare = re.sub(r"\\.", "", text)  # without what is escaped
-    assert bare.count("{") == bare.count("}")
-    assert bare.count("$") % 2 == 0
-    assert not set("#_%~") & set(re.sub(r"\$[^$]*\$", "", bare))
-    assert (
-        text.count(r"\begin{tabular}")
-        == text.count(r"\end{tabular}")
-        == 1 + ("--all-pairs" in more)
-    )
-    for table in text.split(r"\begin{tabular}")[1:]:
-        columns = len(re.findall("[lr]", table[: table.index("\n")]))
-        rows = [
-            line
-            for line in table.splitlines()
-            if line.endswith(r"\\") and "multicolumn" not in line
-        ]
-        assert {len(cells(line)) for line in rows} == {columns}
-    assert re.search(r"& \$0\.\d{3}\^\{\*\*\}\$", text)
-    assert re.search(r"& \$\\mathbf\{0\.\d{3}\}(\^\{\*+\})?\$", text)
-    assert text.count(r"\caption{") == text.count(r"\label{tab:") == text.count(r"\begin{tabular}")
-
-
-#: The least document for a table of ours: what papers load anyway.
-DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX is installed")
-@pytest.mark.parametrize("more", [[], ["--all-pairs", "--score", "vcs", "--score", "las"]])
-def test_latex_compiles(five: list[Path], tmp_path: Path, more: list[str]) -> None:
-    names = ["a_b & 50 %", "{x}", "[/x]", "#$~^\\", "*<|>"]
-    named = [part for name in names for part in ("--name", name)]
-    table = run(*five, *named, "--format", "latex", "--intervals", *more).stdout
-    (tmp_path / "t.tex").write_text(f"{DOCUMENT}\n{table}\\end{{document}}\n")
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "Overfull" not in done.stdout
-    assert (tmp_path / "t.pdf").stat().st_size > 10_000
-
-
-def test_intervals_stand_beside_the_means_in_latex(five: list[Path], tmp_path: Path) -> None:
-    table = run(*five, "--format", "latex", "--intervals").stdout
-    assert len(re.findall(r"\$.*0\.\d{3}.*\$ \$\\pm 0\.\d{3}\$ \\\\", table)) == 5
-    assert "half of a 95" in table[table.index(r"\caption") :]
-    assert run(*five, "--intervals").exit_code == 2
-    for path in (tmp_path / "a.jsonl", tmp_path / "b.jsonl"):
-        write_pairs(path, [{"id": "1", "vcs": 0.5, "signature": "s"}])
-    lone = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    assert r"\pm" not in run(*lone, "--format", "latex", "--intervals").stdout
-    assert "±" not in run(*lone).stdout.splitlines()[1]
-    [system, _] = json.loads(run(*lone, "--format", "json").stdout)["systems"]
-    assert system["scores"]["vcs"]["ci95"] == [None, None]
-
-
-def test_equal_best_means_are_all_bold_in_latex(tmp_path: Path) -> None:
-    files = [tmp_path / f"{name}.jsonl" for name in "abc"]
-    for path, value in zip(files, (0.5, 0.5, 0.25), strict=True):
-        write_pairs(path, [{"id": str(i), "vcs": value, "signature": "s"} for i in range(3)])
-    assert run(*files, "--format", "latex").stdout.count(r"\mathbf{0.500}") == 2
 
 
 def test_markdown_escapes_names(five: list[Path]) -> None:
