@@ -46,7 +46,7 @@ PRINTED = {
 }
 # Columns of the authors' files on VATEX-EVAL, without their line ends.
 PARTS = {"VCS_short": "GAS+LAS(S)+(NAS-D+NAS-L)(S)", "SAS": "GAS+LAS(S)", "GAS": "GAS"}
-# Our names of the cells, by those of the leaderboard.json of CLIP-CC-Bench.
+# Names of our cells by the names in the leaderboard.json of CLIP-CC-Bench.
 SAME = ("borda", "mean_hm_cf", "mean_coarse", "mean_fine", "rank")
 CELLS = {"slug": "system", "display": "name"} | dict(zip(SAME, SAME, strict=True))
 POINTS = (

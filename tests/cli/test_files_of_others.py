@@ -556,10 +556,9 @@ def test_gzip_is_read(score: Score, tmp_path: Path, suffix: str, named: bool) ->
 def test_systems_of_gzip_files_have_their_names(
     score: Score, tmp_path: Path, references: Path, predictions: Path
 ) -> None:
-    names = ("one", "two")
-    for name in names:
-        (tmp_path / f"{name}.json.gz").write_bytes(gzip.compress(predictions.read_bytes()))
-    files = [tmp_path / f"{name}.json.gz" for name in names]
+    files = [tmp_path / f"{name}.json.gz" for name in ("one", "two")]
+    for path in files:
+        path.write_bytes(gzip.compress(predictions.read_bytes()))
     run = score("--references", references, "--predictions", *files, "-o", tmp_path / "scores/")
     assert run.code == 0
     assert "2 systems: each file counts as one\n" in run.stdout

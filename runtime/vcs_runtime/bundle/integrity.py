@@ -38,7 +38,7 @@ LARGE = 1 << 30
 
 
 def record_folder(name: str = "verified") -> Path | None:
-    """Return the folder with records, by default those of verified files.
+    """Return the folder `name` of this user, which holds records, such as of verified files.
 
     The result is None without a home folder, or if other users can write to the folder.
     """

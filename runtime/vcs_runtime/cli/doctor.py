@@ -20,11 +20,7 @@ from vcs_runtime.cli.options import as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
-from vcs_runtime.inference.device import (
-    available_providers,
-    choose_device,
-    import_onnxruntime,
-)
+from vcs_runtime.inference.device import available_providers, choose_device, import_onnxruntime
 from vcs_runtime.inference.embedder import Embedder
 from vcs_runtime.inference.fitness import describe_unfit, fitness_lines, measure, with_fitness
 from vcs_runtime.inference.onnx_session import old_release

@@ -25,13 +25,7 @@ from vcs_runtime.cli.inputs import (
 )
 from vcs_runtime.cli.messages import verbose, warn
 from vcs_runtime.cli.notices import open_scorer
-from vcs_runtime.cli.options import (
-    PATH,
-    as_json,
-    combined,
-    scorer_options,
-    served_embedder,
-)
+from vcs_runtime.cli.options import PATH, as_json, combined, scorer_options, served_embedder
 from vcs_runtime.cli.scoring import MetricOptions, scoring_options
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.errors import unknown_choice

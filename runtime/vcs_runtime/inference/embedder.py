@@ -19,13 +19,7 @@ from vcs_runtime.bundle.layouts import EMBEDDER_INPUTS
 from vcs_runtime.bundle.manifest import Calibration, EmbedderSpec
 from vcs_runtime.bundle.opening import DIGITS, Bundle, open_bundle
 from vcs_runtime.errors import BundleError, DeviceError, DeviceMemoryError
-from vcs_runtime.inference.batching import (
-    Batch,
-    batches,
-    fixed_batches,
-    fixed_shapes,
-    width_step,
-)
+from vcs_runtime.inference.batching import Batch, batches, fixed_batches, fixed_shapes, width_step
 from vcs_runtime.inference.device import Device, each_device
 from vcs_runtime.inference.environment import model_identity, rounding_fields
 from vcs_runtime.inference.proof import check, subject_on
@@ -161,7 +155,7 @@ class Embedder:
         return embedder
 
     def run_each(self, texts: Sequence[str]) -> list[FloatArray]:
-        """Return the vector of each text, and compute that of a repeated text again."""
+        """Return one vector for each text; the model runs again for a repeated text."""
         prepared = self.prepare(texts)
         prepared.run()
         return list(prepared.vectors())

@@ -14,13 +14,7 @@ import numpy.typing as npt
 
 from vcs_numba import HmCf, Scores, Substitution
 from vcs_runtime.scoring.flags import describe, flags_of
-from vcs_runtime.scoring.score_table import (
-    ALL,
-    HEADLINE,
-    LABELS,
-    SMALLER_IS_BETTER,
-    up_to,
-)
+from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, SMALLER_IS_BETTER, up_to
 from vcs_runtime.util.extras import require
 from vcs_runtime.words.reading import TextWords
 

@@ -27,13 +27,13 @@ def signature(
 ) -> str:
     """Build the signature of a score: fields `key:value` separated by "|".
 
-    A model is named with the first four hex digits of `Bundle.model_hash`, and its device with
-    those of what only the device runs. Penalty, regulariser, small_text, aggregate and clean have
-    fields if they are not at their defaults. So have metrics beside VCS (`also`), and an
-    instruction before the texts: `instr`, four digits of its hash. With substitution, `words` names
-    the model that compares words. `cal` names the constants of a calibration. With a learned
-    segmenter, `cut` holds its threshold, stride, precision and device. Models of the caller are
-    named by their `identity` alone.
+    A model has the first four hex digits of `Bundle.model_hash`. A device has the digits of the
+    graph or engine that no other device runs, if there is one. These options have a field unless
+    they are at their defaults: penalty, regulariser, small_text, aggregate, clean, metrics beside
+    VCS (`also`), and an instruction before the texts (`instr`, four digits of its hash). With
+    substitution, `words` names the model that compares words. `cal` names the constants of a
+    calibration. With a learned segmenter, `cut` holds its threshold, stride, precision and device.
+    Models of the caller are named by their `identity` alone.
     """
     fields = embedder.signature_fields
     if SUBSTITUTION in options.also:

@@ -246,7 +246,7 @@ class BoundaryModel:
         return [distinct[text] for text in texts]
 
     def run_each(self, texts: Sequence[str]) -> list[FloatArray]:
-        """Return the probabilities of each text, and compute those of a repeated text again."""
+        """Return probabilities for each text; the model runs again for a repeated text."""
         result = [np.zeros(len(text), np.float32) for text in texts]
         rows = [row for row, text in enumerate(texts) if not (text.isspace() or not text)]
         encodings = self._encoder.encode([texts[row] for row in rows], spans=True)

@@ -12,13 +12,7 @@ from typing import Final, NamedTuple
 
 from vcs_runtime.text import chat
 from vcs_runtime.text.marks import BULLETS, ITEM, LETTER, ROMAN
-from vcs_runtime.text.stamps import (
-    FRAME,
-    LABEL,
-    STAMP,
-    without_groups,
-    without_repeated_labels,
-)
+from vcs_runtime.text.stamps import FRAME, LABEL, STAMP, without_groups, without_repeated_labels
 from vcs_runtime.text.times import TimedText
 
 #: What can be cleaned away, in the order of signatures.
