@@ -9,6 +9,9 @@ const marks = (index, flags) => flags.flatMap((flag, k) => [k ? ", " : "", make(
 // A kept value: a link if it is an address of the web, else a text.
 const keptCell = (text) => (address(text) ? outward(text, text) : make("bdi", {}, text));
 
+// A phone has room for the first two scores, which are the ones to report.
+const onPhone = (k) => (k < 2 ? null : "not-phone");
+
 function pairList(index, scored, failed) {
   const several = index.systems.length > 1;
   const every = [...scored, ...failed];
@@ -17,9 +20,9 @@ function pairList(index, scored, failed) {
     { label: "pair", key: (row) => row.id },
     ...(several ? [{ label: "system", kind: "text not-phone", key: (row) => index.systems[row.system].name }] : []),
     // The other scores stand on the page of a pair, and in the rows as CSV.
-    ...index.headline.map((score) => ({ label: score.label, title: score.full ? `${score.full}: ${score.meaning}` : score.meaning, score, key: (row) => (row.scores ? row.scores[score.name] : Infinity) })),
+    ...index.headline.map((score, k) => ({ label: score.label, title: score.full ? `${score.full}: ${score.meaning}` : score.meaning, kind: onPhone(k), score, key: (row) => (row.scores ? row.scores[score.name] : Infinity) })),
     { label: "flags", kind: "text", key: (row) => row.flags.map((flag) => index.flags[flag].mark).join() },
-    ...index.columns.map((label, k) => ({ label, kind: "text kept", key: (row) => row.kept[k] || Infinity })),
+    ...index.columns.map((label, k) => ({ label, kind: "text kept not-phone", key: (row) => row.kept[k] || Infinity })),
   ];
   const body = make("tbody");
   const filters = pairFilters(index, every, () => sorter.again());
@@ -28,9 +31,9 @@ function pairList(index, scored, failed) {
     const name = make("bdi", {}, row.id);
     const title = make("th", { scope: "row" }, row.page === null ? name : make("a", { href: `#pair-${row.page}` }, name), several ? make("span", { class: "only-phone soft" }, nameOf(index, row.system)) : null);
     return make("tr", { class: row.scores ? null : "failed" }, title, several ? make("td", { class: "text not-phone" }, nameOf(index, row.system)) : null,
-      ...(row.scores ? [...index.headline.map(({ name: score }) => make("td", {}, number(row.scores[score]))), make("td", { class: "text flags" }, ...marks(index, row.flags))]
+      ...(row.scores ? [...index.headline.map(({ name: score }, k) => make("td", { class: onPhone(k) }, number(row.scores[score]))), make("td", { class: "text flags" }, ...marks(index, row.flags))]
         : [make("td", { class: "text reason", colspan: index.headline.length + 1 }, `not scored: ${row.reason}`)]),
-      ...index.columns.map((_, k) => make("td", { class: "text kept", title: row.kept[k] ?? null }, keptCell(row.kept[k] ?? ""))));
+      ...index.columns.map((_, k) => make("td", { class: "text kept not-phone", title: row.kept[k] ?? null }, keptCell(row.kept[k] ?? ""))));
   };
   const page = pager(rows.length, TABLE_PAGE, (from, to) => body.replaceChildren(...rows.slice(from, to).map(line)));
   const sorter = sortable(columns.map(({ label, title, kind }) => [label, title, kind]), 1 + (several ? 1 : 0) + first, (by, down) => {
@@ -53,7 +56,7 @@ function pairList(index, scored, failed) {
   const unlinked = make("p", { class: "soft" }, paged ? "A pair without a link has no page: --pages adds more." : "No pair has a page: --references and --predictions, or --pairs, add the texts.");
   unlinked.hidden = paged === scored.length;
   sorter.again();
-  const box = make("div", {}, filters.box, make("p", { class: "controls" }, count, " ", ...limits.filter((text) => text).map((text) => `${text} `), download), page.box, paper, nothing, table, unlinked, legend);
+  const box = make("div", {}, filters.box, make("p", { class: "controls" }, count, " ", ...limits.filter((text) => text).map((text) => `${text} `), download), page.box, paper, nothing, table, unlinked, wider(), legend);
   return { box, ...printing(page, paper, () => rows.length, () => count.textContent.replace(/\.$/, "")) };
 }
 

@@ -26,8 +26,9 @@ const scoredSystems = (index) => index.systems.filter((system) => system.scored)
 function meansTable(index) {
   const several = scoredSystems(index).length > 1;
   const best = Object.fromEntries(index.headline.map((score) => [score.name, bestOf(score, scoredSystems(index).map((s) => s.statistics[score.name].mean))]));
+  const inMeans = (k) => (k < 4 ? null : "not-phone"); // a phone has room for four
   const counts = [["pairs", "Number of pairs that have scores"], ["failed", "Number of pairs that could not be scored"], ["VCS 0", "Number of pairs whose VCS is 0"]];
-  const row = (title, value, numbers, kind) => make("tr", { class: kind }, make("th", { scope: "row" }, ...title), ...index.ordered.map(({ name }) => make("td", {}, value(name))), ...numbers.map((count) => make("td", {}, String(count))));
+  const row = (title, value, numbers, kind) => make("tr", { class: kind }, make("th", { scope: "row" }, ...title), ...index.ordered.map(({ name }, k) => make("td", { class: inMeans(k) }, value(name))), ...numbers.map((count) => make("td", { class: "not-phone" }, String(count))));
   const rows = index.systems.flatMap((system) => {
     const mean = (name) => {
       if (!system.scored) return "\u2013";
@@ -38,9 +39,9 @@ function meansTable(index) {
     if (system.judged.vcs === undefined) return [own];
     return [own, row([make("bdi", {}, system.name), ", judged pairs"], (name) => number(system.judged[name]), [system.scored - system.not_judged, "", ""], "soft")];
   });
-  const head = make("tr", {}, make("th", { scope: "col" }, "system"), ...index.ordered.map((score) => make("th", { scope: "col" }, term(score))),
-    ...counts.map(([label, title]) => make("th", { scope: "col" }, make("abbr", { title }, label))));
-  return make("div", {}, scroller("Means", make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows))),
+  const head = make("tr", {}, make("th", { scope: "col" }, "system"), ...index.ordered.map((score, k) => make("th", { scope: "col", class: inMeans(k) }, term(score))),
+    ...counts.map(([label, title]) => make("th", { scope: "col", class: "not-phone" }, make("abbr", { title }, label))));
+  return make("div", {}, scroller("Means", make("table", { id: "systems" }, make("thead", {}, head), make("tbody", {}, ...rows))), wider(),
     make("p", { class: "soft" }, `Means over the pairs that each system has scored.${several ? boldMeans(index.headline) : ""}${index.systems.some((s) => s.judged.vcs !== undefined) ? " Judged pairs: without those whose order could not be judged." : ""}`));
 }
 
@@ -63,7 +64,7 @@ function compared(index, score, paper) {
     return own ? { mean: own.mean, low: own.ci95[0], high: own.ci95[1] } : system.statistics[name];
   };
   const systems = scoredSystems(index).sort((a, b) => (score.smaller ? 1 : -1) * (of(a, score.name).mean - of(b, score.name).mean));
-  const draws = strips(index, score, paper || matchMedia("(max-width: 40rem)").matches ? 208 : 352);
+  const draws = strips(index, score, paper ? 208 : 352);
   const tested = (system) => {
     const test = found.comparisons.find((each) => each.system === system.name);
     if (!test) return ["baseline", ""];
@@ -74,13 +75,13 @@ function compared(index, score, paper) {
   const row = (system) => {
     const own = of(system, score.name);
     return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, system.name)), make("td", {}, make("strong", {}, number(own.mean)), make("span", { class: "soft not-phone" }, own.high === null ? "" : ` \u00b1${number((own.high - own.low) / 2)}`)),
-      make("td", { class: "strip" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
-      make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", {}, number(of(system, name).mean))));
+      make("td", { class: "strip not-phone" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
+      make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", { class: "not-phone" }, number(of(system, name).mean))));
   };
-  const heads = ["system", term(score), "pairs, mean and 95 % interval", ...(found ? [make("span", {}, "difference to ", make("bdi", {}, found.baseline)), "p"] : []), "VCS is 0", ...others.map(term)];
-  const foot = make("tr", {}, make("td"), make("td"), make("td", { class: "strip" }, draws.axis()), make("td", { colspan: heads.length - 3 }));
-  const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", {}, ...systems.map(row)), make("tfoot", {}, foot));
-  return [scroller("Systems compared", table), make("p", { class: "soft" }, draws.about(systems.map((system) => [system.name, of(system, score.name).mean])), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
+  const heads = [["system"], [term(score)], ["pairs, mean and 95 % interval", "not-phone"], ...(found ? [[make("span", {}, "difference to ", make("bdi", {}, found.baseline))], ["p"]] : []), ["VCS is 0"], ...others.map((each) => [term(each), "not-phone"])];
+  const foot = make("tr", { class: "not-phone" }, make("td"), make("td"), make("td", { class: "strip" }, draws.axis()), make("td", { colspan: heads.length - 3 }));
+  const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map(([head, kind = null]) => make("th", { scope: "col", class: kind }, head)))), make("tbody", {}, ...systems.map(row)), make("tfoot", {}, foot));
+  return [scroller("Systems compared", table), wider(), make("p", { class: "soft" }, make("span", { class: "not-phone" }, draws.about(systems.map((system) => [system.name, of(system, score.name).mean]))), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
 }
 
 // The pairs of each system as bars, with mean and interval, on an axis that all rows share: what pairs, 0 and reference points cover.

@@ -35,6 +35,9 @@ const byDevice = (mouse, touch) => [make("span", { class: "pointer" }, mouse), m
 // The short name of a score; its full name and its meaning stand in the tooltip.
 const term = ({ label, full, meaning }) => make("abbr", { title: full ? `${full}: ${meaning}` : meaning }, label);
 
+// What a phone says below a table that leaves columns out there.
+const wider = () => make("p", { class: "soft only-phone controls" }, "A wider screen shows more columns.");
+
 // A box around something wide, which scrolls by the keyboard too, and says so where it does.
 function scroller(label, ...children) {
   const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
