@@ -357,6 +357,17 @@ def test_an_empty_path_is_refused(
     assert "the path must not be empty." in done.stderr
 
 
+@pytest.mark.parametrize("command", [("score", "p.jsonl"), ("report", "p.jsonl"), ("kit",)])
+def test_standard_output_is_no_output_file(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with the name "-" would surprise whoever asked for a pipe."""
+    monkeypatch.chdir(tmp_path)
+    done = vcs(*command, "-o", "-")
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert "name a file" in done.stderr
+
+
 def test_a_wrong_device_is_exit_code_2(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> None:
     done = vcs("score", pairs_file, "--bundle", tiny_bundle, "--device", "gpu")
     assert_refused(done, "device must be")

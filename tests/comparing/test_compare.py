@@ -99,7 +99,7 @@ def test_other_signatures_are_refused_unless_forced(
     write_pairs(tmp_path / "b.jsonl", lines([0.5] * 40, "vcs|two"))
     refused = run(*pair)
     assert isinstance(refused.exception, InputError)
-    assert "b.jsonl were scored differently: one and two; --ignore-signatures" in str(
+    assert "b.jsonl were scored differently: one and two; score both again" in str(
         refused.exception
     )
     forced = run(*pair, "--ignore-signatures")
@@ -121,7 +121,7 @@ def test_metrics_that_one_file_has_beside_vcs_do_not_keep_others_from_being_comp
     )
     assert run(tmp_path, "--score", "las").exit_code == 0  # the folder that `score` wrote
     refused = run(*pair, "--score", "vcs_strict")
-    assert "b.jsonl were scored differently: words:x and words:y; --ignore" in str(
+    assert "b.jsonl were scored differently: words:x and words:y; score both" in str(
         refused.exception
     )
 

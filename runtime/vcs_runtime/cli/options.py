@@ -38,12 +38,14 @@ from vcs_runtime.util.reading import FILE_MB, LINE_MB, reading_up_to
 
 
 class NamedPath(click.Path):
-    """A path that is not empty. An unset shell variable would give an empty one."""
+    """A path that is not empty, as of an unset shell variable, and no output named "-"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
         if not value:
             self.fail("the path must not be empty.", param, ctx)
+        if value == "-" and param is not None and param.name == "output":
+            self.fail("name a file: standard output is for the summary.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -129,12 +129,9 @@ def check_signatures(
         if compared[path] == compared[first]:
             continue
         fields = differences(compared[first], compared[path])
-        remedy = ""
-        if "seg:" in "|".join(fields):
-            remedy = "score all systems with --segmenter learned; "
         raise InputError(
-            f"{first} and {path} were scored differently: {' and '.join(fields)}; "
-            f"{remedy}--ignore-signatures compares them all the same"
+            f"{first} and {path} were scored differently: {' and '.join(fields)}; score both again"
+            " with the same bundle and options, or compare them with --ignore-signatures"
         )
 
 
