@@ -4,10 +4,10 @@
     vcs-runtime score pairs.jsonl -o scores.jsonl
     python benchmarks/agreement.py DATA scores.jsonl [CHECKOUT BOARD] [--keep]
 
-DATA is what experiments.py needs, whose tables lie in benchmarks/results. CHECKOUT is a checkout of
-github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench, and BOARD the output of `vcs-runtime
-experiment clip-cc-bench CHECKOUT --judge minilm=default -o BOARD`; without them the kept figures are
-printed. --keep stores the figures for `tables.py`.
+DATA is the folder that experiments.py needs; its tables are in benchmarks/results. CHECKOUT is a
+checkout of github.com/Multimodal-Intelligence-Lab/CLIP-CC-Bench. BOARD is the output of
+`vcs-runtime experiment clip-cc-bench CHECKOUT --judge minilm=default -o BOARD`. Without these two,
+the script prints the stored figures. --keep stores the figures for `tables.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ METRICS = (
     "VCS_LCT0 VCS_LCT1 Cosine BERTScore-F1 METEOR CIDEr ROUGE-L ROUGE-1 BLEU-1 BLEU-4"
 ).split()
 NAMES = {name: name.replace("_LCT", ", LCT ").replace("Cosine", "cosine") for name in METRICS}
-# Table 3 of the papers' draft: BLEU-1, VCS at LCT 0 and at LCT 1, in per cent.
+# Table 3 of the papers' draft: BLEU-1, VCS at LCT 0, and VCS at LCT 1, in per cent.
 PRINTED = {
     "A1-A2": (45.1, 76.3, 82.5),
     "A1-A3": (46.3, 77.9, 80.5),
@@ -44,9 +44,9 @@ PRINTED = {
     "A2-A4": (50.8, 76.7, 83.8),
     "A3-A4": (40.2, 76.5, 81.6),
 }
-# Columns of the authors' files on VATEX-EVAL, without their line ends.
+# Columns of the authors' files for VATEX-EVAL; line ends in their names are removed.
 PARTS = {"VCS_short": "GAS+LAS(S)+(NAS-D+NAS-L)(S)", "SAS": "GAS+LAS(S)", "GAS": "GAS"}
-# Names of our cells by the names in the leaderboard.json of CLIP-CC-Bench.
+# Our fields by their names in the leaderboard.json of CLIP-CC-Bench.
 SAME = ("borda", "mean_hm_cf", "mean_coarse", "mean_fine", "rank")
 CELLS = {"slug": "system", "display": "name"} | dict(zip(SAME, SAME, strict=True))
 POINTS = (
@@ -107,7 +107,7 @@ def origin(*experiments: str) -> tuple[Row, str]:
 
 
 def figure(name: str, value: str, pairs: int, theirs: str = "") -> Row:
-    cells = {"embedded default": value, "pairs": f"{pairs:,}", "published": theirs}
+    cells = {"default bundle": value, "pairs": f"{pairs:,}", "published scores": theirs}
     return {"head": "figure", "workload": name, "cells": cells}
 
 
@@ -127,30 +127,34 @@ def correlation(scores: dict[str, Row], folder: Path) -> Iterator[Row]:
         by_kind[kind].append((record["vcs"], float(published[scene][kind])))
     kinds = {kind: np.array(pairs).T for kind, pairs in by_kind.items()}
     ours, theirs = np.concatenate(list(kinds.values()), axis=1)
-    # The kind alone: the mean of the published scores of the other scenes.
+    # If only the kind is known: the mean of the published scores of the other scenes.
     others = [(own.sum() - own) / (len(own) - 1) for _, own in kinds.values()]
     within = [rho for own, other in kinds.values() if not np.isnan(rho := spearman(own, other))]
     off = np.abs(ours - theirs)
     count = len(ours)
     yield figure("Spearman's rho of all pairs", f"{spearman(ours, theirs):.3f}", count)
     alone = spearman(np.concatenate(others), theirs)
-    yield figure("the same, knowing only the kind of rewrite", f"{alone:.3f}", count)
-    name = f"rho within a kind, mean of {len(within)} kinds"
+    yield figure("the same, if only the kind of rewrite is known", f"{alone:.3f}", count)
+    name = f"rho within a kind of rewrite, mean of {len(within)} kinds"
     yield figure(name, f"{np.mean(within):.3f}", count // len(kinds))
-    yield figure("rho within a kind, median", f"{np.median(within):.3f}", count // len(kinds))
-    yield figure("mean absolute difference", f"{off.mean():.3f}", count)
-    yield figure("off by more than .1", f"{100 * np.mean(off > 0.1):.0f} %", count)
+    yield figure(
+        "rho within a kind of rewrite, median", f"{np.median(within):.3f}", count // len(kinds)
+    )
+    yield figure("mean absolute difference of VCS", f"{off.mean():.3f}", count)
+    yield figure(
+        "pairs whose VCS differs by more than .1", f"{100 * np.mean(off > 0.1):.0f} %", count
+    )
     for kind, (own, other) in kinds.items():
-        yield figure(f"mean: {kind}", f"{own.mean():.3f}", len(own), f"{other.mean():.3f}")
+        yield figure(f"mean VCS: {kind}", f"{own.mean():.3f}", len(own), f"{other.mean():.3f}")
 
 
 def corruption() -> Iterator[Row]:
     tables = results("corruption")["tables"]
     table = {(row["cases"], row["metric"]): row for row in tables["classification"]}
     for what, cases, name in (
-        ("18 of the 20 kinds of the papers' Table 1", "of Table 1", "AUC"),
-        ("all 26 kinds", "all", "AUC"),
-        ("accuracy at a threshold of .5, all kinds", "all", "accuracy"),
+        ("AUC, 18 of the 20 kinds of the papers' Table 1", "of Table 1", "AUC"),
+        ("AUC, all 26 kinds", "all", "AUC"),
+        ("accuracy at a threshold of .5, all 26 kinds", "all", "accuracy"),
     ):
         cells = {title: short(table[cases, metric][name]) for metric, title in NAMES.items()}
         yield {"workload": what, "cells": cells}
@@ -182,10 +186,10 @@ def authors() -> Iterator[Row]:
     }
     for what in ("lowest mean", "highest mean"):
         cells = {title: short(table[metric][what]) for metric, title in chosen.items()}
-        yield {"workload": f"{what} of a pair", "cells": cells}
+        yield {"workload": f"{what} of two authors", "cells": cells}
     above = {metric: table[metric]["pairs"] - table[metric]["not above 0.8"] for metric in chosen}
     cells = {title: f"{above[metric]}" for metric, title in chosen.items()}
-    yield {"workload": "pairs above 80 %, of 12", "cells": cells}
+    yield {"workload": "pairs of authors above 80 %, of 12", "cells": cells}
 
 
 def four_grams(text: str) -> set[tuple[str, ...]]:
@@ -269,9 +273,9 @@ def headlines(folder: Path) -> Iterator[Row]:
     """Kendall's tau of the authors' own scores, beside what the papers state."""
     stated = {"1ref": ".300", "9ref": ".415"}
     for references, headline in stated.items():
-        cells = {"VCS_short, the papers": headline}
+        cells = {"VCS_short in the papers": headline}
         for title, (mean, with_mean) in rated(folder, references).items():
-            cells[f"{title}, their files"] = f"{short(mean)} ({short(with_mean)})"
+            cells[f"{title} in the authors' files"] = f"{short(mean)} ({short(with_mean)})"
         yield {"head": "references", "workload": references.removesuffix("ref"), "cells": cells}
 
 
@@ -299,10 +303,10 @@ def presets() -> Iterator[Row]:
         cells = {
             "AUC, 26 kinds": short(kinds["all", metric]["AUC"]),
             "accuracy at .5": short(kinds["all", metric]["accuracy"]),
-            "authors: lowest mean of a pair": short(pairs["lowest mean"]),
-            "authors above 80 %, of 12": f"{pairs['pairs'] - pairs['not above 0.8']}",
+            "lowest mean of two authors": short(pairs["lowest mean"]),
+            "pairs of authors above 80 %, of 12": f"{pairs['pairs'] - pairs['not above 0.8']}",
             "VATEX: tau-b, 1 reference": short(found["1ref"]),
-            "9 references": short(found["9ref"]),
+            "VATEX: tau-b, 9 references": short(found["9ref"]),
         }
         yield {"head": "preset", "workload": title, "cells": cells}
 

@@ -1,24 +1,23 @@
-"""The C API: what a call costs beside Python, what several threads gain, and whether its memory is
-sound.
+"""The C API: cost of a call compared with Python, speed of several threads, and memory errors.
 
     python benchmarks/capi.py calls PAIRS.jsonl [--rounds 40] [--threads 8] [--pairs 200]
     python benchmarks/capi.py memory [--rounds 100] [--keep]
     python benchmarks/capi.py sanitizers | valgrind [--rounds 100] [--keep]
 
-`calls` times both sides in one process and in turns, on pairs whose vectors are known, so that the
-difference shows the way into Python and back. The C side is timed in C, in a thread that Python has
-not started. Then the example `score_threads.c` scores new texts: `--pairs` for each thread, made of
-the first sentences of the file's texts.
+`calls` times both sides in turns in one process. It uses pairs with known vectors, so the
+difference is the cost of entering and leaving Python. The C side is timed in C, in a thread that
+Python has not started. Then the example `score_threads.c` scores new texts: `--pairs` pairs for
+each thread, made from the first sentences of the file's texts.
 
-The other parts build the library and the hosts of `tests/capi` (`probe.c`, `misuse.c`). `memory`
-opens a bundle, scores and closes it, `--rounds` times: resident memory, with the default and a tiny
-bundle. `sanitizers` does the same with AddressSanitizer and UndefinedBehaviorSanitizer in library
-and hosts, then every misuse that has a status, a score in many threads, and a process that ends
-with all open; `valgrind` does so under valgrind, where a few rounds take a quarter of an hour. An
-error is a message of the tool that names the library, a host, or one of their calls. The exit code
-is 1 if there is one.
+The other parts build the library and the C programs of `tests/capi` (`probe.c`, `misuse.c`).
+`memory` opens a bundle, scores and closes the bundle `--rounds` times, and prints resident memory
+for the default and for a tiny bundle. `sanitizers` does the same with AddressSanitizer and
+UndefinedBehaviorSanitizer. It also runs every misuse that has a status, a score in many threads,
+and a process that ends with everything open. `valgrind` does all this with valgrind, where a few
+rounds take a quarter of an hour. An error is a message of the tool that names the library, a C
+program, or one of their calls. The exit code is 1 if there is an error.
 
-All need the `capi` extra and a C compiler, and the last three Python's shared library.
+All parts need the `capi` extra and a C compiler. The last three need Python's shared library.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ from vcs_runtime.capi import build as building
 ROOT = Path(__file__).parents[1]
 HOSTS = ROOT / "tests/capi"
 SANITIZERS = "-fsanitize=address,undefined -fno-omit-frame-pointer -g"
-# Python keeps what it has allocated until the process ends, so leaks cannot be told from that:
-# `memory` shows them.
+# Python frees its memory only when the process ends, so these tools cannot recognise leaks.
+# `memory` shows leaks.
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:halt_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
-# Python's own allocator hides wrong accesses to its blocks; the loader reads strings by the word.
+# Python's own allocator would hide wrong accesses to its blocks. The loader reads strings in words.
 VALGRIND = [
     "valgrind",
     "--error-exitcode=0",
@@ -154,7 +153,7 @@ def memory(hosts: Hosts, tiny: Path, rounds: int) -> list[dict[str, Any]]:
     with Scorer.open("default", "cpu") as scorer:
         signature = scorer.signature
     for name, bundle, times in (
-        ("the embedded default", "default", rounds),
+        ("the default bundle", "default", rounds),
         ("a tiny bundle", tiny, 10 * rounds),
     ):
         done = hosts.run("probe", "repeat", bundle, times)

@@ -1,4 +1,4 @@
-/* Loops over calls of the C API, timed in C, in a thread that Python has not made (see capi.py). */
+/* Loops over calls of the C API, timed in C, in a thread that Python has not started (see capi.py). */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <time.h>

@@ -1,16 +1,16 @@
-"""The alignment core beside the reference package: how far it is apart, and how much faster.
+"""The alignment core, compared with the reference package: differences and speed.
 
     python benchmarks/core.py parity [--live 500]
     python benchmarks/core.py speed [--seconds 2] [--sizes 20x20 200x150 2000x1500] [--keep]
 
-`parity` gives the largest difference of any score in the recorded cases (`tests/core/golden.npz`),
-for which the base install is enough. `--live` compares as many more drawn cases, intermediate
-results included, with the reference package itself.
+`parity` prints the largest difference of any score in the recorded cases (`tests/core/golden.npz`),
+for which the base install is enough. `--live N` compares N more random cases, including
+intermediate results, with the reference package itself.
 
-`speed` needs the `parity` extra. Each figure is the median of repeated timings; both sides are
-timed in turns, so that a busy machine slows both. The reference gets its matrix through stub
-embedders: it multiplies by an identity, which costs it a few percent at most. Its torch runs on one
-thread, where it is fastest at small sizes.
+`speed` needs the `parity` extra. Each figure is the median of repeated timings. Both sides are
+timed in turns, so that other work slows both. The reference package gets its matrix through stub
+embedders: it multiplies by an identity matrix, which costs a few percent at most. Its torch uses
+one thread, which is fastest at small sizes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def timed(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, f
         call()
         start = time.perf_counter()
         call()
-        # A sample of at least a millisecond, so that the clock does not matter.
+        # A sample lasts at least a millisecond, so that the clock's resolution does not matter.
         repeats[name] = max(1, int(1e-3 / max(time.perf_counter() - start, 1e-7)))
     end = time.perf_counter() + seconds
     rounds = 0

@@ -1,32 +1,30 @@
-"""Decoders at full size: what exporting, loading and one text cost, and whether the vectors are
-right.
+"""Decoders at full size: cost of exporting, loading and one text, and errors of the vectors.
 
     python benchmarks/decoders.py [MODEL ...] [--folder DIR] [--modes linked fp32 int8] [--text-tokens 128]
                                   [--layers N] [--vocabulary N] [--stored F32] [--no-numpy]
                                   [--devices cpu openvino] [--threads N]
 
-No weights are needed: a checkpoint with random ones is written in the published shapes, types and
-names, with a small tokenizer of the same kind; neither speed nor memory depends on the values.
-Then, each in a process of its own:
+No weights are needed. The script writes a checkpoint with random weights in the published shapes,
+types and names, with a small tokenizer of the same kind. Speed and memory do not depend on the
+values. Each step runs in a process of its own:
 
-    export      seconds, peak resident memory, and new disk, for each of `--modes`: the precision of matrices, or
-                `linked` and `copied` for the checkpoint's own. Hashing, which reads every byte, is counted apart
-                from writing. For int8 the rest holds measuring the quantisation error, on two texts, too
-    load        seconds until the bundle can embed, its files in the page cache and verified before
-    one text    seconds for a text of `--text-tokens` tokens, alone, the second time. With `--threads 1` seconds of the
-                processor, which other work on the machine changes little
-    8 texts     the same for eight such texts in one call; "other bits" if a vector has others than alone
-    memory      peak resident memory, and that part of the last which is no file's: no other process can use it, and
-                it cannot be read again from the file
-    difference  the largest of a number of a unit vector from the same forward pass in NumPy, float64, as published
+    export      seconds, peak resident memory and new disk space for each of `--modes`: the precision of matrices, or
+                `linked` and `copied` for the checkpoint's own precision. Time for hashing, which reads every byte, is
+                separate. For int8, the rest includes measuring the quantisation error on two texts
+    load        seconds until the bundle can embed. Its files are already verified and in the page cache
+    one text    seconds for one text of `--text-tokens` tokens, the second time. With `--threads 1`, these are seconds
+                of the processor, which other work on the machine hardly changes
+    8 texts     seconds for eight such texts in one call; "other bits" if a vector differs from the text's own vector
+    memory      peak resident memory, and the part of it at the end that is not mapped from files
+    difference  largest difference of a number of a unit vector from the published forward pass in NumPy, in float64
                 (`tests/lib/support/numpy_decoder.py`)
 
 ONNX Runtime has no kernels for bf16 on a CPU, so such a bundle needs `--devices openvino`.
 
-`--layers` and `--vocabulary` make a model smaller: `--layers 2 --vocabulary 1000 --stored F32
---modes fp32` compares layers of full width, for Gemma one of each kind. At full size 8 B numbers
-need 40 GB of disk in `--folder` (default: the temporary folder) and 20 GB of memory, and take about
-20 minutes on two cores, most of it forward passes.
+`--layers` and `--vocabulary` make a model smaller. `--layers 2 --vocabulary 1000 --stored F32
+--modes fp32` compares layers of full width (for Gemma, one of each kind). At full size, 8 billion
+weights need 40 GB of disk in `--folder` (default: the temporary folder) and 20 GB of memory. This
+takes about 20 minutes on two cores, mostly for forward passes.
 """
 
 from __future__ import annotations
@@ -244,7 +242,7 @@ def _write_tensors(
                     drawn = block * np.float32(spread) + np.float32(is_norm)
                     blocks[spread, is_norm] = _as_stored(drawn, stored)
                 values = blocks[spread, is_norm]
-                # No two tensors are alike.
+                # No two tensors are equal.
                 left, start = math.prod(shape), int(rng.integers(_BLOCK))
                 while left:
                     part = values[start : start + left]
@@ -283,7 +281,7 @@ def export(work: Mapping[str, Any], checkpoint: Path, bundle: Path) -> dict[str,
 
     published = MODELS[work["model"]]
     stored = work["stored"] or published.stored
-    # Two texts for the quantisation error: those of the demo take a small model two minutes.
+    # Two texts measure the quantisation error. The texts of the demo would take two minutes.
     texts = TEXTS if work["mode"] == "int8" else ()
     precision = _PRECISIONS[stored] if work["mode"] in ("linked", "copied") else work["mode"]
     weights = "copy" if work["mode"] == "copied" else "link"
@@ -326,7 +324,7 @@ def run(work: Mapping[str, Any], bundle: Path, vectors: Path) -> dict[str, Any]:
         loaded = time.perf_counter() - started
         instruction = INSTRUCTION if work["model"] == NV_EMBED else ""
         np.save(vectors, embedder.embed(TEXTS, instruction=instruction))
-        # A word is a token; special tokens come on top.
+        # Each word is a token. Special tokens are added.
         texts = [f"{word} " + "the " * (work["tokens"] - 3) for word in _WORDS]
         seconds = []
         for several in (texts[:1], texts):
@@ -434,7 +432,7 @@ def compare(name: str, arguments: argparse.Namespace, work: Path) -> None:
     )
     for mode, bundle in bundles.items():
         for device in arguments.devices:
-            # Verifies the files, and brings them into the page cache.
+            # This verifies the files and loads them into the page cache.
             step("run", mode, bundle, device)
             ran = step("run", mode, bundle, device)
             found = np.load(work / f"run-{mode}.npy")

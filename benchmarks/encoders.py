@@ -1,19 +1,18 @@
-"""Encoders at full size: what exporting and embedding cost, beside transformers on the same
-weights.
+"""Encoders at full size: cost of exporting and embedding, compared with transformers.
 
     python benchmarks/encoders.py [MODEL ...] [--folder DIR] [--tokens 20 128 600] [--rounds 3]
 
-MODEL is one of `MODELS`, by default all. No weights are needed: a checkpoint with random ones is
-written in the published shapes, types and names, with a small tokenizer of the same kind; neither
-speed nor memory depends on the values. Then, each in a process of its own:
+MODEL is one of `MODELS`; the default is all of them. No weights are needed. The script writes a
+checkpoint with random weights in the published shapes, types and names, with a small tokenizer of
+the same kind. Speed and memory do not depend on the values. Each step runs in a process of its own:
 
     export      `vcs-runtime export encoder`: seconds, peak resident memory, size of the bundle
-    one text    a text of `--tokens` tokens, alone, by the bundle and by transformers (float32, SDPA), in turns: CPU
-                seconds on one thread, the least of `--rounds` processes, each of which runs the text once before.
-                Peak resident memory, and the largest difference of a number of the unit vectors
+    one text    one text of `--tokens` tokens, embedded in turns by the bundle and by transformers (float32, SDPA): CPU
+                seconds on one thread, the least of `--rounds` processes, after a first run of the text. Also peak
+                resident memory, and the largest difference of a number of the unit vectors
 
-Needs PyTorch and transformers (`make parity` makes such an environment), and up to 5 GB of disk in
-`--folder` (default: the temporary folder).
+The script needs PyTorch and transformers (`make parity` makes such an environment), and up to 5 GB
+of disk in `--folder` (default: the temporary folder).
 """
 
 from __future__ import annotations

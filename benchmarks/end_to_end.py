@@ -1,29 +1,28 @@
-"""Pairs per second and peak memory, from text to score: this runtime against what a user would put
-together.
+"""Pairs per second and peak memory, from text to score, compared with what a user would combine.
 
     python benchmarks/end_to_end.py pairs.jsonl --model WHEEL_OR_FOLDER [--ours cpu openvino]
                                     [--rounds 2] [--work FOLDER] [--keep]
 
-A peer is the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers. It gets the
-same segments, ready-made, so only embedding and scoring are timed there. Ours includes cleaning and
-segmenting. Texts over 256 tokens go in windows, as in ours, in batches of 32 sorted by length: the
-same work.
+The other programs are the reference package 1.0.0 with all-MiniLM-L6-v2 in sentence-transformers.
+They get texts that are already split into the same segments, so only embedding and scoring are
+timed. Ours includes cleaning and segmenting. Texts over 256 tokens are embedded in windows, as in
+ours, in batches of 32 sorted by length, so the work is equal.
 
     PyTorch fp32, PyTorch bf16    sentence-transformers; bf16 by autocast
-    ST ONNX, ST OpenVINO          its other backends as they are set; OpenVINO takes bf16 where the processor has it
-    PyTorch fp32, cut             texts cut at 256 tokens, as sentence-transformers does without a word: less work,
+    ST ONNX, ST OpenVINO          its other backends with default settings; OpenVINO uses bf16 if the processor has it
+    PyTorch fp32, cut             texts cut at 256 tokens, as sentence-transformers does silently: less work, and
                                   another GAS
-    ours cpu, ours openvino, ...  `--ours`: devices of this runtime, or BUNDLE:DEVICE
+    ours cpu, ours openvino, ...  `--ours`: devices of vcs-runtime, or BUNDLE:DEVICE
 
-Three workloads, each from the same file of real pairs:
-    one by one   every pair has a reference of its own; `score` is called pair by pair
+There are three workloads, from the same file of real pairs:
+    one by one   every pair has its own reference, and `score` is called for each pair
     many         the same pairs in one `score_many`
     shared       several generated texts per reference, in one `score_many`
 
-Each side runs in a process of its own, in turns. It is warm: it has scored other real pairs before.
-The table shows the median of the rounds, the peak resident memory of the process, and the largest
-difference of VCS, GAS and LAS from the first of ours. Run it on an idle machine, in an environment
-with what is compared; sides whose packages are missing are left out:
+Each side runs in a process of its own, in turns, after it has scored other real pairs. The table
+shows the median of the rounds, the peak resident memory of the process, and the largest difference
+of VCS, GAS and LAS from the first of ours. Run the script on an idle machine, in an environment
+with the other programs. Sides with missing packages are left out:
 
     pip install 'sentence-transformers[onnx,openvino]' video-comprehension-score==1.0.0
 """
@@ -55,8 +54,7 @@ PEERS = {
 BACKENDS = {"ST ONNX": "onnx", "ST OpenVINO": "openvino"}
 SHARED_MB = 256
 DISTINCT, SHARING = 16, 17  # pairs with a reference of their own; generated texts of a shared one
-# Other pairs that a side scores first: libraries compile kernels for shapes that they have not
-# seen.
+# Other pairs that each side scores first, because libraries compile kernels for new shapes.
 WARM = 5
 SCORES = ("vcs", "gas", "las")
 
@@ -67,7 +65,7 @@ def workloads(path: Path) -> tuple[dict[str, list[Pair]], list[Pair]]:
     for line in path.read_text("utf-8").splitlines():
         row = json.loads(line)
         by_reference.setdefault(row["reference"], []).append(row["generated"])
-    # One generated text per reference, from different sources; and several texts for some of the
+    # One generated text per reference, from different sources, and several texts for some
     # references.
     own = [(ref, texts[i % len(texts)]) for i, (ref, texts) in enumerate(by_reference.items())]
     shared = [(ref, text) for ref, texts in by_reference.items() for text in texts[:SHARING]]

@@ -1,11 +1,11 @@
-"""Run every experiment on the authors' data with one bundle, and keep its tables.
+"""Run every experiment on the authors' data with one bundle, and store the tables.
 
     python benchmarks/experiments.py DATA WORK [--only vatex] [--bundle B] [--resume]
 
-DATA holds vcs-eval/, vatex-eval/ and clip-cc/ as docs/guide/experiments.md describes them.
-Everything is put into WORK/NAME; the tables (figures and names of cases, no text) are copied to
-benchmarks/results/NAME. --resume passes over what is finished in WORK and goes on with what is not.
-METEOR is among the metrics where NLTK finds its corpora. `agreement.py` makes the manual's tables.
+DATA contains vcs-eval/, vatex-eval/ and clip-cc/, as docs/guide/experiments.md describes them. Each
+experiment writes to WORK/NAME. Its tables (figures and names of cases, without texts) are copied to
+benchmarks/results/NAME. --resume skips finished experiments in WORK and continues the others.
+METEOR is computed if NLTK finds its corpora. `agreement.py` makes the manual's tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from records import FOLDER, parser_of
 
 RESULTS = FOLDER.parent
-# CLIP-CC-Bench's ranking, best first, under the names of the prediction files.
+# CLIP-CC-Bench's ranking, the best model first, with the names of the prediction files.
 RANKING = """videollama3 mplug llava_one_vision vilamp longvu Qwen2.5-72B Qwen2.5-32B \
 videochatflash minicpm
 video_xl sharegpt4 internvl timechat llava_next_video ts_llava oryx longva""".split()
@@ -59,7 +59,7 @@ def commands(data: Path, work: Path) -> dict[str, list[str]]:
         "vatex": vatex,
         "authors": authors,
         "corruption": corruption,
-        # The setting that the papers' text states; whole texts are embedded by then.
+        # The setting of the papers' text. The vectors of whole texts are stored by then.
         "vatex-paper": [*vatex, *paper],
         "authors-paper": [*authors, *paper],
         "corruption-paper": [*corruption, *paper],

@@ -1,9 +1,8 @@
-"""Time and peak memory of a whole job: `vcs-runtime score` on a file of pairs, as a process of its
-own.
+"""Time and peak memory of a whole job: `vcs-runtime score` with a file of pairs, as a process.
 
     python benchmarks/jobs.py pairs.jsonl --name "17 systems x 100 CLIP-CC videos" [--devices cpu openvino] [--keep]
 
-`pairs.py clip-cc` makes the file. The peak is that of resident memory, as the system counts it.
+`pairs.py clip-cc` makes the file. The peak is the peak of resident memory that the system counts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Milliseconds of one pair on the CPU: from nothing to a first score, from two strings to a score
-when all is warm, and what a pair takes beside its model.
+"""Milliseconds of one pair on the CPU: the first score, a later score, and a score without its model.
 
     python benchmarks/latency.py start [--rounds 9] [--bundle default] [--keep]
     python benchmarks/latency.py pair PAIRS.jsonl [--pairs 40] [--rounds 3] [--bundle default] [--keep]
@@ -7,25 +6,26 @@ when all is warm, and what a pair takes beside its model.
     python benchmarks/latency.py proof [--rounds 9] [--bundle default]
     python benchmarks/latency.py tokens PAIRS.jsonl [--pairs 200000] [--bundle default]
 
-`start` is the median of rounds, each in a process of its own: commands as processes, and the parts
-of a program that scores one pair. Files are in the page cache, modules are compiled (in a temporary
-folder), and so are the kernels.
+`start` prints the median of rounds, each in a process of its own, for commands and for the parts of
+a program that scores one pair. Files are in the page cache. Modules (in a temporary folder) and
+kernels are compiled.
 
-`pair` scores real pairs, one `score` each, in this process: "new" pairs have a reference of their
-own and nothing is remembered; for "seen before" the reference was scored before, and the generated
-text is new. Figures are kept by revision.
+`pair` scores real pairs in this process, with one `score` each. "New" pairs have their own
+reference, and nothing is remembered. For "seen before", the reference was scored before, and the
+generated text is new. Figures are stored by revision.
 
-`host` is processor time, the least of rounds, of pairs of texts that are cut to about 450 words and
-share none, in one thread with nothing remembered: all of it, by step, and what `tokenizers` alone
-takes for the same texts and sentences. Word vectors (`--bundle fast`) are computed; another model
-takes no time. With `--rate`, a GPU that computes so many pairs a second sleeps instead, and the
-share of time that it computes is printed. Revisions are compared in turns, by PYTHONPATH.
+`host` prints processor time, the least of rounds, in one thread with nothing remembered. The texts
+are cut to about 450 words and differ in all pairs. The script prints the total, each step, and the
+time of `tokenizers` for the same texts and sentences. Word vectors (`--bundle fast`) are computed;
+any other model takes no time. With `--rate`, a GPU that scores so many pairs per second is
+simulated by sleeping, and the busy share of its time is printed. To compare revisions, run them in
+turns with PYTHONPATH.
 
-`proof` is processor time, in one thread, of opening the embedder: without its proof, for the first
-time, and later.
+`proof` prints the processor time, in one thread, of opening the embedder without its proof, for the
+first time, and later.
 
-`tokens` draws texts of every script around words of the pairs, and counts those whose tokens and
-spans are those of `tokenizers`.
+`tokens` generates texts of every script around words of the pairs. It counts the texts whose tokens
+and spans equal those of `tokenizers`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from records import keep, parser_of, revision
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "docs/examples"
 PAIR = [str(EXAMPLES / "reference.txt"), str(EXAMPLES / "generated.txt")]
-# Imports nothing that the measured code could import.
+# This program imports nothing that the measured code could import.
 PROGRAM = """
 import sys, time
 texts = [open(path, encoding="utf-8").read() for path in sys.argv[2:]]
@@ -104,7 +104,7 @@ def start(bundle: str, rounds: int) -> list[dict[str, Any]]:
             f" {max(values):.0f})"
         )
     return [
-        {"workload": name, "sides": {"now": {"ms": statistics.median(values)}}}
+        {"workload": name, "sides": {"time": {"ms": statistics.median(values)}}}
         for name, values in times.items()
     ]
 
@@ -226,7 +226,7 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
         model.device = device.Device("ort-cuda", "CUDAExecutionProvider", "simulated")
         model._budget = session.Budget(model.device, model.dimension)
         scorer = Scorer(model, scorer.segmenter, vector_store.VectorStore(model, None, 0), 0, 1.0)
-        # Which make other pairs of them.
+        # The added words make new pairs.
         words = "now then here there again still together slowly".split()
         pairs = [
             tuple(text.replace(". ", f" {word}. ") for text in pair)
@@ -253,7 +253,7 @@ def host(path: Path, bundle: str, rounds: int, rate: float | None) -> list[dict[
         for texts in tokenised:
             oracle.encode_batch_fast(texts, add_special_tokens=False)
         alone.append(time.process_time() - started)
-    steps = {"all": min(times[:-1]), **steps, "`tokenizers` alone": min(alone)}
+    steps = {"total": min(times[:-1]), **steps, "`tokenizers` alone": min(alone)}
     figures = {name: round(1e3 * value / len(pairs), 3) for name, value in steps.items()}
     print(f"{bundle}, {len(pairs)} pairs, ms of the processor a pair: {figures}")
     if rate:

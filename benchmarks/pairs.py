@@ -1,16 +1,16 @@
-"""Turn the folders of the authors' experiments into pairs files that `vcs-runtime score` reads.
+"""Turn the folders of the authors' experiments into pairs files for `vcs-runtime score`.
 
     python benchmarks/pairs.py clip-cc FOLDER -o pairs.jsonl
     python benchmarks/pairs.py scenes FOLDER -o pairs.jsonl
     python benchmarks/pairs.py calibrated DATA [BUNDLE] [-o FOLDER] [--device D] [--keep]
 
-`clip-cc` (references.json, predictions/MODEL.json): ids "MODEL/VIDEO". `scenes` (comparison/ with
-rewrites of scenes, and authors/authors.json): ids "SCENE/REWRITE" and "SCENE/A1-A2".
+`clip-cc` (references.json, predictions/MODEL.json) writes ids "MODEL/VIDEO". `scenes` (comparison/
+with rewrites of scenes, and authors/authors.json) writes ids "SCENE/REWRITE" and "SCENE/A1-A2".
 
-`calibrated`: what the calibration of a bundle does to its agreement with the published VCS, and to
-texts about another film. DATA holds vcs-eval/ and vcs-eval-159/. Nine scenes of each set are taken,
-every fourth by number. Of vcs-eval-159 every second scene is blind: nothing was chosen on it. FOLDER
-keeps the vectors of a run that is stopped.
+`calibrated` measures how a bundle's calibration changes its agreement with the published VCS, and
+the scores of texts about another film. DATA contains vcs-eval/ and vcs-eval-159/. Nine scenes of
+each set are used, every fourth by number. Every second scene of vcs-eval-159 is blind: nothing was
+chosen with it. FOLDER stores the vectors of an interrupted run.
 """
 
 from __future__ import annotations

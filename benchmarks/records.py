@@ -1,13 +1,11 @@
-"""What the scripts share: their arguments, sides in processes of their own, and figures kept as
-JSON.
+"""Shared code of the scripts: arguments, sides in processes of their own, and figures in JSON.
 
-Figures lie in `results/figures/PLACE/SCRIPT.json`. PLACE is the processor for figures that depend
-on it, such as speeds, and `any` for those that do not. A file has rows. A row is what one call
-measured in one run: a workload, and the figures of each side, or cells of a table that are ready to
-be printed. A new run of the same workload takes the place of the old row, so that a script can be
-run in parts. Each row bears its date, the revision of what is measured, and versions of packages;
-where a model took part, also the signatures of its scores. `tables.py` makes the tables of the
-manual from these files.
+Figures are stored in `results/figures/PLACE/SCRIPT.json`. PLACE is the processor if figures depend
+on it, as speeds do, and otherwise `any`. A file has rows. A row contains what one call measured in
+one run: a workload, and the figures of each side, or the finished cells of a table. A new run of a
+workload replaces the old row, so a script can be run in parts. Each row has its date, the revision
+of the measured code, and versions of packages. If a model was used, the row also has the signatures
+of its scores. `tables.py` writes the manual's tables from these files.
 """
 
 from __future__ import annotations
@@ -26,10 +24,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-os.environ["VCS_RUNTIME_CACHE"] = "none"  # what is measured is computed
+os.environ["VCS_RUNTIME_CACHE"] = "none"  # vectors are computed, not read from the cache
 FOLDER = Path(__file__).parent / "results/figures"
 ANY = "any"
-# What decides how fast matrix products are, by the names in /proc/cpuinfo, the least first.
+# Features that decide how fast matrix products are, by their names in /proc/cpuinfo, oldest first.
 FEATURES = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -134,7 +132,7 @@ def keep(
     known = {row["workload"]: row for row in record["rows"]}
     known |= {row["workload"]: common | row for row in rows}
     record["rows"] = list(known.values())
-    # None is left of what another machine has measured.
+    # No row of another machine is left.
     if known.keys() == {row["workload"] for row in rows}:
         record.pop("source", None)
         record.pop("model", None)

@@ -1,25 +1,24 @@
-"""Seconds and peak memory of cutting texts with SaT: this runtime against wtpsplit and
-wtpsplit-lite.
+"""Seconds and peak memory of splitting texts with SaT, compared with wtpsplit and wtpsplit-lite.
 
     python benchmarks/segmenter.py [--layers 3] [--rounds 3] [--hidden 768] [--vocabulary 250002] [--work FOLDER] [--keep]
 
-No SaT weights are needed: a checkpoint with random weights of sat-3l-sm's dimensions is built from
-a seed, with a tokenizer of made-up words of XLM-R's size. Speed does not depend on the values; cuts
-do, so nothing is said about quality. Two workloads: one text of 500 words, 32 texts of about 400
-words. Sides:
+No SaT weights are needed. The script builds a checkpoint with seeded random weights of
+sat-3l-sm's dimensions, and a tokenizer of made-up words of XLM-R's size. Speed does not depend on
+the values. The sentence ends do, so quality is not measured. The two workloads are one text of 500
+words, and 32 texts of about 400 words. The sides are:
 
-    wtpsplit torch   wtpsplit's PyTorch path, fp32
-    wtpsplit onnx    wtpsplit's ONNX path, fp16: weights and mask, as on the hub (of our graph: theirs does not export)
-    lite onnx        wtpsplit-lite on the same file
-    ours same file   this runtime on the same file
-    ours fp32, int8  this runtime on bundles as `vcs-runtime export sat` makes them
+    wtpsplit torch   wtpsplit with PyTorch, fp32
+    wtpsplit onnx    wtpsplit with ONNX, fp16: weights and mask, as on the hub (of our graph: theirs does not export)
+    lite onnx        wtpsplit-lite with the same file
+    ours same file   vcs-runtime with the same file
+    ours fp32, int8  vcs-runtime with bundles of `vcs-runtime export sat`
     ours openvino    the fp32 bundle on the device openvino
 
-Each side runs in a process of its own, in turns, the single text five times in each. Printed are
-the median, the ratio to the fastest oracle, the peak resident memory of the process, and the
-largest difference of a probability from that of PyTorch. Run it in the environment with the
-`parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files; every side
-takes all cores.
+Each side runs in a process of its own, in turns, and splits the single text five times. The script
+prints the median, the ratio to the fastest other program, the peak resident memory of the process,
+and the largest difference of a probability from PyTorch's. Run the script in the environment with
+the `parity` extra, on an idle machine with 8 GB of memory and 5 GB for temporary files. Every side
+uses all cores.
 """
 
 from __future__ import annotations
@@ -203,7 +202,7 @@ def open_side(side: str, folder: Path) -> tuple[Callable[..., Any], Callable[...
         import transformers
         import wtpsplit
 
-        # The tokenizer of the folder: transformers would build one of its own from the vocabulary.
+        # This is the folder's tokenizer. transformers would build another one from the vocabulary.
         tokenizer = transformers.PreTrainedTokenizerFast(
             tokenizer_file=f"{at}/tokenizer.json",
             bos_token="<s>",
@@ -229,8 +228,8 @@ def child(path: Path) -> None:
     split(["a short text to warm up"])
     seconds = {}
     for name, texts in work["texts"].items():
-        # The first call of a size takes memory from the system, which takes up to twice as long as
-        # the others.
+        # The first call of a size gets memory from the system, and takes up to twice as long as
+        # later calls.
         times = []
         for _ in range(1 if len(texts) > 1 else REPEATS):
             started = time.perf_counter()

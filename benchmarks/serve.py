@@ -1,19 +1,19 @@
-"""What `vcs-runtime serve` costs beside `Scorer.score_many`, whether its memory stays flat, and
-what a reward costs.
+"""`vcs-runtime serve`: its cost compared with `Scorer.score_many`, its memory, and cost of a reward.
 
     python benchmarks/serve.py pairs.jsonl [--bundle B] [--pairs 64] [--clients 32] [--rounds 3] [--characters 400]
                                            [--requests 10000] [--distinct 500] [--completions 512]
 
-The server is a process of its own on the CPU. The sides take turns, and must agree to the bit:
-    one by one     clients that ask for one pair at a time, each on a connection that stays open
-    eight at once  the same clients with eight pairs in a request
+The server is a process of its own on the CPU. The sides take turns, and their scores must be equal
+to the bit:
+    one by one     clients that send one pair per request, each on a connection that stays open
+    eight at once  the same clients with eight pairs per request
     score_many     all pairs in one call, in this process
 
 Every round and side adds its own sentence to both texts, so that the whole texts and one chunk are
-new to it. Then the clients send `--requests` short pairs, drawn from `--distinct` ones; the
-server's resident memory is printed ten times. With `--completions` it prints the processor time of
-a training's step instead: eight completions of new sentences for each reference, embedded before;
-by the default, the fast tier, and a server on this machine.
+new. Then the clients send `--requests` short pairs, drawn from `--distinct` pairs, and the script
+prints the server's resident memory ten times. With `--completions`, the script instead prints the
+processor time of a training step: eight completions of new sentences for each known reference,
+with the default, the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/tables.py            writes the pages
     python benchmarks/tables.py --check    fails if a page differs from the figures
 
-A table stands between `<!-- figures SCRIPT PLACE -->` and `<!-- end of figures -->`: it shows the
-figures of results/figures/PLACE/SCRIPT.json, with machine, date, revision, versions and signatures.
-To add a table, add the two marks to a page of the manual.
+A table between `<!-- figures SCRIPT PLACE -->` and `<!-- end of figures -->` shows the figures of
+results/figures/PLACE/SCRIPT.json, with machine, date, revision, versions and signatures. To add a
+table, add the two marks to a page of the manual.
 """
 
 from __future__ import annotations
@@ -232,10 +232,10 @@ def main(options: list[str] | None = None) -> int:
     for script, place in sorted(shown ^ existing):
         lacking = "has no table" if (script, place) in existing else "has no figures"
         print(f"{script} {place} {lacking}", file=sys.stderr)
-    # Figures of a new kind or processor are written first, and get a table by hand.
+    # New kinds of figures, or figures of a new processor, need a table that is added by hand.
     if shown - existing or (arguments.check and shown != existing):
         return 1
-    # All tables are made before a page is written.
+    # All tables are made before any page is written.
     written = {path: filled(page, arguments.figures) for path, page in pages.items()}
     stale = [path for path, page in pages.items() if written[path] != page]
     for path in stale:

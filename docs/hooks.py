@@ -1,7 +1,7 @@
-"""Hooks of MkDocs for this repository: links that leave the manual, commands, public names.
+"""MkDocs hooks for this manual: links to other files, help of commands, and public names.
 
-A page may link to a source file, or to the README of a folder. The manual has no such pages, so it
-shows the name of the file. A link to nothing ends a strict build.
+A page may link to a source file or to the README of a folder. The built manual does not contain
+these files, so it shows their names instead of links. A broken link stops a strict build.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vcs_runtime.cli.options import ALL_OPTIONS
 LOG = logging.getLogger("mkdocs.hooks.links")
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-# A public name on a line of its own, and perhaps options of its documentation.
+# A public name on its own line, and options for its documentation, if there are any.
 NAME = re.compile(r"^`(vcs_\w+(?:\.\w+)+)`\n(?:<!-- (.+) -->\n)?", re.M)
 
 
@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = Path(page.file.abs_src_path).parent
     if page.file.src_uri == "README.md":
         markdown = home()
-    # Where figures come from is folded: few readers need it.
+    # The origin of figures is folded, because few readers need it.
     origin = r"^(\*.+\*(?:\n<br>.+)*)(?=\n+<!-- end of figures -->)"
     folded = '<details markdown="1"><summary>Origin</summary>\n\n\\1\n\n</details>'
     markdown = re.sub(origin, folded, markdown, flags=re.M)
@@ -42,7 +42,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     def named(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(folder / match[2]))
         if target.is_relative_to(DOCS) and not target.is_dir():
-            return match[0]  # MkDocs checks it
+            return match[0]  # MkDocs checks this link
         if not target.exists():
             LOG.warning("%s links to %s, which does not exist", page.file.src_uri, match[2])
             return match[0]
@@ -67,7 +67,7 @@ def documentation(name: re.Match[str]) -> str:
 
 
 def home() -> str:
-    """Return the project's README as the manual's first page, with links as from `docs`."""
+    """Return the project's README as the manual's first page, with links relative to `docs`."""
     text = (ROOT / "README.md").read_text("utf-8")
     return re.sub(r"\]\((?!https?:|#|\./)", "](../", text).replace("](../docs/", "](./")
 
@@ -102,12 +102,12 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
 
 
 def copied(block: re.Match[str]) -> str:
-    """Let the copy button take the commands of a block with prompts, without their output."""
+    """Let the copy button copy the commands of a block with prompts, without their output."""
     text = block[1].rpartition("<code>")[2]
     found = []
     for part in re.split(r"^\$ ", html.unescape(re.sub(r"<[^>]+>", "", text)), flags=re.M)[1:]:
         command, *rest = part.splitlines()
-        # A backslash at the end, or an open quotation, continues a command on the next line.
+        # If a line ends with a backslash or within quotes, the command continues on the next line.
         while rest and (command.endswith("\\") or command.count("'") % 2):
             command += "\n" + rest.pop(0)
         found.append(command)
@@ -118,7 +118,7 @@ def copied(block: re.Match[str]) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> None:
-    """Refuse a page that loads anything from another host: the manual works without a network."""
+    """Refuse a page that loads anything from another host, because the manual works offline."""
     loads = (
         r"<(?:script|img|link|iframe|source|video)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]*)"
     )
@@ -127,7 +127,7 @@ def on_post_page(output: str, page: Any, **_: Any) -> None:
 
 
 def public_names() -> dict[str, str]:
-    """Return the classes of the Python pages, with the dotted names that lead to them."""
+    """Return the dotted names of the Python pages by their last parts."""
     pages = [*sorted((DOCS / "reference").glob("python*.md")), DOCS / "reference/errors.md"]
     names = [name[1] for page in pages for name in NAME.finditer(page.read_text("utf-8"))]
     return {name.rpartition(".")[2]: name for name in reversed(names)}
@@ -141,7 +141,7 @@ def schema_fields() -> Iterator[str]:
     objects = json.loads((ROOT / "runtime/vcs_runtime/data/bundle.schema.json").read_text("utf-8"))[
         "$defs"
     ]
-    places = {"Manifest": "bundle.json"}  # where an object stands; the first place of several
+    places = {"Manifest": "bundle.json"}  # the first place of each object
     for name, schema in objects.items():
         place = places[name]
         yield f"\n#### {place}\n{schema['description']}\n"
@@ -165,7 +165,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 class _Markdown(click.HelpFormatter):
-    """Writes help as Markdown, with the groups of options and commands as lists."""
+    """Writes help as Markdown, with a list for each group of options or commands."""
 
     @contextlib.contextmanager
     def section(self, name: str) -> Iterator[None]:
@@ -201,7 +201,7 @@ class _Markdown(click.HelpFormatter):
 
 
 def _prose(text: str) -> str:
-    """Mark options as code, and let no `<` begin a tag."""
+    """Mark options as code, and escape `<` so that it begins no tag."""
     return re.sub(r"(?<![\w`-])--[a-z][a-z-]*\w", r"`\g<0>`", html.escape(text, quote=False))
 
 

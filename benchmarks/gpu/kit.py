@@ -1,16 +1,15 @@
-"""Packs the dependencies for a GPU machine without a network, and the default bundle where it is
-installed, in parts that fit a transfer.
+"""Pack dependencies, and the default bundle if installed, for a GPU machine without a network.
 
     python benchmarks/gpu/kit.py KIT [--python 3.12] [--part-mb 24] [--without numba llvmlite numpy]
 
-    # over there, in the checkout, when all parts are in KIT
+    # on the GPU machine, in the checkout, when all parts are in KIT
     cat KIT/wheels.tar.* | tar x
     python3 -m pip install --no-index --no-deps --target site wheels/*.whl
     VCS_RUNTIME_HOME=. PYTHONPATH=site:.:runtime:export python3 benchmarks/gpu/measure.py
 
-The machine needs an x86-64 Linux, that Python, NVIDIA's driver, and the CUDA 13 libraries that
-PyTorch's packages bring. Wheels and weights cannot be made smaller: onnxruntime-gpu takes 256 of
-about 480 MB, and the bundle 134: twenty-one parts.
+The machine needs x86-64 Linux, the same Python, NVIDIA's driver, and the CUDA 13 libraries of
+PyTorch's packages. The parts are small enough for a transfer. Wheels and weights cannot be
+compressed: onnxruntime-gpu needs 256 of about 480 MB, and the bundle 134 MB, in twenty-one parts.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PACKAGES = (
     "safetensors",
     "sentencex",
 )
-# pip compares names of platforms letter by letter.
+# pip compares the names of platforms as text.
 PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in (34, 31, 28, 27, 24, 17, 12, 5)),
     "manylinux2014_x86_64",

@@ -1,35 +1,34 @@
-"""What this runtime does on a GPU, measured in ten minutes by one process, on a machine that may
-have no network.
+"""Measure vcs-runtime on a GPU, in ten minutes and one process, with or without a network.
 
     python benchmarks/gpu/measure.py [--json RESULTS.json] [--only SECTION ...] [--minutes 9.5] [--work DIR]
     python benchmarks/gpu/measure.py --resume RESULTS.json      # the sections that are not done yet
-    python benchmarks/gpu/measure.py --tiny [--device cuda:0]   # a small model, on the CPU or a GPU: that all of it runs
+    python benchmarks/gpu/measure.py --tiny [--device cuda:0]   # tests all sections with a small model, on CPU or GPU
 
-Needs `vcs-runtime[gpu,export]`, and PyTorch for what is compared with it. Weights are made up, in
+The script needs `vcs-runtime[gpu,export]`, and PyTorch for comparisons. Weights are made up, in
 NV-Embed-v2's published size (15.7 GB, with bundles 24 GB, in /dev/shm if there is room). Nothing is
-downloaded. Sections, with the minutes that each has, and the GPU's clock, power and temperature
-before and after each:
+downloaded. The sections, with the minutes of each (the GPU's clock, power and temperature are also
+recorded before and after each section):
 
-    machine      .8  GPU, libraries, rates of bare matrix products, also over ten seconds, and copies; makes the weights
-    default      .7  the default model and its learned segmenter beside float32 on the CPU: vectors, probabilities,
-                     cuts and scores; texts alone and in a batch (with `--pairs FILE` on those real texts)
-    jobs         .8  the default model, alone and behind SaT of 12 layers: one process, and four
-    correctness  .5  64 texts beside the original in PyTorch, float32, for each graph (first layers); without PyTorch
-                     beside the first graph, text by text
+    machine      .8  GPU, libraries, speed of matrix products alone, also over ten seconds, and of copies; makes weights
+    default      .7  the default model and its learned segmenter, compared with float32 on the CPU: vectors,
+                     probabilities, splits and scores; texts alone and in a batch (`--pairs FILE` uses real texts)
+    jobs         .8  the default model, alone and after SaT of 12 layers: one process, and four processes
+    correctness  .5  64 texts for each graph (first layers), compared with the original in PyTorch, float32; without
+                     PyTorch compared with the first graph, text by text
     packed      1.3  the graph of every provider: 27 texts of 600 tokens, 630 of 26, a block of 40 pairs, one pair:
-                     tokens a second, and the time of each kind of kernel
-    varlen      1.2  the same of the graph for CUDA alone
+                     tokens per second, and the time of each kind of kernel
+    varlen      1.2  the same for the graph for CUDA
     residual     .1  sums by the fused kernel and by Cast and Add
-    score       1.2  pairs a second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
-    precisions  1.2  bf16 and int8 beside fp16 (first layers): speed, and error with planted outliers
-    peers        .8  the original in PyTorch without padding, as it is and compiled
-    training     .4  steps of a small training without and with the metric beside them
-    memory       .9  without and with a limit; released and opened again, also beside a PyTorch that holds 60 GB
+    score       1.2  pairs per second of a job, busy share of the GPU, p50 and p99 of one pair; references cached
+    precisions  1.2  bf16 and int8, compared with fp16 (first layers): speed, and error with planted outliers
+    peers        .8  the original in PyTorch without padding, compiled and not compiled
+    training     .4  steps of a small training, without and with the metric at the same time
+    memory       .9  without and with a limit; released and opened again, also while PyTorch holds 60 GB
     batches      .3  a text twice, alone, and among others
 
-A row is written to the JSON file as soon as it is measured, so a run that is stopped loses nothing.
-A section that fails, or for which something is missing, is a row that says so, and the rest goes
-on. Time that a section leaves over is the next one's. With `--keep` the rows also go into
+Each row is written to the JSON file immediately, so a stopped run loses nothing. A section that
+fails or lacks something becomes a row that reports this, and the other sections run. The next
+section may use the remaining time of a section. With `--keep`, the rows also go into
 results/figures, from which `tables.py` makes a table of the manual.
 """
 
@@ -153,7 +152,7 @@ def memory(work: Work) -> Iterator[Row]:
     work.forget(bundle)
     block: Any = None
     for held in (0, 60):
-        what = f"release and return of the whole model, {held} GB held by PyTorch"
+        what = f"release and reopening of the whole model, {held} GB held by PyTorch"
         try:
             if held:
                 need("torch", "PyTorch")
@@ -172,12 +171,12 @@ def memory(work: Work) -> Iterator[Row]:
                 returned = time.perf_counter() - started
             row: Row = {
                 "release s": released,
-                "given back GB": given / 1e9,
-                "return and a pair s": returned,
+                "freed GB": given / 1e9,
+                "reopening and a pair s": returned,
             }
             yield {"what": what, **row}
         except (Unmeasured, RuntimeError, AssertionError) as why:
-            # PyTorch sees no GPU, or has not so much.
+            # PyTorch finds no GPU, or not enough GPU memory.
             yield {"what": what, "not measured": str(why)[:500]}
     del block
     free_torch()
@@ -229,7 +228,7 @@ def training(work: Work) -> Iterator[Row]:
     yield {
         "what": f"{len(made)} pairs beside a training",
         "step alone ms": alone * 1e3,
-        "step beside ms": beside * 1e3,
+        "step with scoring ms": beside * 1e3,
         "pairs/s": len(made) / seconds,
         "unscorable": scores.result()["unscorable"],
         "current GPU": f"{current} before, {torch.cuda.current_device() if cuda else None} after",
@@ -282,9 +281,9 @@ def default(work: Work) -> Iterator[Row]:
         yield {
             "what": f"vectors, {name}",
             **error_of(together, exact),
-            "alone": float(np.abs(together - alone).max()),
-            "alone, equal to the bit": int(np.all(together == alone, axis=1).sum()),
-            "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
+            "difference, alone and in a batch": float(np.abs(together - alone).max()),
+            "equal bits, alone and in a batch": int(np.all(together == alone, axis=1).sum()),
+            "equal bits, repeated": int(np.all(together == again, axis=1).sum()),
         }
         with Segmenter.open(bundle, device, use="learned", **options) as segmenter:
             probabilities = segmenter.boundary_probabilities(unpunctuated)
@@ -295,7 +294,7 @@ def default(work: Work) -> Iterator[Row]:
         yield {
             "what": f"learned segmenter, {name}",
             "largest difference": far,
-            "same cuts": same,
+            "texts split the same way": same,
             "texts": len(unpunctuated),
         }
         with Scorer.open(bundle, device, cache_mb=0, **options) as scorer:
@@ -308,7 +307,7 @@ def default(work: Work) -> Iterator[Row]:
             "mean difference": float(differences.mean()),
             "largest difference": float(differences.max()),
             "equal": int((differences == 0).sum()),
-            "to or from 0": int(flips.sum()),
+            "0 on one device only": int(flips.sum()),
         }
 
 
@@ -331,7 +330,7 @@ def batches(work: Work) -> Iterator[Row]:
                 "what": what,
                 "largest difference": float(np.abs(together - alone).max()),
                 "texts": len(texts),
-                "twice, equal to the bit": int(np.all(together == again, axis=1).sum()),
+                "equal bits, repeated": int(np.all(together == again, axis=1).sum()),
                 "equal to the bit": int(np.all(together == alone, axis=1).sum()),
                 "tokens/s": tokens / seconds,
             }
@@ -368,7 +367,7 @@ def figures(row: Row) -> list[str]:
     ]
 
 
-# Sections with the tokens a second of one model, side by side.
+# Sections with the tokens per second of one model, which become one table.
 SPEED = ("varlen", "packed", "peers")
 SHOWN = ("default", "jobs", "score", "memory", "training")
 
@@ -381,8 +380,8 @@ def keep_rows(rows: list[Row], measured: Row) -> Path:
     gpu = next(row["name"] for row in rows if row["what"] == "GPU")
     source = (
         f"One {gpu}, measured on {measured['date']} at {measured['revision']}; onnxruntime-gpu"
-        f" {versions['onnxruntime']}, PyTorch {versions['torch']}. Made-up weights, but for the"
-        " default model."
+        f" {versions['onnxruntime']}, PyTorch {versions['torch']}. Weights are made up, except the"
+        " default model's."
     )
     place = gpu.lower().replace(" ", "-")
 
@@ -460,7 +459,7 @@ def measure(work: Work, results: Results, names: list[str], minutes: float) -> N
         section, weight = SECTIONS[name]
         planned += share * weight
         started = time.monotonic()
-        # A section that comes late still gets a third of its time.
+        # A late section still gets a third of its time.
         work.until = max(planned, started + share * weight / 3)
         results.start(name)
         state = "done"

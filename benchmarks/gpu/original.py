@@ -1,7 +1,7 @@
-"""NV-Embed's forward pass in PyTorch: the other side of `measure.py`.
+"""NV-Embed's forward pass in PyTorch, with which `measure.py` compares ours.
 
-It is written from the published formula (hidden states of a Mistral without causal mask, attention
-to trained latents, a gated layer, a mean), not from this repository's graphs: nothing is folded or
+It follows the published formula (hidden states of a Mistral without causal mask, attention to
+trained latents, a gated layer, a mean) and not this repository's graphs. Nothing is folded or
 reordered.
 """
 

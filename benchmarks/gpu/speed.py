@@ -1,8 +1,7 @@
-"""Sections of `measure.py` on speed: the machine's own rates, each graph of a bundle, jobs of the
-default model, and the original in PyTorch.
+"""Speed sections of `measure.py`: the machine, each graph of a bundle, jobs, and PyTorch.
 
-Where the time goes is seen by PyTorch's profiler. It records through CUPTI, which reports whatever
-runs on the GPU in this process, so ONNX Runtime's kernels stand in its trace like PyTorch's own.
+PyTorch's profiler shows where the time goes. It records through CUPTI, which reports everything
+that runs on the GPU in this process, so its trace contains ONNX Runtime's kernels too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from vcs_runtime.inference.onnx_session import provider_options
 _PRODUCTS = 20  # of one run
 _COPIED = 1 << 32  # bytes
 
-# By the names of kernels; the first that fits.
+# Groups of kernels by their names; the first pattern that matches decides.
 _KINDS = (
     ("attention", r"flash|fmha|attention|softmax"),
     ("products", r"gemm|cutlass|xmma|nvjet|cublas|splitk|matmul|sm90_|sm80_"),
@@ -225,7 +224,7 @@ def residual(work: Work) -> Iterator[Row]:
             f" Gather (x{sums}, first) }}"
         )
         options = ort.SessionOptions()
-        # It would cast once.
+        # The graph optimiser would cast only once.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         opened = ort.InferenceSession(model.SerializeToString(), options, provider_options(device))
         binding = opened.io_binding()
@@ -322,7 +321,7 @@ def precisions(work: Work) -> Iterator[Row]:
             except DeviceError as why:
                 yield {"what": what, "not measured": str(why)[:500]}
             except Exception as failure:
-                # A graph that does not run on this GPU says nothing of the others.
+                # If a graph does not run on this GPU, the other graphs may still run.
                 yield {"what": what, "failed": str(failure)[:500]}
         work.forget(bundle)
 

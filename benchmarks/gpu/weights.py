@@ -1,12 +1,11 @@
-"""What `measure.py` measures on: a checkpoint of NV-Embed-v2's structure and made-up numbers, and
-made-up texts.
+"""The checkpoint and the texts of `measure.py`: NV-Embed-v2's structure with made-up numbers.
 
-The numbers are one block of random ones, repeated: speed does not depend on them, and 15.7 GB are
-written as fast as memory takes them. Two outliers are planted, as trained models have them: one
-channel of the residual stream is +-400 for every token, which the norms damp, and one channel of a
-layer's intermediate vector is some thousand times as large as the others.
+The numbers are one repeated block of random numbers. Speed does not depend on them, and 15.7 GB are
+written as fast as memory allows. Two outliers are planted, as trained models have them. One channel
+of the residual stream is +-400 for every token, which the norms damp. One channel of a layer's
+intermediate vector is some thousand times as large as the others.
 
-A checkpoint of few layers is the first file of the whole one: it takes no space of its own.
+A checkpoint of few layers is the first file of the whole checkpoint, and needs no space of its own.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Size:
         layer = (
             hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size) + 2 * tokens * queries
         )
-        # Keys and values of the latents are constants, folded into the matrices beside them.
+        # Keys and values of the latents are constants. They are folded into the neighbouring matrices.
         latents = 2 * hidden * latent.num_cross_heads * latent.num_latents_value
         gated = tokens * 2 * _WIDER * hidden**2 + _WIDER * hidden**2  # the last product once a text
         return 2 * (tokens * (config.num_hidden_layers * layer + latents) + gated)
@@ -160,7 +159,7 @@ def _write_file(
     with path.open("wb") as file:
         file.write(safetensors_start(shapes, "F16"))
         for name, shape in shapes.items():
-            # Deep stacks of Gaussian matrices stay near unit scale, as trained ones do.
+            # So deep stacks of Gaussian matrices stay near unit scale, as trained matrices do.
             spread = 1.0 if "embed_tokens" in name or "latents" in name else 0.7 * shape[-1] ** -0.5
             if len(shape) == 1:
                 vector = np.resize(np.roll(block, -place), shape) * np.float32(0.05)

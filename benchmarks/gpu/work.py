@@ -1,5 +1,4 @@
-"""What the sections of `measure.py` work with: checkpoints, bundles, embedders, texts, and the time
-that is left."""
+"""What the sections of `measure.py` share: checkpoints, bundles, embedders, texts and remaining time."""
 
 from __future__ import annotations
 
@@ -184,7 +183,7 @@ class Work:
             self._folded = self._folded or fold(*arguments)  # the same for every bundle
             return self._folded
 
-        # The error of a quantised bundle is measured on a CPU, not here.
+        # The error of a quantised bundle is measured on a CPU, not on a GPU.
         few = self.of_lengths([20] * 4)
         with (
             mock.patch.object(write, "hash_files", unhashed),

@@ -67,14 +67,14 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed_by_section(tmp_path: Path) -
     assert rows["correctness", "packed, fp32"]["largest difference"] < 1e-6
     assert rows["residual", "Cast and Add, 64 x 64"]["ms a sum"] > 0
     [vectors] = [row for row in whole["rows"] if row["what"] == "vectors, cpu"]
-    assert vectors["alone, equal to the bit"] == vectors["texts"] > 8
+    assert vectors["equal bits, alone and in a batch"] == vectors["texts"] > 8
     assert rows["default", "VCS, cpu"]["equal"] == rows["default", "VCS, cpu"]["pairs"] == 6
     for what in ("the default model", "SaT and the default model"):
         assert rows["jobs", f"{what}, one process"]["pairs/s"] > 0
         assert rows["jobs", f"{what}, four processes and their start"]["exit codes"] == [0] * 4
     [batches] = [row for row in whole["rows"] if row["what"] == "packed, alone and among others"]
     assert (
-        batches["twice, equal to the bit"] == batches["equal to the bit"] == batches["texts"] == 64
+        batches["equal bits, repeated"] == batches["equal to the bit"] == batches["texts"] == 64
     )  # on a CPU
 
 

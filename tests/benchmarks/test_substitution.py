@@ -124,14 +124,14 @@ def test_the_auc_of_each_kind_is_how_often_a_valid_rewrite_scores_higher(
         )
     goals = tables["substitution_goals"]
     assert (
-        goals["wrong actions"]["strict, 4 seen"]
+        goals["AUC: wrong actions"]["strict VCS, 4 seen"]
         == tables["substitution_kinds"]["Action Corruption"]["VCS strict"]
     )
     kinds = [kind for _, kind, _ in HAND["valid"]]
     lowered = [
         vcs - strict for kind, (vcs, strict) in zip(kinds, valid, strict=True) if kind == "synonyms"
     ]
-    assert float(goals["synonyms lowered by"]["strict, 4 seen"]) == pytest.approx(
+    assert float(goals["synonyms: mean loss of VCS"]["strict VCS, 4 seen"]) == pytest.approx(
         sum(lowered) / len(lowered), abs=6e-4
     )
 
