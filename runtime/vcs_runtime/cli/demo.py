@@ -11,7 +11,7 @@ import click
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import device, usage_errors
+from vcs_runtime.cli.options import SectionedCommand, device, usage_errors
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
@@ -22,13 +22,13 @@ _NARROW = 70  # columns of a terminal, below which scores have two digits
 _SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @device
 def demo(device: str) -> None:
-    """Score a small built-in story, told well and badly.
+    """Score good and bad versions of a built-in story.
 
-    The reference is compared with a paraphrase, a reordering, an omission and a hallucination. If
-    the default bundle does not exist yet, it is fetched first (83 MB).
+    The versions are the reference itself, a paraphrase, a reordering, an omission, a hallucination
+    and another story. If the default bundle is missing, it is fetched first (83 MB).
 
     \b
     Example:

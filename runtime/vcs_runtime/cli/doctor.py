@@ -16,7 +16,7 @@ from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle, unproved
 from vcs_runtime.bundle.paths import home
-from vcs_runtime.cli.options import as_json, bundle
+from vcs_runtime.cli.options import SectionedCommand, as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
@@ -59,19 +59,19 @@ _PROCESSORS_PAGE = "docs/guide/processors.md"
 _CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few seconds
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @bundle
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.",
+    help="Measure how fast cpu and openvino run the bundle's embedder, in some seconds.",
 )
 @as_json
 def doctor(bundle: str, measure: bool, as_json: bool) -> None:
-    """Check this machine: packages, devices, caches, bundle.
+    """Check that this machine has everything for scoring.
 
-    The report names the command that installs what is missing. The exit code is 1 if anything that
-    scoring needs is missing.
+    The report shows packages, devices, caches and the bundle, and names the command that installs
+    what is missing. The exit code is 1 if anything that scoring needs is missing.
 
     \b
     Examples:
