@@ -300,7 +300,9 @@ def test_an_older_bundle_opens_as_before(
     Embedder.open(old, "cpu").close()
     assert runs == []
     report = json.loads(vcs("doctor", "--json", "--bundle", old).stdout)
-    assert report["proof"].startswith(f"none of its embedder: `vcs-runtime export verify {old}`")
+    assert report["proof"].startswith(
+        f"missing for its embedder: `vcs-runtime export verify {old}`"
+    )
     done = vcs("export", "verify", old)
     assert done.code == 0, done.stderr
     assert "proof of the embedder: added to bundle.json, by ort-cpu" in done.stdout
