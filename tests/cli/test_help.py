@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -9,6 +10,7 @@ import pytest
 
 from support.command_line import vcs
 from vcs_runtime.cli import cli
+from vcs_runtime.cli.options import ALL_OPTIONS
 
 COLUMNS = 80
 # Names that other commands give to the same thing: --overwrite, -o/--output.
@@ -61,6 +63,17 @@ def test_summaries_are_not_cut_off(command: click.Command) -> None:
             assert not subcommand.get_short_help_str(limit).endswith("..."), subcommand.help
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_terminal_and_names_the_limits_of_numbers_by_the_option(
+    command: click.Command,
+) -> None:
+    context = click.Context(command, terminal_width=COLUMNS, show_default=True)
+    context.meta[ALL_OPTIONS] = True
+    lines = command.get_help(context).splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    assert not [line for line in lines if re.search(r"\bx[<>]", line)]
+
+
 def test_every_command_is_listed_once_with_its_own_summary() -> None:
     lines = vcs("--help", COLUMNS=str(COLUMNS)).stdout.splitlines()
     context = click.Context(cli)
@@ -88,7 +101,8 @@ def test_sections_hold_every_option_of_a_command() -> None:
                 assert names.isdisjoint(usual.split()) == getattr(option, "advanced", False), (
                     option.opts
                 )
-        assert "--help-all" not in vcs("demo", "--help").stdout
+    assert "--help-all" not in vcs("demo", "--help").stdout
+    assert vcs("demo", "--help-all").stdout == vcs("demo", "--help").stdout
 
 
 @pytest.mark.parametrize(("path", "command"), [*walk(cli)])

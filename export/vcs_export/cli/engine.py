@@ -48,8 +48,8 @@ def build(bundle: str, builder_log: TextIO | None) -> None:
 def check(bundle: str) -> None:
     """Compare a bundle's engines with CUDA on the first GPU.
 
-    Both results and speed are compared: `--device auto` uses engines only if they were faster here.
-    This needs `vcs-runtime[gpu,export,tensorrt]`.
+    The command compares results and speed. `--device auto` uses engines only if they were faster
+    here. This needs `vcs-runtime[gpu,export,tensorrt]`.
 
     \b
     Example:

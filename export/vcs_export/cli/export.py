@@ -283,7 +283,7 @@ def _log_quantization_error(embedder: EmbedderSpec) -> None:
 def export() -> None:
     """Build a bundle from a model's files.
 
-    Nothing is downloaded, and PyTorch is not needed. The commands need `vcs-runtime[export]`.
+    These commands need `vcs-runtime[export]`, but neither PyTorch nor a network.
     """
 
 

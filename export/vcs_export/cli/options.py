@@ -88,7 +88,7 @@ embedder_options = together(
         "--dimension",
         type=click.IntRange(min=1),
         metavar="N",
-        help=("Number of dimensions to keep of vectors (Matryoshka). [default: as in the folder]"),
+        help="Number of vector dimensions to keep (Matryoshka). [default: as in the folder]",
     ),
     click.option(
         "--max-tokens",

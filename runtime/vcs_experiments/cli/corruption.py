@@ -73,7 +73,7 @@ def corruption(
 
     \b
     Example:
-      vcs-runtime experiment corruption --data authors -o results --plots
+      vcs-runtime experiment corruption --data corrupted -o results --plots
     """
     if drawn:
         require_matplotlib()
@@ -121,7 +121,7 @@ def parameters(
 
     \b
     Example:
-      vcs-runtime experiment parameters --data authors -o results \\
+      vcs-runtime experiment parameters --data corrupted -o results \\
         --chunk-size 1 --lct 0 --lct 1
     """
     require("scipy", "experiments", "this experiment")

@@ -111,7 +111,7 @@ def make_corruptions(
 
     \b
     Examples:
-      vcs-runtime experiment make-corruptions --references refs.json -o set
+      vcs-runtime experiment make-corruptions --references refs.json -o corrupted
       vcs-runtime experiment make-corruptions --references refs.json -o set \\
         --model vllm:http://localhost:8000
       vcs-runtime experiment make-corruptions --references refs.json -o set \\

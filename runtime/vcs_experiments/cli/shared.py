@@ -88,8 +88,8 @@ def lcts_option(*default: float, note: str = "") -> Decorator:
         metavar="X",
         callback=without_repetition,
         help=(
-            "Local Chronology Tolerance: how far out of order a match may be at no cost; may be "
-            f"repeated.{note}"
+            "Local Chronology Tolerance: how many window heights a match may be out of order at "
+            f"no cost; may be repeated.{note}"
         ),
     )
 

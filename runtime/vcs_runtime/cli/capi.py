@@ -43,7 +43,7 @@ def build(folder: Path, check: bool, bundle: str) -> None:
 
     \b
     Example:
-      vcs-runtime capi build -o /opt/vcs --check
+      vcs-runtime capi build -o vcs --check
     """
     from vcs_runtime.capi import build as building
 

@@ -123,8 +123,8 @@ scoring_options = combined(
             type=NumberRange(min=0),
             metavar="X",
             help=(
-                "Local Chronology Tolerance: how far out of order a match may be at no cost. "
-                "[default: 0, or as in --preset or --params]"
+                "Local Chronology Tolerance: how many window heights a match may be out of "
+                "order at no cost. [default: 0, or as in --preset or --params]"
             ),
         ),
         click.option(
@@ -147,9 +147,9 @@ scoring_options = combined(
             "--clean",
             metavar="NAMES",
             help=(
-                "Comma-separated markup to remove from all texts: markdown, think (reasoning in "
-                "<think> tags), list-numbers, time-stamps, chat (end tokens, turns, polite "
-                "openings, answer tags, JSON)."
+                "Comma-separated kinds of markup to remove from all texts: markdown, think "
+                "(reasoning in <think> tags), list-numbers, time-stamps, chat (end tokens, "
+                "turns, polite openings, answer tags, JSON)."
             ),
         ),
         click.option(

@@ -40,7 +40,10 @@ from vcs_runtime.util.extras import require
     "--token-file",
     type=PATH,
     metavar="FILE",
-    help="File with the token that clients must send. [default: no token]",
+    help=(
+        "File with the token that clients must send: 16 or more ASCII characters. "
+        "[default: no token]"
+    ),
 )
 @combined(
     "limits",
@@ -101,6 +104,7 @@ def serve(
     \b
     Examples:
       vcs-runtime serve
+      openssl rand -hex 32 > token.txt
       vcs-runtime serve --host 0.0.0.0 --token-file token.txt --device cuda:0
     """
     for package in ("starlette", "uvicorn"):

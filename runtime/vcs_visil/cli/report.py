@@ -146,7 +146,7 @@ def correlate(
     type=NumberRange(min=0),
     multiple=True,
     metavar="X",
-    help=("Price of a token in nats; may be repeated. [default: all at which choices change]"),
+    help=("Price of a token in nats; may be repeated. [default: each at which a choice changes]"),
 )
 @click.option(
     "--plots", "folder", type=PATH, metavar="DIR", help="Folder for the figures as PNG files."
