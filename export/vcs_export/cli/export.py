@@ -320,7 +320,7 @@ export.add_command(nv_embed_v2)
     metavar="T",
     help=(
         "Probability above which a character ends a segment; 0.5 for models adapted "
-        "with LoRA. [default: the recipe's or the authors' threshold]"
+        "with LoRA. [default: the recipe's or the authors']"
     ),
 )
 @click.option(
@@ -393,10 +393,7 @@ def sat(
     "--optimum-python",
     type=PATH,
     metavar="PATH",
-    help=(
-        "Python interpreter with optimum-onnx and PyTorch, to export through optimum. "
-        "[default: export without PyTorch]"
-    ),
+    help="Python interpreter with optimum-onnx and PyTorch, to export by optimum.",
 )
 @overwrite
 def encoder(
@@ -448,8 +445,8 @@ def encoder(
     metavar="DEVICE",
     callback=device_name,
     help=(
-        "Device that runs the models: auto (a GPU if CUDA can start, otherwise cpu), cpu, "
-        "openvino, openvino:fp32, cuda:N, cuda:N:fp32, or tensorrt:N; N is a GPU's number."
+        "Device that runs the models: auto (a GPU if possible), cpu, openvino, "
+        "openvino:fp32, cuda:N, cuda:N:fp32, or tensorrt:N."
     ),
 )
 @click.option(

@@ -77,8 +77,8 @@ embedder_options = together(
         "--prompt",
         metavar="NAME",
         help=(
-            "Name of a prompt in the model's folder, to put before every text. [default: "
-            "the recipe's prompt, or the folder's default prompt]"
+            "Name of a prompt in the folder, to put before every text. [default: the "
+            "recipe's, or the folder's default prompt]"
         ),
     ),
     click.option(

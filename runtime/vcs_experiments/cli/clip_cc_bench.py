@@ -79,7 +79,7 @@ class _Outputs:
     is_flag=False,
     flag_value="",
     metavar="[DIR]",
-    help=("Print the published leaderboard, computed again from DATA or DIR if given, and exit."),
+    help="Print the published leaderboard, computed from DATA or DIR if given, and exit.",
 )
 @click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
 @together(csv_safe, max_read_mb, advanced=True)

@@ -87,10 +87,7 @@ def lcts_option(*default: float, note: str = "") -> Decorator:
         default=default,
         metavar="X",
         callback=without_repetition,
-        help=(
-            "Local Chronology Tolerance: how many window heights a match may be out of order at "
-            f"no cost; may be repeated.{note}"
-        ),
+        help=f"Local Chronology Tolerance, in window heights; may be repeated.{note}",
     )
 
 

@@ -121,7 +121,7 @@ class ComparisonOptions:
         help=("Number of most changed pairs to list when two systems are compared. [default: 10]"),
     ),
     click.option(
-        "--ignore-signatures", is_flag=True, help="Compare files whose signatures differ."
+        "--ignore-signatures", is_flag=True, help="Accept score files whose signatures differ."
     ),
     together(
         correction, family, enough_resamples, seed_option, csv_safe, max_read_mb, advanced=True

@@ -229,10 +229,7 @@ output_folder = functools.partial(
 resume = click.option(
     "--resume",
     is_flag=True,
-    help=(
-        "Continue an interrupted job after its last complete output line; the input and "
-        "the options must be the same."
-    ),
+    help="Continue an interrupted job, with the same input and options.",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 
@@ -256,8 +253,8 @@ max_read_mb = click.option(
     expose_value=False,
     callback=_set_read_limit,
     help=(
-        "Maximum size of a line, and of a file that is read whole (JSON, Excel, plain "
-        f"text). [default: {LINE_MB:g} for a line, {FILE_MB:g} for a file]"
+        "Maximum size of a line, and of a file read whole (JSON, Excel, text). "
+        f"[default: {LINE_MB:g} and {FILE_MB:g}]"
     ),
 )
 csv_safe = click.option(
@@ -272,16 +269,16 @@ bundle = click.option(
     "--bundle",
     default="default",
     metavar="BUNDLE",
-    help="Models to use: default, fast, or the folder of a bundle.",
+    help="Models to use: default, fast, or a bundle's folder.",
 )
 segmenter = click.option(
     "--segmenter",
     default="auto",
     metavar="NAME",
     help=(
-        "How texts are split into sentences: auto (rules if texts have punctuation, otherwise "
-        "learned), rules, learned (the learned segmenter), punkt (NLTK's), time-stamps (at marks "
-        "such as [00:12-00:18], or as in SRT), or the folder of another bundle."
+        "How texts are split into sentences: auto (rules if punctuated, otherwise "
+        "learned), rules, learned, punkt (NLTK's), time-stamps (marks such as "
+        "[00:12-00:18], or SRT), or a bundle's folder."
     ),
 )
 device = click.option(
@@ -289,9 +286,8 @@ device = click.option(
     default="auto",
     metavar="DEVICE",
     help=(
-        "Device that runs the models: auto (a GPU if CUDA can start, otherwise cpu), "
-        "cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all, or tensorrt:N; N "
-        "is a GPU's number."
+        "Device that runs the models: auto (a GPU if possible), cpu, openvino, "
+        "openvino:fp32, cuda:N, cuda:N:fp32, cuda:all, or tensorrt:N."
     ),
 )
 
@@ -302,8 +298,8 @@ further = click.option(
     multiple=True,
     metavar="METRIC",
     help=(
-        "Additional metric; may be repeated: substitution (content words that the generated text "
-        "replaced, and VCS lowered accordingly; English only) or hm-cf (HM-CF of CLIP-CC-Bench)."
+        "Additional metric; may be repeated: substitution (replaced content words, and "
+        "VCS lowered by them; English) or hm-cf (HM-CF of CLIP-CC-Bench)."
     ),
 )
 
@@ -396,17 +392,17 @@ scorer_options = combined(
             default=ScorerConfig.max_pair_gb,
             metavar="GB",
             help=(
-                "Maximum memory for the similarity matrix of one pair, 8 bytes per cell. A pair "
-                "that needs more is not scored."
+                "Maximum memory for the similarity matrix of a pair, 8 bytes per cell. A larger "
+                "pair is not scored."
             ),
         ),
         click.option(
             "--batch-invariant",
             is_flag=True,
             help=(
-                "Make the score of a pair on a GPU independent of the pairs scored with it. A "
-                "job then computes 9 to 22 % more, a single pair two to five times as much "
-                "(calculated). Scores on a CPU are always independent."
+                "Make the score of a pair on a GPU independent of the other pairs, as on a CPU. "
+                "A job computes 9 to 22 % more, a single pair two to five times as much "
+                "(calculated)."
             ),
         ),
         click.option(
@@ -443,8 +439,8 @@ served_embedder = together(
         callback=_served,
         metavar="URL",
         help=(
-            "URL of your embedding server (vLLM, TEI), such as http://127.0.0.1:8000/v1, to "
-            "use instead of the bundle's model. Its weights are not verified."
+            "URL of your embedding server (vLLM, TEI), instead of the bundle's model, such "
+            "as http://127.0.0.1:8000/v1. Its weights are not verified."
         ),
     ),
     click.option(
@@ -453,7 +449,7 @@ served_embedder = together(
         expose_value=False,
         callback=_note_model,
         metavar="NAME",
-        help=("Name of the model on the server of --embedder; the signature contains this name."),
+        help="Name of the model on that server, as in the signature.",
     ),
     section="Models",
     advanced=True,

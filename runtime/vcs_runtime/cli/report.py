@@ -108,8 +108,8 @@ _report = combined(
         multiple=True,
         metavar="FILE",
         help=(
-            "File with the scored pairs, which adds pages with the texts; for several "
-            "SCORES one file each, with the same name."
+            "File with the scored pairs, to add pages with the texts; for several SCORES, "
+            "one file of the same name each."
         ),
     ),
     click.option(
@@ -118,19 +118,19 @@ _report = combined(
         default=50,
         metavar="N",
         help=(
-            "Number of worst pairs, and of best pairs, by margin, that get a page with the "
-            "texts; several systems have equal shares."
+            "Number of worst and of best pairs (by margin) that get a page with the texts, "
+            "in equal shares for several systems."
         ),
     ),
     click.option(
-        "--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ."
+        "--ignore-signatures", is_flag=True, help="Accept score files whose signatures differ."
     ),
     click.option(
         "--title",
         metavar="TEXT",
         help=(
-            "Title of the report. [default: the names of the systems and the number of "
-            "videos; for one pair, the name of the generated text]"
+            "Title of the report. [default: the systems and the number of videos; for one "
+            "pair, the generated text's name]"
         ),
     ),
     system_names,

@@ -100,8 +100,8 @@ _job = combined(
         type=NamedPath(path_type=str),
         metavar="FILE",
         help=(
-            "File for the scores, one line per pair: .jsonl, .csv, .tsv or .parquet. For "
-            "several systems, a folder (DIR/) with one file per system."
+            "File for the scores, one line per pair: .jsonl, .csv, .tsv or .parquet; for "
+            "several systems a folder (DIR/)."
         ),
     ),
     as_json,
@@ -110,8 +110,8 @@ _job = combined(
         type=click.Choice(ON_ERROR),
         default=SKIP,
         help=(
-            "What to do with pairs that cannot be scored: leave them out of the means (skip), "
-            "count them as 0 with margin -1 (zero), or end the job at the first one (error)."
+            "What to do with pairs that cannot be scored: leave them out of the means, "
+            "count them as 0 (margin -1), or end the job at the first one."
         ),
     ),
     click.option(

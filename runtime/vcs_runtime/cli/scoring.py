@@ -107,10 +107,7 @@ scoring_options = combined(
             "--preset",
             type=click.Choice(list(PRESETS)),
             default="default",
-            help=(
-                "Chunk size and LCT: default (1 and 0, as in the reference package), paper (3 and "
-                "0.1, as in the papers), or table-lct1 (1 and 1, as in tables of the papers)."
-            ),
+            help="Chunk size and LCT: 1 and 0 (default), 3 and 0.1 (paper), 1 and 1 (table-lct1).",
         ),
         click.option(
             "--chunk-size",
@@ -123,18 +120,15 @@ scoring_options = combined(
             type=NumberRange(min=0),
             metavar="X",
             help=(
-                "Local Chronology Tolerance: how many window heights a match may be out of "
-                "order at no cost. [default: 0, or as in --preset or --params]"
+                "Local Chronology Tolerance, in window heights. [default: 0, or as in --preset "
+                "or --params]"
             ),
         ),
         click.option(
             "--aggregate",
             type=click.Choice(AGGREGATES),
             default="max",
-            help=(
-                "How the scores of several references are combined: the scores with the best "
-                "reference (max), or means."
-            ),
+            help="How the scores of several references are combined: the best reference, or means.",
         ),
         click.option(
             "--short", is_flag=True, help="Compare words instead of sentences, for short captions."

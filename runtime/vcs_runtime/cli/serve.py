@@ -74,7 +74,7 @@ from vcs_runtime.util.extras import require
         type=NumberRange(0, 1_000_000, min_open=True),
         default=60,
         metavar="S",
-        help="Maximum seconds until a request is scored; also for finishing after SIGTERM.",
+        help="Maximum seconds to score a request, and to finish after SIGTERM.",
     ),
     click.option(
         "--queue",

@@ -115,10 +115,10 @@ _model = together(
         "--model",
         metavar="KIND:PLACE",
         help=(
-            "Model, and how it is asked: genai:DIR (onnxruntime-genai in this process), "
-            "vllm:URL, sglang:URL (needs --template), stepping:URL (OpenAI-style server, "
-            "one token at a time), openai:URL, gemini:URL (both score only with --method "
-            "generate), or recorded:FILE (answers of --record; only scores)."
+            "Model: genai:DIR (onnxruntime-genai in this process), vllm:URL, sglang:URL "
+            "(needs --template), stepping:URL (OpenAI-style server, one token at a time), "
+            "openai:URL or gemini:URL (to write, or for --method generate), or "
+            "recorded:FILE (answers of --record)."
         ),
     ),
     click.option(
@@ -203,7 +203,7 @@ frames_option = click.option(
     type=click.IntRange(min=1),
     default=FRAMES,
     metavar="N",
-    help="Number of frames to take from a video file, uniformly sampled.",
+    help="Number of uniformly sampled frames of a video file.",
 )
 prompts_option = click.option(
     "--prompts",
@@ -217,10 +217,7 @@ tolerance_option = click.option(
     type=NumberRange(min=0, min_open=True),
     default=TOLERANCE,
     metavar="NATS",
-    help=(
-        "Maximum difference that the probe accepts between two computations of the same "
-        "log-probability."
-    ),
+    help="Maximum difference in the probe between two computations of a log-probability.",
 )
 output_option = click.option(
     "-o", "--output", type=PATH, required=True, metavar="FILE", help="JSONL file to write."

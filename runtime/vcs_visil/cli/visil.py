@@ -266,7 +266,7 @@ def visil() -> None:
     "--record",
     type=PATH,
     metavar="FILE",
-    help=("File for all answers of the model; answers in the file are not asked for again."),
+    help="File that stores all answers of the model, so that none is requested twice.",
 )
 @prompts_option
 @tolerance_option
