@@ -98,7 +98,7 @@ _streaming_options = together(
             "--most-change",
             type=NumberRange(0, 1),
             metavar="X",
-            help=("Maximum mean change of VCS by quantisation; 1 accepts any. [default: 0.01]"),
+            help="Maximum mean change of VCS by quantisation; 1 accepts any. [default: 0.01]",
         ),
         click.option(
             "--device",
@@ -327,7 +327,7 @@ export.add_command(nv_embed_v2)
     "--text",
     type=PATH,
     metavar="FILE",
-    help=("File with one text per line, to measure the error of int8. [default: the demo's texts]"),
+    help="File with one text per line, to measure the error of int8. [default: the demo's texts]",
 )
 @overwrite
 def sat(
@@ -387,7 +387,7 @@ def sat(
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "max", "lasttoken"]),
-    help=("Pooling of token vectors, if there is no modules.json. [default: as in the folder]"),
+    help="Pooling of token vectors, if there is no modules.json. [default: as in the folder]",
 )
 @click.option(
     "--optimum-python",

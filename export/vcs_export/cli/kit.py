@@ -18,7 +18,7 @@ from vcs_runtime.util.extras import require
     "extras",
     multiple=True,
     metavar="EXTRA",
-    help=("Extra to include in addition to default and cpu; gpu replaces cpu. May be repeated."),
+    help="Extra to include in addition to default and cpu; gpu replaces cpu. May be repeated.",
 )
 @bundle
 @click.option(
@@ -29,13 +29,13 @@ from vcs_runtime.util.extras import require
 @click.option(
     "--platform",
     metavar="TAG",
-    help=("Platform tag of the other machine, such as manylinux_2_28_x86_64. [default: as here]"),
+    help="Platform tag of the other machine, such as manylinux_2_28_x86_64. [default: as here]",
 )
 @click.option(
     "--wheel",
     type=PATH,
     metavar="FILE",
-    help=("Wheel of this version of vcs-runtime. [default: of the checkout or the package index]"),
+    help="Wheel of this version of vcs-runtime. [default: of the checkout or the package index]",
 )
 def kit(
     output: Path,

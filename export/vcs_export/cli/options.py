@@ -94,7 +94,7 @@ embedder_options = together(
         "--max-tokens",
         type=click.IntRange(min=3),
         metavar="N",
-        help=("Maximum length of an input in tokens. [default: as in the recipe or the folder]"),
+        help="Maximum length of an input in tokens. [default: as in the recipe or the folder]",
     ),
 )
 

@@ -46,7 +46,7 @@ from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further, t
 @click.option(
     "--by",
     metavar="METRIC",
-    help=("Column to rank by. [default: the first VCS, or its margin if VCS is 0 for most texts]"),
+    help="Column to rank by. [default: the first VCS, or its margin if VCS is 0 for most texts]",
 )
 @click.option("--baseline", metavar="MODEL", help="Model to compare all other models with.")
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")

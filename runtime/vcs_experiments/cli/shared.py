@@ -87,7 +87,10 @@ def lcts_option(*default: float, note: str = "") -> Decorator:
         default=default,
         metavar="X",
         callback=without_repetition,
-        help=f"Local Chronology Tolerance, in window heights; may be repeated.{note}",
+        help=(
+            "Local Chronology Tolerance: allowed disorder, in window heights; may be repeated."
+            f"{note}"
+        ),
     )
 
 
@@ -106,7 +109,7 @@ _preset = click.option(
     "--preset",
     type=click.Choice(list(_PRESETS)),
     default="tables",
-    help=("Chunk size and LCTs of the papers' tables (1; 0 and 1) or of their text (3; 0.1)."),
+    help="Chunk size and LCTs of the papers' tables (1; 0 and 1) or of their text (3; 0.1).",
 )
 _preset_lcts = lcts_option(note=" [default: as in --preset]")
 

@@ -40,7 +40,7 @@ system_names = click.option(
     "names",
     multiple=True,
     metavar="NAME",
-    help=("Name of a system; repeat for each file, in order. [default: the names of the files]"),
+    help="Name of a system; repeat for each file, in order. [default: the names of the files]",
 )
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option(
@@ -112,13 +112,13 @@ class ComparisonOptions:
     click.option(
         "--intervals",
         is_flag=True,
-        help=("Print half of each 95 % bootstrap interval after its mean (with --format latex)."),
+        help="Print half of each 95 % bootstrap interval after its mean (with --format latex).",
     ),
     click.option(
         "--moved",
         type=click.IntRange(min=0),
         metavar="N",
-        help=("Number of most changed pairs to list when two systems are compared. [default: 10]"),
+        help="Number of most changed pairs to list when two systems are compared. [default: 10]",
     ),
     click.option(
         "--ignore-signatures", is_flag=True, help="Accept score files whose signatures differ."

@@ -177,7 +177,7 @@ def score(
     """Score generated texts against their references.
 
     PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Its columns
-    are `reference`, `generated` and, if you like, `id`. Several files, or a folder, are several
+    are `reference`, `generated` and optionally `id`. Several files, or a folder, are several
     systems. Several plain texts are one pair, with the generated text last. docs/guide/input.md has
     a command for every kind of input.
 

@@ -120,15 +120,15 @@ scoring_options = combined(
             type=NumberRange(min=0),
             metavar="X",
             help=(
-                "Local Chronology Tolerance, in window heights. [default: 0, or as in --preset "
-                "or --params]"
+                "Local Chronology Tolerance: allowed disorder, in window heights. [default: 0, "
+                "or as in --preset or --params]"
             ),
         ),
         click.option(
             "--aggregate",
             type=click.Choice(AGGREGATES),
             default="max",
-            help="How the scores of several references are combined: the best reference, or means.",
+            help="How several references are combined: the best one, or means.",
         ),
         click.option(
             "--short", is_flag=True, help="Compare words instead of sentences, for short captions."

@@ -27,7 +27,7 @@ from vcs_runtime.util.extras import require
     "--host",
     default="127.0.0.1",
     metavar="HOST",
-    help=("Address to listen on; an address that other machines can reach needs --token-file."),
+    help="Address to listen on; an address that other machines can reach needs --token-file.",
 )
 @click.option(
     "--port",
@@ -81,7 +81,7 @@ from vcs_runtime.util.extras import require
         type=click.IntRange(min=1),
         default=64,
         metavar="N",
-        help=("Maximum number of requests that wait or are scored; further requests get HTTP 429."),
+        help="Maximum number of requests that wait or are scored; further requests get HTTP 429.",
     ),
 )
 @scoring_options

@@ -51,7 +51,7 @@ class ServerOptions:
         "--max-batch-size",
         default=64,
         metavar="N",
-        help=("Maximum number of items in a request, and in requests that are scored together."),
+        help="Maximum number of items in a request, and in requests that are scored together.",
     ),
     click.option(
         "--queue-delay-us",

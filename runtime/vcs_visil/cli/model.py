@@ -210,7 +210,7 @@ prompts_option = click.option(
     "folder",
     type=PATH,
     metavar="DIR",
-    help=("Folder with your own prompts (docs/guide/visil.md). [default: the built-in prompts]"),
+    help="Folder with your own prompts (docs/guide/visil.md). [default: the built-in prompts]",
 )
 tolerance_option = click.option(
     "--tolerance",

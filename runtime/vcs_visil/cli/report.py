@@ -76,7 +76,7 @@ def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
     type=PATH,
     required=True,
     metavar="FILE",
-    help=("JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1)."),
+    help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1).",
 )
 @click.option("--trim", is_flag=True, help="Leave out the largest and the smallest score.")
 @click.option("--by-video", is_flag=True, help="Shuffle answers only within each video.")
@@ -146,7 +146,7 @@ def correlate(
     type=NumberRange(min=0),
     multiple=True,
     metavar="X",
-    help=("Price of a token in nats; may be repeated. [default: each at which a choice changes]"),
+    help="Price of a token in nats; may be repeated. [default: each at which a choice changes]",
 )
 @click.option(
     "--plots", "folder", type=PATH, metavar="DIR", help="Folder for the figures as PNG files."

@@ -133,14 +133,14 @@ class _Scoring:
     multiple=True,
     default=Writing.keyframes,
     metavar="N",
-    help=("For `summarize`: number of keyframes in a summary (the first ones); may be repeated."),
+    help="For `summarize`: number of keyframes in a summary (the first ones); may be repeated.",
 )
 @click.option(
     "--kind",
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    help=("For `confuse`: change the text (with a model) or keyframes (without); may be repeated."),
+    help="For `confuse`: change the text (with a model) or keyframes (without); may be repeated.",
 )
 @click.option("--seed", type=int, default=SEED, metavar="N", help="For `confuse`: random seed.")
 @click.option(
