@@ -53,7 +53,7 @@ def test_the_same_option_for_the_same_thing(command: click.Command) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_terminal(command: click.Command) -> None:
     assert command.help
-    context = click.Context(command, terminal_width=COLUMNS)
+    context = click.Context(command, terminal_width=COLUMNS, **cli.context_settings)
     context.meta[ALL_OPTIONS] = True
     lines = command.get_help(context).splitlines()
     assert not [line for line in lines if len(line) > COLUMNS or re.search(r"\bx[<>]", line)]
