@@ -246,7 +246,7 @@ class Orientation:
 
 @dataclass(frozen=True)
 class Alignment:
-    """All results between a similarity matrix and its scores, which `scores(gas)` returns.
+    """All steps from a similarity matrix to its scores; `scores(gas)` returns the scores.
 
     Attributes
     ----------

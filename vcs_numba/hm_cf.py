@@ -82,7 +82,7 @@ _HM_CF: Final = by_element(
 def hm_cf(similarity: npt.ArrayLike, coarse: float) -> HmCf:
     """Compute HM-CF of one pair from the cosines of its sentences and of its two whole texts.
 
-    Every sentence is matched with the most similar one of the other text, wherever it stands.
+    Every sentence is matched with the most similar sentence of the other text, at any position.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ _REPLACE: Final = Kernel(
 
 
 class Replacements(NamedTuple):
-    """For each word of one text the word that stands for it in the other text.
+    """The words of one text, with the words that replace them in the other text.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Replacements(NamedTuple):
         float64 (n,): similarity to the partner; -1 if both exclude each other, or if only one is
         negated. NaN without a partner.
     word_class
-        int32 (n,): code of `WORD_CLASSES`; that of the pair for a word with a partner.
+        int32 (n,): code of `WORD_CLASSES`; for a word with a partner, the class of the pair.
     """
 
     partner: Ids
@@ -132,7 +132,7 @@ def substitution(
     """Compute how much of the reference was replaced (docs/reference/vcs.md, section 15).
 
     A word counts as replaced if it has no counterpart near the matched chunk, and another word
-    without one stands in its place. Words that were only added or only left out do not count.
+    without a counterpart is in its place. Words that were only added or only left out do not count.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def substitution(
     Raises
     ------
     ValueError
-        A match that is no chunk of the other side, a word of a chunk, a vector or a list that does
-        not exist, or an argument of another type. The message names the argument.
+        A match is not a chunk of the other side; a word refers to a chunk, vector or list that does
+        not exist; or an argument has another type. The message names the argument.
     """
     return _substitution(WordPair(gen, ref, gen_match, ref_match), vocabulary, params, "")
 

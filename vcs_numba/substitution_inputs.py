@@ -30,25 +30,25 @@ class SubstitutionParams:
         Similarity up to which a word lacks a counterpart, and from which it has one; -1 <= low <
         high <= 1.
     found_reach
-        Chunks beside a match in which a word's counterpart may stand, at least 0.
+        Number of chunks on each side of a match in which a word's counterpart may be, at least 0.
     pair_reach
-        Chunks beside a match in which a word's replacement may stand, and the counterpart of a word
-        that excludes others; at least 0, at most `found_reach`.
+        Number of chunks on each side of a match in which a word's replacement may be, and the
+        counterpart of a word that excludes others; at least 0, at most `found_reach`.
     context_weight
         Part in [0, 1] of a pair's weight that depends on the neighbouring words.
     context_certainty
         Agreement of the next neighbours, in [0, 1], from which words of different classes may
         replace each other.
     least_mass
-        Least number of words by which a class's replaced words are divided, above 0.
+        Minimum number of words by which a class's replaced words are divided, above 0.
     thing_weight
         Factor of the share of things, at least 0.
     rewording
         Factor of the share of words that have only a similar counterpart, at least 0.
     allowance
-        Substitution in [0, 1] that lowers no score.
+        Substitution in [0, 1] up to which no score is lowered.
     slope
-        How much a score's cap falls for each part of substitution above the allowance, at least 0.
+        How much the cap of a score falls per unit of substitution above the allowance, at least 0.
 
     Raises
     ------
@@ -97,22 +97,21 @@ class Words:
     Parameters
     ----------
     stem
-        int32 (n,), at least 0: equal for words that are the same. The ids are those of the other
-        text.
+        int32 (n,), at least 0: equal for words that are the same. Both texts use the same ids.
     vector
         int32 (n,), at least 0: each word's row of `Vocabulary.vectors`.
     chunk
-        int32 (n,), at least 0, ascending: the chunk in which each word stands.
+        int32 (n,), at least 0, ascending: the chunk of each word.
     log_class
-        (n, 3): log probabilities of the first three of `WORD_CLASSES`; one constant in a row
-        changes nothing.
+        (n, 3): log probabilities of the first three of `WORD_CLASSES`; a constant that is added to
+        a row changes nothing.
     name
         bool (n,): whether a word is a name, which overrules `log_class`.
     negated
         bool (n,): whether a word is negated.
     exclusion
-        int32 (n,), at least 0: each word's row of `Vocabulary.excluding`; 0 for a word that no list
-        holds.
+        int32 (n,), at least 0: each word's row of `Vocabulary.excluding`; 0 for a word that is in
+        no list.
 
     Raises
     ------
@@ -172,16 +171,16 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Vectors and exclusions of words, apart from any text.
+    """Vectors and exclusions of words, for any text.
 
     Parameters
     ----------
     vectors
         float32 (types, d): a vector of length 1 for each type of word, or of zeros for an unknown
-        one.
+        type.
     excluding
         bool (codes, codes), symmetric: which words cannot both be true, as "left" and "right". Row
-        0 is of words that exclude nothing. Equal stems never exclude each other, so that one code
+        0 is for words that exclude nothing. Equal stems never exclude each other, so that one code
         can stand for many words, as for all numbers.
 
     Raises

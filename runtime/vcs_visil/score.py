@@ -122,7 +122,7 @@ def visil(
     keywords
         Keywords of the caption, as for `mask_caption`.
     summaries
-        Summaries with different names. A `Video` may stand among them.
+        Summaries with different names. One of them may be a `Video`.
     model
         The model that scores. Check it with `probe` first.
     samples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -9,6 +10,7 @@ import pytest
 
 from support.command_line import vcs
 from vcs_runtime.cli import cli
+from vcs_runtime.cli.options import ALL_OPTIONS
 
 COLUMNS = 80
 # Names that other commands give to the same thing: --overwrite, -o/--output.
@@ -49,8 +51,12 @@ def test_the_same_option_for_the_same_thing(command: click.Command) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_summaries_are_not_cut_off(command: click.Command) -> None:
+def test_help_fits_a_terminal(command: click.Command) -> None:
     assert command.help
+    context = click.Context(command, terminal_width=COLUMNS, **cli.context_settings)
+    context.meta[ALL_OPTIONS] = True
+    lines = command.get_help(context).splitlines()
+    assert not [line for line in lines if len(line) > COLUMNS or re.search(r"\bx[<>]", line)]
     if isinstance(command, click.Group):
         context = click.Context(command)
         names = command.list_commands(context)
@@ -88,7 +94,8 @@ def test_sections_hold_every_option_of_a_command() -> None:
                 assert names.isdisjoint(usual.split()) == getattr(option, "advanced", False), (
                     option.opts
                 )
-        assert "--help-all" not in vcs("demo", "--help").stdout
+    assert "--help-all" not in vcs("demo", "--help").stdout
+    assert vcs("demo", "--help-all").stdout == vcs("demo", "--help").stdout
 
 
 @pytest.mark.parametrize(("path", "command"), [*walk(cli)])

@@ -362,7 +362,7 @@ with contextlib.redirect_stderr(io.StringIO()) as said:
 {textwrap.indent(LOAD_AHEAD + LOAD, "    ")}
 print(states, is_compiling(), repr(said.getvalue()))
 """
-    notice = "vcs-runtime: first run: compiling, about half a minute\\n"
+    notice = "vcs-runtime: first run: compiling takes about half a minute\\n"
     assert run_python(script, **place).splitlines()[-1] == f"[True] False '{notice}'"
     assert run_python(script, **place).splitlines()[-1] == "[] False ''"
 

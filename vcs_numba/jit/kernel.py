@@ -61,7 +61,7 @@ def is_compiling() -> bool:
 
 
 @cache
-def _announce(what: str = "first run: compiling, about half a minute") -> None:
+def _announce(what: str = "first run: compiling takes about half a minute") -> None:
     """Log, once in a process, why nothing happens for a while."""
     logging.getLogger("vcs_numba").warning("vcs-runtime: %s", what)
 
@@ -256,13 +256,13 @@ def warm_up() -> None:
     """Compile every kernel that the cache lacks and save it, in up to a minute.
 
     Afterwards a process on this machine needs a fraction of a second for its first score. The cache
-    is the first folder of these that can be written: the one that NUMBA_CACHE_DIR names,
-    `__pycache__` beside these sources, the user's cache folder. Its files are valid for one type of
-    CPU, one version of Python and of Numba, and these sources.
+    is the first writable folder of these three: the folder in NUMBA_CACHE_DIR, `__pycache__` next
+    to these sources, the user's cache folder. Its files are valid for one type of CPU, one version
+    of Python and of Numba, and these sources.
     """
 
     def missing() -> None:
-        _announce("compiling for this machine, once: up to a minute")
+        _announce("compiling for this machine, once, takes up to a minute")
         _make_helpers()
 
     for kernel in KERNELS:

@@ -8,6 +8,7 @@ import click
 
 from vcs_export.cli.options import log, require_builders
 from vcs_runtime.bundle.opening import open_bundle
+from vcs_runtime.cli.options import SectionedCommand
 
 
 @click.group
@@ -15,17 +16,21 @@ def engine() -> None:
     """Build and check TensorRT engines of a bundle."""
 
 
-@engine.command()
+@engine.command(cls=SectionedCommand)
 @click.argument("bundle", metavar="BUNDLE")
 @click.option(
-    "--log", "builder_log", type=click.File("w", "utf-8"), metavar="FILE", help="Log of TensorRT."
+    "--log",
+    "builder_log",
+    type=click.File("w", "utf-8"),
+    metavar="FILE",
+    help="File for the log of TensorRT.",
 )
 def build(bundle: str, builder_log: TextIO | None) -> None:
     """Build TensorRT engines of a bundle, without a GPU.
 
-    They run its encoder and its learned segmenter, on GPUs of the compute capabilities 8.0, 8.6,
-    8.9, 12.0 and 12.1, with the installed release of TensorRT for RTX. They lie in the user's own
-    folder, `engines` in VCS_RUNTIME_HOME. Needs `vcs-runtime[export,tensorrt]`.
+    The engines run the bundle's encoder and learned segmenter on GPUs of the compute capabilities
+    8.0, 8.6, 8.9, 12.0 and 12.1, with the installed release of TensorRT for RTX. They are stored in
+    `engines` in VCS_RUNTIME_HOME. This needs `vcs-runtime[export,tensorrt]`.
 
     \b
     Example:
@@ -38,13 +43,13 @@ def build(bundle: str, builder_log: TextIO | None) -> None:
         click.echo(path)
 
 
-@engine.command()
+@engine.command(cls=SectionedCommand)
 @click.argument("bundle", metavar="BUNDLE")
 def check(bundle: str) -> None:
     """Compare a bundle's engines with CUDA on the first GPU.
 
-    Their speed is measured, too: `--device auto` takes engines only where they were faster here.
-    Needs `vcs-runtime[gpu,export,tensorrt]`.
+    The command compares results and speed. `--device auto` uses engines only if they were faster
+    here. This needs `vcs-runtime[gpu,export,tensorrt]`.
 
     \b
     Example:

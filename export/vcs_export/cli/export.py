@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vcs_export.cli.options import (
-    all_of,
     checkpoint,
     device_name,
     embedder_options,
     log,
     output,
-    overwrite,
     read_recipe,
     record_fitness,
     require_builders,
@@ -27,7 +25,7 @@ from vcs_export.cli.options import (
 )
 from vcs_runtime.bundle.manifest import EXPORTED_POLICIES, MANIFEST, EmbedderSpec, read_manifest
 from vcs_runtime.bundle.opening import open_bundle
-from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand
+from vcs_runtime.cli.options import PATH, NumberRange, SectionedCommand, overwrite, together
 
 if TYPE_CHECKING:
     from vcs_export.checkpoint.recipe import PublishedRecipe
@@ -73,42 +71,46 @@ class _Streaming:
         )
 
 
-_streaming_options = all_of(
-    click.option(
-        "--weights",
-        type=click.Choice(["link", "copy"]),
-        default="link",
-        show_default=True,
-        help="How unchanged weights enter the bundle: hard links to the model's files, or copies.",
-    ),
-    click.option(
-        "--text",
-        type=PATH,
-        metavar="FILE",
-        help="Texts, one a line, on which the error of int8 is measured. [default: the demo's]",
-    ),
-    click.option(
-        "--least-cosine",
-        type=NumberRange(-1, 1),
-        metavar="X",
-        help="Lowest accepted mean cosine to unquantised vectors. [default: 0.99]",
-    ),
-    click.option(
-        "--most-change",
-        type=NumberRange(0, 1),
-        metavar="X",
-        help="Largest accepted mean change of VCS by quantisation; 1 accepts any. [default: 0.01]",
-    ),
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        metavar="DEVICE",
-        callback=device_name,
-        help="Where the error is measured: auto, cpu, or cuda:N.",
-    ),
-    click.option(
-        "--own-weights", is_flag=True, help="Accept weights other than the published ones."
+_streaming_options = together(
+    together(
+        click.option(
+            "--weights",
+            type=click.Choice(["link", "copy"]),
+            default="link",
+            help="How unchanged weights enter the bundle: as hard links, or as copies.",
+        ),
+        click.option(
+            "--text",
+            type=PATH,
+            metavar="FILE",
+            help=(
+                "File with one text per line, to measure the error of int8. [default: the "
+                "demo's texts]"
+            ),
+        ),
+        click.option(
+            "--least-cosine",
+            type=NumberRange(-1, 1),
+            metavar="X",
+            help="Minimum mean cosine to unquantised vectors. [default: 0.99]",
+        ),
+        click.option(
+            "--most-change",
+            type=NumberRange(0, 1),
+            metavar="X",
+            help="Maximum mean change of VCS by quantisation; 1 accepts any. [default: 0.01]",
+        ),
+        click.option(
+            "--device",
+            default="auto",
+            metavar="DEVICE",
+            callback=device_name,
+            help="Device that measures quantisation error and fitness: auto, cpu, or cuda:N.",
+        ),
+        click.option(
+            "--own-weights", is_flag=True, help="Accept weights other than the published ones."
+        ),
+        advanced=True,
     ),
     overwrite,
 )
@@ -133,31 +135,36 @@ def _streamed(command: Callable[..., None]) -> Callable[..., None]:
     "--precision",
     type=click.Choice(_PRECISIONS),
     help=(
-        "Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU. "
-        "[default: fp16; fp32 for Gemma 3]"
+        "Precision of matrices; norms, sums and pooling are fp32. bf16 needs a GPU. "
+        "[default: fp16, or fp32 for Gemma 3]"
     ),
 )
 @click.option(
     "--long-text",
     type=click.Choice(EXPORTED_POLICIES),
     default="truncate_text",
-    show_default=True,
-    help="Treatment of longer texts: mean over windows, cut, or error.",
+    help=(
+        "What to do with texts longer than the model's window: average over windows, "
+        "cut the text (special tokens stay), or refuse it."
+    ),
 )
-@click.option(
-    "--pooling",
-    type=click.Choice(["mean", "last"]),
-    help="Pooling of token vectors. [default: as the folder says]",
-)
-@click.option(
-    "--end-token",
-    metavar="TOKEN",
-    help="Token at the end of each text, or none. [default: as the folder says]",
-)
-@click.option(
-    "--attention",
-    type=click.Choice(["causal", "bidirectional"]),
-    help="Direction of attention, if config.json does not say. [default: as it says]",
+@together(
+    click.option(
+        "--pooling",
+        type=click.Choice(["mean", "last"]),
+        help="Pooling of token vectors. [default: as in the folder]",
+    ),
+    click.option(
+        "--end-token",
+        metavar="TOKEN",
+        help="Token to put at the end of each text, or none. [default: as in the folder]",
+    ),
+    click.option(
+        "--attention",
+        type=click.Choice(["causal", "bidirectional"]),
+        help="Direction of attention, if config.json has none. [default: as in config.json]",
+    ),
+    advanced=True,
 )
 @_streamed
 def decoder(
@@ -171,12 +178,13 @@ def decoder(
 ) -> None:
     """Build an embedder from a decoder: Qwen, Llama or Gemma 3.
 
-    The folder is one of sentence-transformers or of transformers. It may be larger than memory. A
-    recipe checks the model's settings and known hashes, and knows its licence.
+    DIR is a folder of sentence-transformers or of transformers, and may be larger than memory. A
+    recipe checks the model's settings and known hashes, and names its licence.
 
     \b
     Example:
-      vcs-runtime export decoder --from Qwen3-Embedding-0.6B --recipe qwen3-embedding-0.6b -o judge
+      vcs-runtime export decoder --from Qwen3-Embedding-0.6B \\
+        --recipe qwen3-embedding-0.6b -o judge
     """
     if streaming.own_weights and recipe is None:
         raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
@@ -216,15 +224,14 @@ def decoder(
     "--precision",
     type=click.Choice(_PRECISIONS),
     default="fp16",
-    show_default=True,
-    help="Precision of matrices; norms, sums and pooling are float32. bf16 needs a GPU.",
+    help="Precision of matrices; norms, sums and pooling are fp32. bf16 needs a GPU.",
 )
 @_streamed
 def nv_embed_v2(checkpoint: Path, output: Path, streaming: _Streaming) -> None:
     """Build an embedder from the files of NV-Embed-v2.
 
-    A checkpoint of the published size must match the published hashes; use --own-weights for
-    fine-tuned ones.
+    Weights of the published size must match the published hashes. For fine-tuned weights, add
+    --own-weights.
 
     \b
     Example:
@@ -276,8 +283,7 @@ def _log_quantization_error(embedder: EmbedderSpec) -> None:
 def export() -> None:
     """Build a bundle from a model's files.
 
-    Nothing is downloaded, and no PyTorch is needed.
-    This needs `vcs-runtime[export]`.
+    These commands need `vcs-runtime[export]`, but neither PyTorch nor a network.
     """
 
 
@@ -285,28 +291,27 @@ export.add_command(decoder)
 export.add_command(nv_embed_v2)
 
 
-@export.command()
+@export.command(cls=SectionedCommand)
 @checkpoint
 @output
 @click.option(
     "--tokenizer",
     type=PATH,
     metavar="FILE",
-    help="Tokenizer of xlm-roberta-base. [default: tokenizer.json in the folder]",
+    help="Tokenizer file of xlm-roberta-base. [default: tokenizer.json in the folder]",
 )
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "fp16", "int8"]),
     default="fp32",
-    show_default=True,
     help="Precision of weights and arithmetic.",
 )
 @click.option(
     "--recipe",
     metavar="NAME|FILE",
     help=(
-        "Recipe to verify the files against: sat-3l-sm, sat-12l-sm, sat-3l, or a TOML file. "
-        "[default: any model]"
+        "Recipe of a published model that the files must match: sat-3l-sm, sat-12l-sm, "
+        "sat-3l, or a TOML file."
     ),
 )
 @click.option(
@@ -314,15 +319,15 @@ export.add_command(nv_embed_v2)
     type=NumberRange(0, 1, min_open=True, max_open=True),
     metavar="T",
     help=(
-        "Probability above which a character ends a segment. Models adapted with LoRA need 0.5. "
-        "[default: the recipe's or the authors']"
+        "Probability above which a character ends a segment; 0.5 for models adapted "
+        "with LoRA. [default: the recipe's or the authors']"
     ),
 )
 @click.option(
     "--text",
     type=PATH,
     metavar="FILE",
-    help="Texts, one a line, on which int8 is compared with fp32. [default: the demo's]",
+    help="File with one text per line, to measure the error of int8. [default: the demo's texts]",
 )
 @overwrite
 def sat(
@@ -336,12 +341,13 @@ def sat(
 ) -> None:
     """Build a segmenter from a SaT (Segment Any Text) model.
 
-    The folder holds config.json and model.safetensors. A recipe checks the model's settings and
-    known hashes.
+    DIR holds config.json and model.safetensors. A recipe checks the model's settings and known
+    hashes.
 
     \b
     Example:
-      vcs-runtime export sat --from sat-12l-sm --tokenizer xlm-roberta-base/tokenizer.json -o sat
+      vcs-runtime export sat --from sat-12l-sm \\
+        --tokenizer xlm-roberta-base/tokenizer.json -o sat
     """
     from vcs_export.checkpoint.recipe import SatRecipe
     from vcs_export.families.build import Build, Quantization
@@ -365,7 +371,7 @@ def sat(
     click.echo(output)
 
 
-@export.command()
+@export.command(cls=SectionedCommand)
 @checkpoint
 @output
 @embedder_options
@@ -373,28 +379,21 @@ def sat(
     "--long-text",
     type=click.Choice(EXPORTED_POLICIES),
     default="window_mean",
-    show_default=True,
     help=(
-        "Treatment of texts longer than the model's window: mean over windows, cut as "
-        "sentence-transformers does (special tokens stay), or error."
+        "What to do with texts longer than the model's window: average over windows, "
+        "cut the text (special tokens stay), or refuse it."
     ),
 )
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "max", "lasttoken"]),
-    help=(
-        "Pooling of a plain transformer, whose folder has no modules.json. "
-        "[default: as the folder says]"
-    ),
+    help="Pooling of token vectors, if there is no modules.json. [default: as in the folder]",
 )
 @click.option(
     "--optimum-python",
     type=PATH,
     metavar="PATH",
-    help=(
-        "Python interpreter with optimum-onnx and PyTorch, whose optimum exports the model. "
-        "[default: export without PyTorch]"
-    ),
+    help="Python interpreter with optimum-onnx and PyTorch, to export by optimum.",
 )
 @overwrite
 def encoder(
@@ -409,11 +408,12 @@ def encoder(
 
     BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and ModernBERT are exported without PyTorch. Any
     other encoder is exported by optimum, in a separate environment. A recipe checks the model's
-    settings, and knows its licence and the words that stand before its texts.
+    settings, and names its licence and the words to put before texts.
 
     \b
     Example:
-      vcs-runtime export encoder --from multilingual-e5-base --recipe multilingual-e5-base -o judge
+      vcs-runtime export encoder --from multilingual-e5-base \\
+        --recipe multilingual-e5-base -o judge
     """
     from vcs_export.checkpoint.recipe import SentenceRecipe
     from vcs_export.checkpoint.sentence_folder import other_heads
@@ -437,32 +437,32 @@ def encoder(
     click.echo(output)
 
 
-@export.command()
+@export.command(cls=SectionedCommand)
 @click.argument("bundle", type=PATH)
 @click.option(
     "--device",
     default="cpu",
-    show_default=True,
     metavar="DEVICE",
     callback=device_name,
     help=(
-        "Where the model runs: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, or "
-        "tensorrt:N."
+        "Device that runs the models: auto (a GPU if possible), cpu, openvino, "
+        "openvino:fp32, cuda:N, cuda:N:fp32, or tensorrt:N."
     ),
 )
 @click.option(
     "--card",
     type=PATH,
     metavar="README.md",
-    help="NV-Embed-v2's model card, whose scores are compared. [default: none]",
+    help="Model card of NV-Embed-v2, whose scores are compared.",
 )
 def verify(bundle: Path, device: str, card: Path | None) -> None:
     """Check the models of a bundle by running them.
 
     Vectors must be finite, of unit length, and independent of batch, order and padding. Models must
-    agree with their proofs, and a proof that is missing is added. Then fitness for VCS is measured
-    on built-in pairs of texts, and written into the bundle with a calibration. The exit code is 1
-    if a check fails.
+    agree with their proofs; a missing proof is added. The exit code is 1 if a check fails.
+
+    At the end, built-in texts show how fit the embedder is for VCS. The result and a calibration
+    are written into the bundle.
 
     \b
     Example:

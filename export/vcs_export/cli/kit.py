@@ -7,33 +7,35 @@ from pathlib import Path
 import click
 
 from vcs_export.cli.options import log
-from vcs_runtime.cli.options import PATH, bundle, output_folder, usage_errors
+from vcs_runtime.cli.options import PATH, SectionedCommand, bundle, output_folder, usage_errors
 from vcs_runtime.util.extras import require
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @output_folder(help="Folder to create.")
 @click.option(
     "--extra",
     "extras",
     multiple=True,
     metavar="EXTRA",
-    help="Extra beside `default` and `cpu`; gpu takes the place of cpu. May be repeated.",
+    help="Extra to include in addition to default and cpu; gpu replaces cpu. May be repeated.",
 )
 @bundle
 @click.option(
-    "--python", metavar="VERSION", help="Version of Python there, such as 3.12. [default: this one]"
+    "--python",
+    metavar="VERSION",
+    help="Python version of the other machine, such as 3.12. [default: as here]",
 )
 @click.option(
     "--platform",
     metavar="TAG",
-    help="Platform tag of wheels there, such as manylinux_2_28_x86_64. [default: this machine's]",
+    help="Platform tag of the other machine, such as manylinux_2_28_x86_64. [default: as here]",
 )
 @click.option(
     "--wheel",
     type=PATH,
     metavar="FILE",
-    help="Wheel of this version of vcs-runtime. [default: from the checkout or the package index]",
+    help="Wheel of this version of vcs-runtime. [default: of the checkout or the package index]",
 )
 def kit(
     output: Path,
@@ -43,16 +45,17 @@ def kit(
     platform: str | None,
     wheel: Path | None,
 ) -> None:
-    """Gather all that a machine without a network needs.
+    """Gather everything for a machine without a network.
 
     The folder holds this version of vcs-runtime, the packages of its extras, a bundle, licences, a
-    bill of materials, checksums, and a program that installs them. Packages are downloaded by pip
-    with its own configuration; nothing is installed here (docs/guide/air-gap.md).
+    bill of materials, checksums, and an installer. pip downloads the packages, with its own
+    configuration. Nothing is installed here (docs/guide/air-gap.md).
 
     \b
     Examples:
       vcs-runtime kit -o kit
-      vcs-runtime kit -o kit --extra report --python 3.12 --platform manylinux_2_28_x86_64
+      vcs-runtime kit -o kit --extra report --python 3.12 \\
+        --platform manylinux_2_28_x86_64
     """
     for module in ("packaging", "cyclonedx", "pip"):
         require(module, "kit", "making a kit")

@@ -12,7 +12,7 @@ import click
 
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.bundle.paths import how_to_download
-from vcs_runtime.cli.options import PATH
+from vcs_runtime.cli.options import PATH, together
 from vcs_runtime.errors import DeviceError, InputError, MissingExtraError
 from vcs_runtime.inference.device import choose_device, split_device
 from vcs_runtime.util.extras import require
@@ -39,18 +39,6 @@ def _downloaded(context: click.Context, parameter: click.Parameter, path: Path) 
     )
 
 
-def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds several options to a command, in this order."""
-
-    def decorate(command: Command) -> Command:
-        # As with a stack of decorators, the last one is applied first.
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 def checkpoint(command: Command) -> Command:
     """Add the option for the model's files to a command that needs the builders' packages."""
 
@@ -74,42 +62,39 @@ _source = click.option(
 output = click.option(
     "-o", "--output", type=PATH, required=True, metavar="BUNDLE", help="Folder of the new bundle."
 )
-overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 
 # The options of every embedder from a sentence-transformers folder.
-embedder_options = all_of(
+embedder_options = together(
     click.option(
         "--recipe",
         metavar="NAME|FILE",
         help=(
-            "Recipe to verify the files against: the model's name in lower case, or a TOML file. "
-            "[default: any model]"
+            "Recipe of a published model that the files must match: its name in lower case, "
+            "or a TOML file."
         ),
     ),
     click.option(
         "--prompt",
         metavar="NAME",
         help=(
-            "Name of the folder's prompt to put before every text. "
-            "[default: the recipe's, or the folder's default prompt]"
+            "Name of a prompt in the folder, to put before every text. [default: the "
+            "recipe's, or the folder's default prompt]"
         ),
     ),
     click.option(
-        "--instruction",
-        metavar="TEXT",
-        help="Words to put before every text, in place of a prompt.",
+        "--instruction", metavar="TEXT", help="Words to put before every text, instead of a prompt."
     ),
     click.option(
         "--dimension",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Truncate vectors to N dimensions (Matryoshka). [default: as the folder says]",
+        help="Number of vector dimensions to keep (Matryoshka). [default: as in the folder]",
     ),
     click.option(
         "--max-tokens",
         type=click.IntRange(min=3),
         metavar="N",
-        help="Longest input in tokens. [default: the recipe's or the folder's]",
+        help="Maximum length of an input in tokens. [default: as in the recipe or the folder]",
     ),
 )
 

@@ -20,7 +20,7 @@ from vcs_runtime.util.presence import is_folder
 @click.command(cls=SectionedCommand)
 @data_option(
     metavar="FILE",
-    help="JSON file {scene: {author: text}}, or folder of authorN.json {scene: text}.",
+    help="JSON file {scene: {author: text}}, or a folder of authorN.json {scene: text}.",
 )
 @click.option(
     "--published",
@@ -28,8 +28,8 @@ from vcs_runtime.util.presence import is_folder
     type=PATH,
     metavar="FILE",
     help=(
-        "CSV file of scores to compare with: "
-        "scene, Comparison, then metrics; or a folder. [default: that of a checkout]"
+        "CSV file of scores to compare with (scene, Comparison, metrics), or a folder "
+        "of such files. [default: the files in the folder of --data, if any]"
     ),
 )
 @paper_settings

@@ -95,36 +95,34 @@ def beside() -> Decorator:
                 type=PATH,
                 metavar="FILE",
                 help=(
-                    "File of reference texts by id over which idf is computed, for CIDEr and "
+                    "File of reference texts by id from which idf is computed, for CIDEr and "
                     "--bertscore-idf. [default: the references that are scored]"
                 ),
             ),
             click.option(
                 "--bertscore",
                 metavar="BUNDLE",
-                help="Bundle whose encoder computes BERTScore. [default: the one of --bundle]",
+                help="Bundle whose encoder computes BERTScore. [default: the bundle of --bundle]",
             ),
             click.option(
                 "--bertscore-layer",
                 type=click.IntRange(min=0),
                 metavar="N",
                 help=(
-                    "Layer of that encoder whose tokens are compared; 0 is its embeddings. "
-                    "[default: the last one]"
+                    "Layer of the encoder whose token vectors are compared; 0 is the embeddings. "
+                    "[default: the last layer]"
                 ),
             ),
             click.option(
-                "--bertscore-idf", is_flag=True, help="Weigh the tokens of BERTScore by idf."
+                "--bertscore-idf", is_flag=True, help="Weight the tokens of BERTScore by idf."
             ),
             click.option(
                 "--bertscore-baseline",
                 type=PATH,
                 metavar="FILE",
-                help=(
-                    "File of baselines by layer that rescale BERTScore, as bert-score has them. "
-                    "[default: not rescaled]"
-                ),
+                help="File of baselines per layer that rescale BERTScore, as bert-score has it.",
             ),
             section="Scoring",
+            advanced=True,
         ),
     )

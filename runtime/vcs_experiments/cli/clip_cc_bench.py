@@ -18,7 +18,7 @@ from vcs_experiments.datasets.texts import Problems
 from vcs_experiments.leaderboard import document, leaderboard
 from vcs_experiments.results import Output, check_output
 from vcs_experiments.statistics import Significance
-from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.compare import correction, enough_resamples, seed_option
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.notices import open_scorer
 from vcs_runtime.cli.options import (
@@ -32,9 +32,9 @@ from vcs_runtime.cli.options import (
     overwrite,
     resume,
     scorer_options,
+    together,
 )
 from vcs_runtime.cli.tables import console, print_table
-from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.opening import open_bundles
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
@@ -64,7 +64,7 @@ class _Outputs:
     "judges",
     multiple=True,
     metavar="[NAME=]BUNDLE",
-    help="Bundle of a judge, and its name; may be repeated. [default: --bundle]",
+    help="Bundle of a judge, and a name for it; may be repeated. [default: --bundle]",
 )
 @click.option(
     "--add",
@@ -72,25 +72,22 @@ class _Outputs:
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="Predictions of a further system, {clip: text}; may be repeated.",
+    help="Predictions of an additional system, {clip: text}; may be repeated.",
 )
 @click.option(
     "--published",
     is_flag=False,
     flag_value="",
     metavar="[DIR]",
-    help="Recompute the published leaderboard, from DATA or DIR if given, and stop.",
+    help="Print the published leaderboard, computed from DATA or DIR if given, and exit.",
 )
 @click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder for the results.")
-@csv_safe
-@max_read_mb
+@together(csv_safe, max_read_mb, advanced=True)
 @resume
 @overwrite
 @as_json
-@click.option("--plots", "drawn", is_flag=True, help="Draw a plot into --output.")
-@correction
-@enough_resamples
-@click.option("--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed.")
+@click.option("--plots", "drawn", is_flag=True, help="Draw a plot into the folder of --output.")
+@together(correction, enough_resamples, seed_option, advanced=True)
 @scorer_options
 @combined("outputs", _Outputs)
 @combined("significance", Significance)
@@ -106,14 +103,14 @@ def clip_cc_bench(
     """Rank systems as CLIP-CC-Bench does, with your judges.
 
     DATA is a checkout of the benchmark, or a folder with references.json and
-    predictions/SYSTEM.json. Every system is scored by every judge; systems are ranked by Borda
-    count. --output receives all tables, the scores, and result files in the benchmark's schema.
+    predictions/SYSTEM.json. Every judge scores every system, and systems are ranked by Borda count.
+    --output receives all tables, the scores, and result files in the benchmark's schema.
 
     \b
     Examples:
       vcs-runtime experiment clip-cc-bench CLIP-CC-Bench -o board
-      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench --judge nv-embed=authors \\
-        --add mine.json -o board
+      vcs-runtime experiment clip-cc-bench CLIP-CC-Bench \\
+        --judge nv-embed=authors --add mine.json -o board
       vcs-runtime experiment clip-cc-bench --published --json
     """
     output = outputs.output

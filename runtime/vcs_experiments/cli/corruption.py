@@ -36,9 +36,8 @@ _threshold = click.option(
     "--threshold",
     type=Number(),
     default=0.5,
-    show_default=True,
     metavar="X",
-    help="Minimum score of a text that is classified as valid.",
+    help="Minimum score at which a text is classified as valid.",
 )
 
 
@@ -46,14 +45,19 @@ _threshold = click.option(
 @data_option(
     metavar="DIR",
     help=(
-        "Folder with comparison/SCENE.json, and optionally comparison-published/ and the "
-        "graded series."
+        "Folder with comparison/SCENE.json, and optionally comparison-published/ and "
+        "the graded series."
     ),
 )
 @paper_settings
 @_threshold
 @columns_option
-@click.option("--plots", "drawn", is_flag=True, help="Draw plots of the first VCS into --output.")
+@click.option(
+    "--plots",
+    "drawn",
+    is_flag=True,
+    help="Draw plots of the first VCS into the folder of --output.",
+)
 @scored
 def corruption(
     data: Path,
@@ -63,13 +67,13 @@ def corruption(
     drawn: bool,
     run: Run,
 ) -> None:
-    """Separate valid rewrites of texts from corrupted ones.
+    """Test if VCS tells valid rewrites from corrupted ones.
 
-    Every rewrite of every description is scored by VCS and by other metrics.
+    Every rewrite of every description is scored, by VCS and by other metrics.
 
     \b
     Example:
-      vcs-runtime experiment corruption --data authors -o results --plots
+      vcs-runtime experiment corruption --data corrupted -o results --plots
     """
     if drawn:
         require_matplotlib()
@@ -92,19 +96,18 @@ def corruption(
 
 
 @click.command(cls=SectionedCommand)
-@data_option(metavar="DIR", help="Data folder, as for `corruption`.")
+@data_option(metavar="DIR", help="Folder with data, as for `corruption`.")
 @click.option(
     "--chunk-size",
     "chunk_sizes",
     type=click.IntRange(min=1),
     multiple=True,
     default=(1, 2, 3, 5),
-    show_default=True,
     metavar="K",
     callback=without_repetition,
-    help="Number of sentences joined to one chunk; may be repeated.",
+    help="Number of sentences per chunk; may be repeated.",
 )
-@lcts_option(0.0, 0.1, 0.25, 0.5, 1.0)
+@lcts_option(0, 0.1, 0.25, 0.5, 1)
 @_threshold
 @output_options
 @scorer_options
@@ -118,7 +121,8 @@ def parameters(
 
     \b
     Example:
-      vcs-runtime experiment parameters --data authors -o results --chunk-size 1 --lct 0 --lct 1
+      vcs-runtime experiment parameters --data corrupted -o results \\
+        --chunk-size 1 --lct 0 --lct 1
     """
     require("scipy", "experiments", "this experiment")
     problems = Problems(warn)

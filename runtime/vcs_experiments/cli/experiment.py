@@ -14,9 +14,10 @@ from vcs_experiments.cli.vatex import vatex
 
 @click.group()
 def experiment() -> None:
-    """Run the authors' experiments on your data.
+    """Repeat the papers' experiments with your data.
 
-    Needs `vcs-runtime[experiments]`. docs/guide/experiments.md describes the data and the results.
+    The commands need `vcs-runtime[experiments]`. docs/guide/experiments.md describes the data and
+    the results.
     """
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from vcs_experiments.cli.results import exit_if
-from vcs_experiments.cli.shared import references_option, seed_option
+from vcs_experiments.cli.shared import references_option
 from vcs_experiments.datasets import corruptions
 from vcs_experiments.datasets.corruptions import Rewrite
 from vcs_experiments.datasets.texts import Problems, read_descriptions
 from vcs_experiments.results import Output
 from vcs_experiments.rewriting.writing import AUTHOR, FILE, TRIES, Rewriter
 from vcs_runtime._version import __version__
+from vcs_runtime.cli.compare import seed_option
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import (
     SectionedCommand,
@@ -69,8 +70,8 @@ def _output(output: Path, resume: bool, overwrite: bool) -> Output:
 @click.command("make-corruptions", cls=SectionedCommand)
 @references_option
 @seed_option
-@output_folder(help="Data folder to create.")
-@max_read_mb
+@output_folder(help="Folder to create for the data.")
+@together(max_read_mb, advanced=True)
 @resume
 @overwrite
 @together(bundle, segmenter, device, section="Models")
@@ -80,15 +81,14 @@ def _output(output: Path, resume: bool, overwrite: bool) -> Output:
         "--tries",
         type=click.IntRange(min=1),
         default=TRIES,
-        show_default=True,
         metavar="N",
-        help="How often the model is asked for a rewrite if its answers cannot be used.",
+        help="Number of attempts at a rewrite if the model's answers cannot be used.",
     ),
     click.option(
         "--author",
         type=click.IntRange(min=2),
         metavar="N",
-        help="Only let the model tell each scene as author N, as data for `authors`.",
+        help="Only retell each scene as author N with --model, as data for `authors`.",
     ),
     section="Language model",
 )
@@ -103,11 +103,11 @@ def make_corruptions(
     author: int | None,
     asked: ModelOptions,
 ) -> None:
-    """Corrupt your own descriptions, as data for `corruption`.
+    """Corrupt your descriptions, as data for `corruption`.
 
-    Sentences are left out, added, repeated and reordered. With a language model, the data folder
-    has valid rewrites, distortions and summaries, too. The model answers with the likeliest token
-    each time, and runs on the device that its configuration names.
+    The command leaves out, adds, repeats and reorders sentences. A language model (--model) also
+    writes valid rewrites, distortions and summaries. The model always answers with the likeliest
+    token, and runs on the device that its configuration names.
 
     \b
     Examples:

@@ -17,15 +17,14 @@ from vcs_experiments.cli.shared import (
     paths_of,
     references_option,
     scored,
-    seed_option,
 )
 from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.datasets.texts import Problems, read_descriptions
 from vcs_experiments.metrics.scoring import LongMetrics
 from vcs_experiments.rank import RankOptions
-from vcs_runtime.cli.compare import correction, enough_resamples
+from vcs_runtime.cli.compare import correction, enough_resamples, seed_option
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further
+from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further, together
 
 
 @click.command(cls=SectionedCommand)
@@ -35,37 +34,32 @@ from vcs_runtime.cli.options import PATH, SectionedCommand, combined, further
     type=PATH,
     required=True,
     metavar="DIR",
-    help="Folder with a file for each model, such as MODEL.json.",
+    help="Folder with one file per model, such as MODEL.json.",
 )
 @click.option(
     "--ranking",
     type=PATH,
     metavar="FILE",
-    help="Ranking to compare with: one model per line, best first.",
+    help="File with a ranking to compare with: one model per line, best first.",
 )
 @columns_option
 @click.option(
     "--by",
     metavar="METRIC",
-    help="Column to rank by. [default: the first VCS; its margin if VCS is 0 for most texts]",
+    help="Column to rank by. [default: the first VCS, or its margin if VCS is 0 for most texts]",
 )
-@click.option(
-    "--baseline", metavar="MODEL", help="Model that all others are tested against. [default: none]"
-)
+@click.option("--baseline", metavar="MODEL", help="Model to compare all other models with.")
 @click.option("--all-pairs", is_flag=True, help="Test all pairs of models.")
-@correction
-@lcts_option(0.0)
+@lcts_option(0)
 @click.option(
     "--chunk-size",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     metavar="K",
-    help="Number of sentences joined to one chunk.",
+    help="Number of sentences per chunk.",
 )
 @further
-@enough_resamples
-@seed_option
+@together(correction, enough_resamples, seed_option, advanced=True)
 @scored
 @combined("settings", Settings)
 @combined("options", RankOptions)
@@ -78,14 +72,15 @@ def rank(
     settings: Settings,
     run: Run,
 ) -> None:
-    """Rank the models of a folder by their scores.
+    """Rank models by the scores of their texts.
 
-    The ranking has bootstrap intervals and paired tests between neighbours. On request, all models
-    are tested against a baseline or against each other, as in `vcs-runtime compare`.
+    The ranking has bootstrap intervals, and a paired test of each model against the next.
+    --baseline or --all-pairs adds the tests of `vcs-runtime compare`.
 
     \b
     Example:
-      vcs-runtime experiment rank --references refs.json --predictions models -o results
+      vcs-runtime experiment rank --references refs.json \\
+        --predictions models -o results
     """
     problems = Problems(warn)
     references = read_descriptions(source, problems)

@@ -31,15 +31,11 @@ from vcs_runtime.cli.options import (
     scorer_options,
     together,
 )
-from vcs_runtime.jobs.bootstrap import SEED
 from vcs_runtime.scoring.options import PRESETS, ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.util.extras import require
 
 data_option = partial(click.option, "--data", type=PATH, required=True)
-seed_option = click.option(
-    "--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed."
-)
 references_option = click.option(
     "--references",
     "source",
@@ -48,7 +44,9 @@ references_option = click.option(
     metavar="FILE",
     help="File of reference texts by id, such as JSON {id: text}.",
 )
-output_options = together(output_folder(help="Folder for the results."), csv_safe, max_read_mb)
+output_options = together(
+    output_folder(help="Folder for the results."), together(csv_safe, max_read_mb, advanced=True)
+)
 
 
 def _read_columns(
@@ -73,15 +71,13 @@ columns_option = click.option(
     metavar="NAME=FILE",
     callback=_read_columns,
     help=(
-        "Scores of another metric to show beside ours: a file of any format with ids "
-        "and numbers; may be repeated."
+        "Scores of another metric to show in addition: a file with ids and numbers, in "
+        "any input format; may be repeated."
     ),
 )
 
 
-def lcts_option(
-    *default: float, help: str = "Local Chronology Tolerance; may be repeated."
-) -> Decorator:
+def lcts_option(*default: float, note: str = "") -> Decorator:
     """Return the option --lct with its default values."""
     return click.option(
         "--lct",
@@ -89,10 +85,12 @@ def lcts_option(
         type=NumberRange(min=0),
         multiple=True,
         default=default,
-        show_default=bool(default),
         metavar="X",
         callback=without_repetition,
-        help=help,
+        help=(
+            "Local Chronology Tolerance: allowed disorder, in window heights; may be repeated."
+            f"{note}"
+        ),
     )
 
 
@@ -111,12 +109,9 @@ _preset = click.option(
     "--preset",
     type=click.Choice(list(_PRESETS)),
     default="tables",
-    show_default=True,
-    help="Chunk size and LCTs of the papers' tables (1; 0 and 1), or of their text (3; 0.1).",
+    help="Chunk size and LCTs of the papers' tables (1; 0 and 1) or of their text (3; 0.1).",
 )
-_preset_lcts = lcts_option(
-    help="Local Chronology Tolerance; may be repeated. [default: the preset's]"
-)
+_preset_lcts = lcts_option(note=" [default: as in --preset]")
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ paper_settings = combined(
         "--chunk-size",
         type=click.IntRange(min=1),
         metavar="K",
-        help="Number of sentences joined to one chunk. [default: the preset's]",
+        help="Number of sentences per chunk. [default: as in --preset]",
     ),
 )
 #: The same without a chunk size, for words as chunks.
@@ -199,7 +194,7 @@ _workers = click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of processes for BLEU and ROUGE. [default: all cores]",
+    help="Number of processes that compute BLEU and ROUGE. [default: all cores]",
 )
 
 

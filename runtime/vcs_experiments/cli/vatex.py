@@ -15,24 +15,23 @@ from vcs_experiments.cli.shared import (
     data_option,
     paths_of,
     scored,
-    seed_option,
     short_settings,
 )
 from vcs_experiments.datasets.published import Foreign
 from vcs_experiments.datasets.texts import Problems
+from vcs_runtime.cli.compare import seed_option
 from vcs_runtime.cli.messages import warn
 from vcs_runtime.cli.options import SectionedCommand
 
 
 @click.command(cls=SectionedCommand)
-@data_option(metavar="FILE", help="JSONL file with vid, refs, cands and scores.")
+@data_option(metavar="FILE", help="JSONL file with the fields vid, refs, cands and scores.")
 @short_settings
 @columns_option
 @click.option(
     "--resamples",
     type=click.IntRange(min=100),
     default=1000,
-    show_default=True,
     metavar="N",
     help="Number of resamples of the bootstrap.",
 )
@@ -49,7 +48,7 @@ def vatex(
     """Correlate VCS_short with human ratings of captions.
 
     VCS_short, its parts and other metrics are correlated with the ratings, with 1 and with 9
-    references. Words are its chunks, whatever the preset.
+    references. The chunks of VCS_short are words, whatever the preset.
 
     \b
     Example:

@@ -35,26 +35,26 @@ _HERE, _EXPORT = "vcs_runtime.cli", "vcs_export.cli"
 _EXPERIMENTS, _VISIL = "vcs_experiments.cli", "vcs_visil.cli"
 _SECTIONS = {
     "Scoring": {
-        "score": (_HERE, "Score a file of pairs, or one pair of text files."),
+        "score": (_HERE, "Score generated texts against their references."),
         "explain": (_HERE, "Show what is missing, invented or moved in a text."),
-        "report": (_HERE, "Write an HTML report of pairs or scores, or a PDF or picture."),
-        "compare": (_HERE, "Compare the score files of several systems."),
+        "report": (_HERE, "Write a report as HTML or PDF, or a picture."),
+        "compare": (_HERE, "Compare systems by their score files."),
     },
     "Set-up": {
-        "demo": (_HERE, "Score a small built-in story, told well and badly."),
-        "fetch": (_EXPORT, "Download the default model, and build it or its fast tier."),
-        "doctor": (_HERE, "Check this machine: packages, devices, caches, bundle."),
-        "kit": (_EXPORT, "Gather all that a machine without a network needs."),
-        "warm-up": (_HERE, "Compile alignment and tokenizer for a faster first score."),
+        "demo": (_HERE, "Score good and bad versions of a built-in story."),
+        "fetch": (_EXPORT, "Download the default model, or build the fast one from it."),
+        "doctor": (_HERE, "Check that this machine has everything for scoring."),
+        "kit": (_EXPORT, "Gather everything for a machine without a network."),
+        "warm-up": (_HERE, "Compile code in advance, for a faster first score."),
     },
-    "Bundles for other models": {
+    "Other models": {
         "bundle": (_HERE, "Inspect, verify, pack and combine bundles."),
         "export": (_EXPORT, "Build a bundle from a model's files."),
         "engine": (_EXPORT, "Build and check TensorRT engines of a bundle."),
     },
     "Experiments, servers and other languages": {
-        "experiment": (_EXPERIMENTS, "Run the authors' experiments on your data."),
-        "visil": (_VISIL, "Score how much information a summary of a video loses."),
+        "experiment": (_EXPERIMENTS, "Repeat the papers' experiments with your data."),
+        "visil": (_VISIL, "Measure how much information a summary of a video loses."),
         "serve": (_HERE, "Serve scores over HTTP."),
         "triton": (_HERE, "Serve scores from NVIDIA's Triton server."),
         "capi": (_HERE, "Build the library for C, C++, Rust and Go."),
@@ -101,7 +101,11 @@ def _set_verbose(context: click.Context, parameter: click.Parameter, value: bool
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="vcs-runtime")
 @click.option(
@@ -133,9 +137,9 @@ def cli() -> None:
       vcs-runtime score pairs.jsonl -o scores.jsonl
 
     \b
-    The metric, and a benchmark that it is used with:
+    The metric, and CLIP-CC-Bench, a benchmark of long descriptions:
       https://github.com/Multimodal-Intelligence-Lab/Video-Comprehension-Score
-      https://arxiv.org/abs/2608.04302 (CLIP-CC-Bench)
+      https://arxiv.org/abs/2608.04302
     """
 
 

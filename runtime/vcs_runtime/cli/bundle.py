@@ -22,7 +22,7 @@ from vcs_runtime.bundle.manifest import (
 from vcs_runtime.bundle.merge import merge
 from vcs_runtime.bundle.opening import Bundle, open_bundle
 from vcs_runtime.bundle.paths import bundle_folder
-from vcs_runtime.cli.options import PATH, output_file, output_folder, overwrite
+from vcs_runtime.cli.options import PATH, SectionedCommand, output_file, output_folder, overwrite
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import DeviceError
 from vcs_runtime.inference.fitness import describe_unfit, fitness_lines
@@ -35,17 +35,18 @@ from vcs_runtime.util.reading import refuse_special
 def bundle() -> None:
     """Inspect, verify, pack and combine bundles.
 
-    A bundle is named by its folder; "default" is the embedded default (docs/guide/bundles.md).
+    A bundle is a folder with models. `default` and `fast` name the bundles that `vcs-runtime fetch`
+    builds (docs/guide/bundles.md).
     """
 
 
-@bundle.command()
+@bundle.command(cls=SectionedCommand)
 @click.argument("name", metavar="BUNDLE")
-@click.option("--json", "as_json", is_flag=True, help="Print the parsed bundle.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print bundle.json.")
 def info(name: str, as_json: bool) -> None:
     """Show what a bundle holds.
 
-    Only its bundle.json is read; nothing is verified.
+    Only bundle.json is read; nothing is verified.
 
     \b
     Example:
@@ -61,13 +62,13 @@ def info(name: str, as_json: bool) -> None:
         out.print(f"{key:12} {printable(value)}", soft_wrap=True)
 
 
-@bundle.command()
+@bundle.command(cls=SectionedCommand)
 @click.argument("name", metavar="BUNDLE")
 def verify(name: str) -> None:
     """Check every file of a bundle against its hash.
 
-    The files that its ONNX graphs refer to are checked, too, and the length of a vector if the
-    embedder runs here.
+    The command also checks the files to which the ONNX graphs refer and, if the embedder runs here,
+    the length of a vector.
 
     \b
     Example:
@@ -83,14 +84,14 @@ def verify(name: str) -> None:
     click.echo(f"{len(manifest.files)} files, {_megabytes(manifest)}: all as {MANIFEST} lists them")
 
 
-@bundle.command()
+@bundle.command(cls=SectionedCommand)
 @click.argument("name", metavar="BUNDLE")
 @output_file
 @overwrite
 def pack(name: str, output: Path, overwrite: bool) -> None:
     """Write a bundle as one tar file.
 
-    Equal bundles give files of equal bytes.
+    Equal bundles give byte-identical files.
 
     \b
     Example:
@@ -102,11 +103,11 @@ def pack(name: str, output: Path, overwrite: bool) -> None:
     click.echo(output)
 
 
-@bundle.command()
+@bundle.command(cls=SectionedCommand)
 @click.argument("file", type=PATH)
 @output_folder(help="Folder to create.")
 def unpack(file: Path, output: Path) -> None:
-    """Unpack the FILE of a bundle into a new folder.
+    """Unpack a packed bundle into a new folder.
 
     Every file is checked against its hash. The folder appears only when it is complete.
 
@@ -120,7 +121,7 @@ def unpack(file: Path, output: Path) -> None:
     click.echo(output)
 
 
-@bundle.command()
+@bundle.command(cls=SectionedCommand)
 @click.option("--embedder", required=True, metavar="BUNDLE", help="Bundle whose embedder is used.")
 @click.option(
     "--segmenter", required=True, metavar="BUNDLE", help="Bundle whose segmenter is used."

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vcs_runtime import _version
-from vcs_runtime.cli.options import NamedPath
+from vcs_runtime.cli.options import NamedPath, SectionedCommand, bundle
 from vcs_runtime.errors import BuildError
 
 
@@ -19,11 +19,11 @@ from vcs_runtime.errors import BuildError
 def capi() -> None:
     """Build the library for C, C++, Rust and Go.
 
-    docs/guide/capi.md shows how to call it.
+    docs/guide/capi.md shows how to call the library.
     """
 
 
-@capi.command()
+@capi.command(cls=SectionedCommand)
 @click.option(
     "-o",
     "--output",
@@ -33,14 +33,8 @@ def capi() -> None:
     metavar="DIR",
     help="Folder for the library, its header and vcs_runtime.pc.",
 )
-@click.option("--check", is_flag=True, help="Compile the example with the library, and run it.")
-@click.option(
-    "--bundle",
-    default="default",
-    show_default=True,
-    metavar="BUNDLE",
-    help="Folder of the bundle that --check scores with.",
-)
+@click.option("--check", is_flag=True, help="Compile and run the example program with the library.")
+@bundle
 def build(folder: Path, check: bool, bundle: str) -> None:
     """Build libvcs_runtime.so for this Python.
 
@@ -49,7 +43,7 @@ def build(folder: Path, check: bool, bundle: str) -> None:
 
     \b
     Example:
-      vcs-runtime capi build -o /opt/vcs --check
+      vcs-runtime capi build -o vcs --check
     """
     from vcs_runtime.capi import build as building
 

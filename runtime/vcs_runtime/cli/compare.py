@@ -15,6 +15,7 @@ from vcs_runtime.cli.options import (
     combined,
     csv_safe,
     max_read_mb,
+    together,
     usage_errors,
 )
 from vcs_runtime.cli.tables import console, print_table, prose
@@ -32,39 +33,38 @@ _MOVED = 10  # pairs that are listed by default
 baseline_system = click.option(
     "--baseline",
     metavar="NAME",
-    help="System that the others are compared with, by its name or file. [default: the first file]",
+    help="System to compare the others with: its name or file. [default: the first file]",
 )
 system_names = click.option(
     "--name",
     "names",
     multiple=True,
     metavar="NAME",
-    help="Name of a system, once for each file, in order. [default: the files' names]",
+    help="Name of a system; repeat for each file, in order. [default: the names of the files]",
 )
 #: Options of paired tests, also of `experiment rank`.
 correction = click.option(
     "--correction",
     type=click.Choice(CORRECTIONS),
     default="holm",
-    show_default=True,
-    help="How p-values are corrected for the number of tests.",
+    help="Correction of p-values for the number of tests.",
 )
 family = click.option(
     "--family",
     type=click.Choice(FAMILIES),
     default="score",
-    show_default=True,
-    help="Tests that are corrected together: those of one score, or of all.",
+    help="Tests that are corrected together: the tests of one score, or all tests.",
 )
 enough_resamples = click.option(
     "--resamples",
     type=click.IntRange(min=100),
     metavar="N",
     help=(
-        "Number of resamples of the bootstrap and "
-        "the permutation test. [default: 2000; more if many tests are corrected]"
+        "Number of resamples of the bootstrap and the permutation test. [default: 2000, "
+        "or more if many tests are corrected]"
     ),
 )
+seed_option = click.option("--seed", type=int, default=SEED, metavar="N", help="Random seed.")
 
 
 @dataclass(frozen=True)
@@ -99,54 +99,46 @@ class ComparisonOptions:
         multiple=True,
         metavar="NAME",
         help=(
-            "Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another "
-            "column; may be repeated. [default: vcs; margin if VCS is 0 for most pairs]"
+            "Score to compare: vcs, margin, gas, las, nas, vcs_strict, or another column; "
+            "may be repeated. [default: vcs, or margin if VCS is 0 for most pairs]"
         ),
     ),
     click.option(
-        "--all-pairs", is_flag=True, help="Test all pairs of systems; CSV holds the tests alone."
+        "--all-pairs", is_flag=True, help="Test all pairs of systems; CSV then has only the tests."
     ),
-    correction,
-    family,
     click.option(
-        "--format",
-        type=click.Choice(_FORMATS),
-        default="text",
-        show_default=True,
-        help="Format of the table.",
+        "--format", type=click.Choice(_FORMATS), default="text", help="Format of the table."
     ),
     click.option(
         "--intervals",
         is_flag=True,
-        help="In LaTeX, half of a 95 % bootstrap interval after each mean.",
+        help="Print half of each 95 % bootstrap interval after its mean (with --format latex).",
     ),
-    csv_safe,
-    max_read_mb,
     click.option(
         "--moved",
         type=click.IntRange(min=0),
         metavar="N",
-        help="Number of pairs of two systems to list, those that changed most first. [default: 10]",
+        help="Number of most changed pairs to list when two systems are compared. [default: 10]",
     ),
     click.option(
-        "--ignore-signatures", is_flag=True, help="Compare files whose signatures differ."
+        "--ignore-signatures", is_flag=True, help="Accept score files whose signatures differ."
     ),
-    enough_resamples,
-    click.option(
-        "--seed", type=int, default=SEED, show_default=True, metavar="N", help="Random seed."
+    together(
+        correction, family, enough_resamples, seed_option, csv_safe, max_read_mb, advanced=True
     ),
 )
 def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
-    """Compare the score files of several systems.
+    """Compare systems by their score files.
 
-    A folder stands for the files in it. Pairs are matched by id; only those that all systems have
-    scored are compared. The table has the mean of each system, and its difference to the baseline
-    with two paired tests.
+    A folder stands for the files in it. Pairs are matched by id, and only pairs that all systems
+    have scored are compared. The table shows the mean of each system, and its difference from the
+    baseline with two paired tests.
 
     \b
     Examples:
       vcs-runtime compare baseline.jsonl new-model.jsonl
-      vcs-runtime compare a.jsonl b.jsonl c.jsonl --score vcs --score las --format latex
+      vcs-runtime compare a.jsonl b.jsonl c.jsonl --score vcs --score las \\
+        --format latex
     """
     if options.moved is not None and len(files) > 2:
         raise click.UsageError("--moved lists the pairs of two systems; there are more")

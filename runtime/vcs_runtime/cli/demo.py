@@ -11,7 +11,7 @@ import click
 from vcs_runtime.bundle.manifest import MANIFEST
 from vcs_runtime.bundle.paths import default_bundle_path
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import device, usage_errors
+from vcs_runtime.cli.options import SectionedCommand, device, usage_errors
 from vcs_runtime.cli.tables import console, print_table, prose
 from vcs_runtime.inference.device import check_device
 from vcs_runtime.scoring.score_table import HEADLINE, LABELS, SCORES, up_to
@@ -22,13 +22,13 @@ _NARROW = 70  # columns of a terminal, below which scores have two digits
 _SHOWN = (*up_to(HEADLINE), "las_precision", "las_recall")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @device
 def demo(device: str) -> None:
-    """Score a small built-in story, told well and badly.
+    """Score good and bad versions of a built-in story.
 
-    The reference is compared with a paraphrase, a reordering, an omission and a hallucination. If
-    the default bundle does not exist yet, it is fetched first (83 MB).
+    The versions are the reference itself, a paraphrase, a reordering, an omission, a hallucination
+    and another story. If the default bundle is missing, it is fetched first (83 MB).
 
     \b
     Example:
@@ -37,7 +37,7 @@ def demo(device: str) -> None:
     with usage_errors():
         check_device(device)  # before anything is fetched
     if not is_regular_file(default_bundle_path() / MANIFEST):
-        warn("the default bundle does not exist yet: fetching its weights once (83 MB)")
+        warn("the default bundle is missing: downloading its weights once (83 MB)")
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
@@ -57,7 +57,7 @@ def demo(device: str) -> None:
     drop = [headings.index(LABELS[name]) for name in ("las_recall", "las_precision")]
     print_table(headings, scores, drop=drop, prose_at=0)
     out.print()
-    print_table(("generated text", "what the numbers say"), readings, prose_at=1)
+    print_table(("generated text", "what the scores show"), readings, prose_at=1)
     out.print()
     meanings = [(LABELS[name], SCORES[name].meaning) for name in _SHOWN]
     print_table(("score", "meaning"), meanings, prose_at=1)

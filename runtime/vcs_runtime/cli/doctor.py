@@ -16,7 +16,7 @@ from vcs_runtime._version import __version__
 from vcs_runtime.bundle.manifest import SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle, unproved
 from vcs_runtime.bundle.paths import home
-from vcs_runtime.cli.options import as_json, bundle
+from vcs_runtime.cli.options import SectionedCommand, as_json, bundle
 from vcs_runtime.cli.tables import console
 from vcs_runtime.errors import BundleError, DeviceError, MissingExtraError
 from vcs_runtime.inference import nvidia
@@ -59,19 +59,19 @@ _PROCESSORS_PAGE = "docs/guide/processors.md"
 _CLEARLY = 1.1  # times as fast as cpu: less is within the noise of a few seconds
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @bundle
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure how fast cpu and openvino run the bundle's embedder: some seconds.",
+    help="Measure how fast cpu and openvino run the bundle's embedder, in some seconds.",
 )
 @as_json
 def doctor(bundle: str, measure: bool, as_json: bool) -> None:
-    """Check this machine: packages, devices, caches, bundle.
+    """Check that this machine has everything for scoring.
 
-    The report names the command that installs what is missing. The exit code is 1 if anything that
-    scoring needs is missing.
+    The report shows packages, devices, caches and the bundle, and names the command that installs
+    what is missing. The exit code is 1 if anything that scoring needs is missing.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def doctor(bundle: str, measure: bool, as_json: bool) -> None:
         for name, value in report.facts.items():
             out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
         problems = [f"! {problem}" for problem in report.problems]
-        verdict = "\n".join(problems) or "nothing that scoring needs is missing"
+        verdict = "\n".join(problems) or "this machine has everything that scoring needs"
         out.print("\n" + verdict, soft_wrap=True, markup=False)
     click.get_current_context().exit(1 if report.problems else 0)
 
@@ -131,9 +131,7 @@ def _examine(name: str) -> _Report:
             install = "pip uninstall onnxruntime, then pip install 'vcs-runtime[gpu]'"
             facts["GPU 0"] = f"{nvidia.gpu(0).name}, unused: {install}, then --device cuda:0"
         else:
-            facts["GPU 0"] = (
-                "none that NVIDIA's driver shows: --device cpu, which is what auto takes"
-            )
+            facts["GPU 0"] = "NVIDIA's driver finds none; --device auto uses the CPU"
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()
@@ -144,7 +142,7 @@ def _examine(name: str) -> _Report:
     except BundleError:
         facts["home"] = "none"
     facts["numba cache"] = (
-        os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder"
+        os.environ.get("NUMBA_CACHE_DIR") or "the package's folder, or else your cache folder"
     )
     rules = _examine_bundle(name, report)
     if rules and not _version("sentencex"):
@@ -164,7 +162,9 @@ def _examine_bundle(name: str, report: _Report) -> bool:
         return True
     facts[label] = _describe(opened)
     if lacking := " and ".join(unproved(opened)):
-        facts["proof"] = f"none of its {lacking}: `vcs-runtime export verify {opened.root}` adds it"
+        facts["proof"] = (
+            f"missing for its {lacking}: `vcs-runtime export verify {opened.root}` adds it"
+        )
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)
@@ -247,11 +247,11 @@ def _measured(name: str) -> dict[str, str]:
     best = min(devices, key=lambda device: seconds[device])
     times = seconds["cpu"] / seconds[best]
     if len(devices) == 1:
-        verdict = "only cpu was measured: vcs-runtime[openvino] brings another"
+        verdict = "cpu, the only one measured; vcs-runtime[openvino] adds openvino"
     elif times < _CLEARLY:
-        verdict = "cpu: no other is clearly faster with this bundle"
+        verdict = "cpu: no other device is clearly faster with this bundle"
     else:
-        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly other scores"
+        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly different scores"
     return {**facts, "fastest device": verdict}
 
 
@@ -273,12 +273,13 @@ def _describe_openvino() -> str:
             f" vcs-runtime[openvino] uses: {_PROCESSORS_PAGE}"
         )
     if precision != "bf16":
-        return f"{precision} ({reason}); little to gain over device cpu"
+        return f"{precision} ({reason}); hardly faster than device cpu"
     faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
     if named:
         reason += f": {named}"
     return (
-        f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
+        f"bf16 ({reason}); {faster} than device cpu, with slightly different scores:"
+        f" {_PROCESSORS_PAGE}"
     )
 
 
@@ -287,7 +288,7 @@ def _describe(bundle: Bundle) -> str:
     size = sum(entry.size for entry in manifest.files)
     return (
         f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes"
-        f" right; segmenter: {_segmenters(manifest.segmenter)}"
+        f" match; segmenter: {_segmenters(manifest.segmenter)}"
     )
 
 
@@ -296,7 +297,7 @@ def _segmenters(spec: SegmenterSpec | None) -> str:
     if spec and spec.rules:
         parts.append(f"rules ({spec.rules.name}, {spec.rules.language})")
     if spec and spec.model:
-        parts.append(f"model ({spec.model.name}, {spec.model.precision})")
+        parts.append(f"learned segmenter ({spec.model.name}, {spec.model.precision})")
     return " and ".join(parts) or "none"
 
 

@@ -85,10 +85,7 @@ class ViewOptions:
     "view",
     ViewOptions,
     click.option(
-        "--id",
-        "name",
-        metavar="NAME",
-        help="Id of the one pair of PAIRS to explain. [default: all pairs]",
+        "--id", "name", metavar="NAME", help="Id of the pair to explain. [default: all pairs]"
     ),
     click.option(
         "--only",
@@ -114,12 +111,12 @@ def explain(
 ) -> None:
     """Show what is missing, invented or moved in a text.
 
-    Every chunk of both texts gets a verdict, and every part of the score a sentence that says what
-    it cost. With several references, the pair is explained against the best one.
-    docs/guide/explain.md says how often the verdicts are right.
+    Every chunk of both texts gets a verdict, and every part of the score gets a sentence on its
+    cost. With several references, the pair is explained against the best one. docs/guide/explain.md
+    says how often the verdicts are right.
 
-    The input is that of `vcs-runtime score`: PAIRS, --references and --predictions of one system,
-    or plain texts. A score file after PAIRS gives the columns and metrics.
+    The input is the same as for `vcs-runtime score`, of one system: PAIRS, --references and
+    --predictions, or plain texts. A score file after PAIRS sets the columns and metrics.
 
     \b
     Examples:

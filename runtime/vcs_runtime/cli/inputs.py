@@ -89,7 +89,7 @@ input_options = combined(
             type=PATH,
             multiple=True,
             metavar="FILE",
-            help="References by id, in place of PAIRS: a file, several, or a folder of ID.txt.",
+            help="References by id, instead of PAIRS: files, or a folder of ID.txt files.",
         ),
         click.option(
             "--predictions",
@@ -98,41 +98,40 @@ input_options = combined(
             multiple=True,
             metavar="FILE",
             help=(
-                "Generated texts by id: a file for each system, or a folder of them, or of ID.txt;"
-                " may be repeated."
+                "Generated texts by id: one file per system, a folder of such files, or a "
+                "folder of ID.txt files; may be repeated."
             ),
         ),
         click.option(
             "--format",
             type=click.Choice(FORMATS),
             metavar="NAME",
-            help=f"Format of the input: {', '.join(FORMATS)}. [default: by the suffix]",
+            help=f"Format of the input: {', '.join(FORMATS)}. [default: by the file's suffix]",
         ),
         click.option(
             "--reference-key",
             multiple=True,
             metavar="NAME",
-            help="Column of the reference; repeated: several references. [default: reference]",
+            help="Column of the reference; repeat for several references. [default: reference]",
         ),
         click.option(
             "--generated-key",
             multiple=True,
             metavar="NAME",
-            help="Column of the generated text; repeated: several systems. [default: generated]",
+            help="Column of the generated text; repeat for several systems. [default: generated]",
         ),
         click.option("--id-key", metavar="NAME", help="Column of the id. [default: id]"),
         section="Input",
     ),
     together(
         click.option(
-            "--rows", metavar="KEY", help="Key of a JSON object whose value is the list of rows."
+            "--rows", metavar="KEY", help="Key of a JSON object that holds the list of rows."
         ),
         click.option(
             "--duplicates",
             type=click.Choice(DUPLICATES),
             default=REFUSE,
-            show_default=True,
-            help="A second pair with one id: refuse the input, or call the pair id#2.",
+            help="Treatment of a repeated id: refuse the input, or call the second pair id#2.",
         ),
         max_read_mb,
         section="Input",
@@ -145,7 +144,7 @@ keep_column = together(
         "keep",
         multiple=True,
         metavar="NAME",
-        help="Column of the input to repeat in the output; may be repeated.",
+        help="Column of the input to copy to the output; may be repeated.",
     ),
     section="Input",
     advanced=True,

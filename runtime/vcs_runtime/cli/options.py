@@ -157,8 +157,9 @@ class SectionedCommand(click.Command):
             if getattr(option, "advanced", False) and not every:
                 left_out = True
                 continue
-            # click appends the range of a number in further brackets.
-            names, text = record[0], record[1].replace("]  [", "; ")
+            # click appends the default and the range of a number, called x, in brackets.
+            names, text = record[0], record[1].replace("]  [", "; ").replace("  [", " [")
+            text = re.sub(r"\bx(?=[<>])", option.metavar or "x", text)
             sections[getattr(option, "section", "Options")].append((names, text))
         for title, records in sections.items():
             if records:
@@ -230,10 +231,7 @@ output_folder = functools.partial(
 resume = click.option(
     "--resume",
     is_flag=True,
-    help=(
-        "Continue an interrupted job, with the same input and options, after the last complete"
-        " output line."
-    ),
+    help="Continue an interrupted job, with the same input and options.",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 
@@ -252,13 +250,13 @@ def _set_read_limit(
 
 max_read_mb = click.option(
     "--max-read-mb",
-    type=NumberRange(min=0, max=1e6, min_open=True),
+    type=NumberRange(min=0, max=1_000_000, min_open=True),
     metavar="MB",
     expose_value=False,
     callback=_set_read_limit,
     help=(
-        "Largest line, and largest file that is read as a whole (JSON, Excel, plain text). "
-        f"[default: {LINE_MB:g}, {FILE_MB:g}]"
+        "Maximum size of a line, and of a file read whole (JSON, Excel, text). "
+        f"[default: {LINE_MB:g} and {FILE_MB:g}]"
     ),
 )
 csv_safe = click.option(
@@ -266,31 +264,32 @@ csv_safe = click.option(
     is_flag=True,
     expose_value=False,
     callback=_make_csv_safe,
-    help="Put ' before texts in CSV and TSV that a spreadsheet would take for formulas.",
+    help="Put ' before texts in CSV and TSV that a spreadsheet would run as formulas.",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 bundle = click.option(
-    "--bundle", default="default", show_default=True, metavar="BUNDLE", help="Folder of the bundle."
+    "--bundle",
+    default="default",
+    metavar="BUNDLE",
+    help="Models to use: default, fast, or a bundle's folder.",
 )
 segmenter = click.option(
     "--segmenter",
     default="auto",
-    show_default=True,
     metavar="NAME",
     help=(
-        "How texts are split into sentences: auto (rules if punctuated, otherwise the learned"
-        " model), rules, learned, punkt (NLTK's), time-stamps (segments marked [00:12-00:18] or as"
-        " in SRT), or a bundle."
+        "How texts are split into sentences: auto (rules if punctuated, otherwise "
+        "learned), rules, learned, punkt (NLTK's), time-stamps (marks such as "
+        "[00:12-00:18], or SRT), or a bundle's folder."
     ),
 )
 device = click.option(
     "--device",
     default="auto",
-    show_default=True,
     metavar="DEVICE",
     help=(
-        "Where the models run: auto, cpu, openvino, openvino:fp32, cuda:N, cuda:N:fp32, cuda:all,"
-        " or tensorrt:N."
+        "Device that runs the models: auto (a GPU if possible), cpu, openvino, "
+        "openvino:fp32, cuda:N, cuda:N:fp32, cuda:all, or tensorrt:N."
     ),
 )
 
@@ -301,9 +300,8 @@ further = click.option(
     multiple=True,
     metavar="METRIC",
     help=(
-        "Metric to compute beside VCS; may be repeated: substitution, which words others "
-        "replaced, with a VCS lowered by it (English); hm-cf, the harmonic mean of coarse and "
-        "fine similarity (CLIP-CC-Bench). [default: none]"
+        "Additional metric; may be repeated: substitution (replaced content words, and "
+        "VCS lowered by them; English) or hm-cf (HM-CF of CLIP-CC-Bench)."
     ),
 )
 
@@ -371,8 +369,8 @@ scorer_options = combined(
             callback=_vector_folder,
             metavar="DIR / --no-cache",
             help=(
-                "Folder that keeps vectors for later commands. [default: a folder of this user, at"
-                " most 2 GB; none for serve]"
+                "Folder of vectors that later commands reuse. [default: your cache folder, at "
+                "most 2 GB; none for serve, triton and --embedder]"
             ),
         ),
         click.option(
@@ -386,7 +384,7 @@ scorer_options = combined(
     together(
         click.option(
             "--gpu-memory-gb",
-            type=NumberRange(0, 1e6, min_open=True, max_open=True),
+            type=NumberRange(0, 1_000_000, min_open=True, max_open=True),
             metavar="GB",
             help="Maximum GPU memory of the models. [default: no limit]",
         ),
@@ -394,42 +392,40 @@ scorer_options = combined(
             "--max-pair-gb",
             type=NumberRange(min=0, min_open=True),
             default=ScorerConfig.max_pair_gb,
-            show_default=True,
             metavar="GB",
             help=(
-                "Maximum memory for the similarities of one pair, 8 bytes for each pair of chunks."
-                " A pair that needs more cannot be scored."
+                "Maximum memory for the similarity matrix of a pair, 8 bytes per cell. A larger "
+                "pair is not scored."
             ),
         ),
         click.option(
             "--batch-invariant",
             is_flag=True,
             help=(
-                "Same score for a pair on a GPU whatever else is scored with it. A job computes 9"
-                " to 22 % more, a lone pair two to five times as much (calculated). No effect on a"
-                " CPU, where that holds anyway."
+                "Make the score of a pair on a GPU independent of the other pairs, as on a CPU. "
+                "A job computes 9 to 22 % more, a single pair two to five times as much "
+                "(calculated)."
             ),
         ),
         click.option(
             "--words",
             default=ScorerConfig.words,
-            show_default=True,
             metavar="BUNDLE",
-            help="Folder of the bundle whose token vectors compare words, for --also substitution.",
+            help="Bundle whose token vectors compare words, for --also substitution.",
         ),
         click.option(
             "--no-proof",
             "proof",
             is_flag=True,
             callback=lambda context, parameter, value: not value,
-            help="Open models without comparing them with what their bundle carries.",
+            help="Skip the check that the models reproduce the outputs stored in their bundle.",
         ),
         click.option(
             "--calibrated",
             is_flag=True,
             help=(
-                "Spread the similarities by the calibration in the bundle, for a model that gives"
-                " unrelated texts high cosines."
+                "Rescale similarities with the calibration in the bundle, for a model that "
+                "gives unrelated texts high cosines."
             ),
         ),
         section="Models",
@@ -445,8 +441,8 @@ served_embedder = together(
         callback=_served,
         metavar="URL",
         help=(
-            "Server of your own that embeds, such as http://127.0.0.1:8000/v1 of vLLM or TEI, in "
-            "place of the bundle's model. Its weights are not verified."
+            "URL of your embedding server (vLLM, TEI), instead of the bundle's model, such "
+            "as http://127.0.0.1:8000/v1. Its weights are not verified."
         ),
     ),
     click.option(
@@ -455,7 +451,7 @@ served_embedder = together(
         expose_value=False,
         callback=_note_model,
         metavar="NAME",
-        help="Name of the model on that server, which the signature repeats.",
+        help="Name of the model on that server, as in the signature.",
     ),
     section="Models",
     advanced=True,

@@ -96,8 +96,8 @@ _report = combined(
         required=True,
         metavar="FILE",
         help=(
-            "Report to write: a .html file; for one pair a .pdf file; for one pair or several score"
-            " files a picture (.png, .svg, .pdf)."
+            "File for the report (.html; for one pair also .pdf) or for a picture of one "
+            "pair or of several score files (.png, .svg, .pdf)."
         ),
     ),
     overwrite,
@@ -107,28 +107,30 @@ _report = combined(
         type=PATH,
         multiple=True,
         metavar="FILE",
-        help="Pairs that were scored: for each of SCORES a file of the same name. Adds pages.",
+        help=(
+            "File with the scored pairs, to add pages with the texts; for several SCORES, "
+            "one file of the same name each."
+        ),
     ),
     click.option(
         "--pages",
         type=click.IntRange(min=1),
         default=50,
-        show_default=True,
         metavar="N",
         help=(
-            "Number of worst and of best pairs, by margin, that get a page with the texts: of "
-            "several systems in equal shares."
+            "Number of worst and of best pairs (by margin) that get a page with the texts, "
+            "in equal shares for several systems."
         ),
     ),
     click.option(
-        "--ignore-signatures", is_flag=True, help="Report on score files whose signatures differ."
+        "--ignore-signatures", is_flag=True, help="Accept score files whose signatures differ."
     ),
     click.option(
         "--title",
         metavar="TEXT",
         help=(
-            "Title of the report. [default: the names of the systems and "
-            "the number of videos; of one pair, the name of the generated text]"
+            "Title of the report. [default: the systems and the number of videos; for one "
+            "pair, the generated text's name]"
         ),
     ),
     system_names,
@@ -137,7 +139,7 @@ _report = combined(
     click.option(
         "--date",
         metavar="TEXT",
-        help="Date below the title. [default: the day on which the newest input was changed]",
+        help="Date below the title. [default: the day of the last change of an input file]",
     ),
 )
 
@@ -162,24 +164,23 @@ def report(
     metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
-    """Write an HTML report of pairs or scores, or a PDF or picture.
+    """Write a report as HTML or PDF, or a picture.
 
-    The source is a file of pairs of any format, one or several score files (one for each system),
-    or plain texts: the references of one pair, and last its generated text. --references and
-    --predictions stand for PAIRS, or for --pairs.
+    The input is a file of pairs, a score file for each system, or plain texts of one pair, with the
+    generated text last. --references and --predictions replace PAIRS, or --pairs. Several systems
+    are compared as by `vcs-runtime compare`.
 
-    An HTML report is one file that needs nothing but a browser; every explained pair has a page in
-    it. A PDF holds every view of one pair on A4 pages. A picture shows one pair, or the means of
-    several systems with their intervals. Both need `vcs-runtime[report]`. Pairs are
-    listed by margin, the worst first; equal ones by VCS, then GAS. Several systems are compared as
-    by `vcs-runtime compare`.
+    An HTML report is one file for a browser, with a page for each explained pair. It lists the
+    pairs by margin, the worst first. A PDF shows every view of one pair. A picture shows one pair,
+    or the means of several systems with their intervals. PDFs and pictures need
+    `vcs-runtime[report]`.
 
     \b
     Examples:
       vcs-runtime report pairs.jsonl -o report.html
       vcs-runtime report scores/*.jsonl -o report.html
-      vcs-runtime report scores/*.jsonl --references refs.json --predictions systems/*.json \\
-        -o report.html
+      vcs-runtime report scores/*.jsonl --references refs.json \\
+        --predictions systems/*.json -o report.html
       vcs-runtime report scores.jsonl --pairs pairs.jsonl -o report.html
       vcs-runtime report reference.txt generated.txt -o report.pdf
       vcs-runtime report scores/*.jsonl -o systems.svg

@@ -30,6 +30,7 @@ from vcs_runtime.cli.notices import open_scorer, report_device
 from vcs_runtime.cli.options import (
     PATH,
     NamedPath,
+    as_json,
     check_resume,
     combined,
     csv_safe,
@@ -99,34 +100,28 @@ _job = combined(
         type=NamedPath(path_type=str),
         metavar="FILE",
         help=(
-            "File for the scores, one line per pair in the order of the input: JSONL, CSV, TSV or "
-            "Parquet by its suffix; a folder (DIR/) for a file of each system."
+            "File for the scores, one line per pair: .jsonl, .csv, .tsv or .parquet; for "
+            "several systems a folder (DIR/)."
         ),
     ),
-    click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        help="Print the summary, or the scores of one pair, as JSON.",
-    ),
+    as_json,
     click.option(
         "--on-error",
         type=click.Choice(ON_ERROR),
         default=SKIP,
-        show_default=True,
         help=(
-            "Pairs that cannot be scored: leave them out of the means, count them as a text that"
-            " says nothing, or end the job at the first one."
+            "What to do with pairs that cannot be scored: leave them out of the means, "
+            "count them as 0 (margin -1), or end the job at the first one."
         ),
     ),
     click.option(
-        "--all", "every", is_flag=True, help="Print every score, with its standard deviation."
+        "--all", "every", is_flag=True, help="Print all scores, with their standard deviations."
     ),
     click.option(
         "--worst",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of worst pairs of each system to name, with the reason.",
+        help="Number of worst pairs to list for each system, with the reasons.",
     ),
     resume,
     overwrite,
@@ -140,8 +135,7 @@ _cluster = combined(
             "--runner",
             type=click.Choice(["process", "ray"]),
             default="process",
-            show_default=True,
-            help="What scores PAIRS: this process, or Ray actors (docs/guide/clusters.md).",
+            help="Where to score PAIRS: in this process or on Ray (docs/guide/clusters.md).",
         ),
         click.option(
             "--actors",
@@ -152,7 +146,7 @@ _cluster = combined(
         click.option(
             "--address",
             metavar="ADDRESS",
-            help="Ray cluster: auto or HOST:PORT. [default: a new cluster on this machine]",
+            help="Address of the Ray cluster: auto or HOST:PORT. [default: a new local cluster]",
         ),
         section="Many machines",
         advanced=True,
@@ -180,26 +174,24 @@ def score(
     metric: MetricOptions,
     config: ScorerConfig,
 ) -> None:
-    """Score a file of pairs, or one pair of text files.
+    """Score generated texts against their references.
 
-    PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Each pair has
-    a `reference` (a text; in JSON and Parquet also a list of texts), a `generated` text, and maybe
-    an `id`. Options such as --reference-key give other names. --references and --predictions take
-    texts by id: JSON `{id: text}`, any of these formats, or one text a line. docs/guide/input.md
-    has a command for each case.
+    PAIRS is a JSONL, JSON, CSV, TSV, Parquet or Excel file, or - for standard input. Its columns
+    are `reference`, `generated` and optionally `id`. Several files, or a folder, are several
+    systems. Several plain texts are one pair, with the generated text last. docs/guide/input.md has
+    a command for every kind of input.
 
-    Each of several files, or of the files of a folder, is a system. Several plain texts are
-    one pair: its references, and last its generated text.
-
-    A summary is printed; the scores of every pair are written to --output. Pairs that cannot be
-    scored are named on standard error and have an `error` in the output. The exit code is then 1.
+    The command prints a summary, and writes the scores of every pair to --output. If a pair cannot
+    be scored, standard error names the pair, the output has an `error`, and the exit code is 1.
 
     \b
     Examples:
       vcs-runtime score pairs.jsonl -o scores.jsonl
       vcs-runtime score pairs.jsonl -o scores.jsonl --resume
-      vcs-runtime score run.csv --reference-key gt --generated-key pred --id-key video_id
-      vcs-runtime score --references refs.json --predictions systems/*.json -o scores/
+      vcs-runtime score run.csv --reference-key gt --generated-key pred \\
+        --id-key video_id
+      vcs-runtime score --references refs.json --predictions systems/*.json \\
+        -o scores/
       vcs-runtime score reference.txt generated.txt
     """
     files, source = by_side(files, source)

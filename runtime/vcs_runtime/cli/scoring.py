@@ -107,27 +107,28 @@ scoring_options = combined(
             "--preset",
             type=click.Choice(list(PRESETS)),
             default="default",
-            show_default=True,
-            help="Chunk size and LCT of the reference package, the papers, or a table of theirs.",
+            help="Chunk size and LCT: 1 and 0 (default), 3 and 0.1 (paper), 1 and 1 (table-lct1).",
         ),
         click.option(
             "--chunk-size",
             type=click.IntRange(min=1),
             metavar="K",
-            help="Number of sentences joined to one chunk. [default: the preset's, 1]",
+            help="Number of sentences per chunk. [default: 1, or as in --preset]",
         ),
         click.option(
             "--lct",
             type=NumberRange(min=0),
             metavar="X",
-            help="Local Chronology Tolerance. [default: of --params, else the preset's, 0]",
+            help=(
+                "Local Chronology Tolerance: allowed disorder, in window heights. [default: 0, "
+                "or as in --preset or --params]"
+            ),
         ),
         click.option(
             "--aggregate",
             type=click.Choice(AGGREGATES),
             default="max",
-            show_default=True,
-            help="How scores against several references become one.",
+            help="How several references are combined: the best one, or means.",
         ),
         click.option(
             "--short", is_flag=True, help="Compare words instead of sentences, for short captions."
@@ -140,20 +141,20 @@ scoring_options = combined(
             "--clean",
             metavar="NAMES",
             help=(
-                "Comma-separated list of what is removed from all texts first: markdown, think "
-                "(reasoning in <think> tags), list-numbers, time-stamps, chat (end tokens, turns,"
-                " polite openings, answer tags, JSON). [default: nothing]"
+                "Comma-separated kinds of markup to remove from all texts: markdown, think "
+                "(reasoning in <think> tags), list-numbers, time-stamps, chat (end tokens, "
+                "turns, polite openings, answer tags, JSON)."
             ),
         ),
         click.option(
             "--params",
             type=_ParamsFile(),
             default=FileParams(),
+            show_default=False,
             metavar="FILE.toml",
             help=(
-                f"Parameters of the metric: {', '.join(_PARAM_NAMES)}; and of verdicts, in a table"
-                f" [thresholds]: {', '.join(_THRESHOLD_NAMES)} (docs/guide/input.md). [default:"
-                " none]"
+                f"TOML file with parameters of the metric ({', '.join(_PARAM_NAMES)}) and a table "
+                f"[thresholds] for verdicts ({', '.join(_THRESHOLD_NAMES)}): docs/guide/input.md."
             ),
         ),
         section="Scoring",

@@ -26,32 +26,32 @@ from vcs_runtime.util.extras import require
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     metavar="HOST",
-    help="Address to listen on; one that other machines reach needs --token-file.",
+    help="Address to listen on; an address that other machines can reach needs --token-file.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8000,
-    show_default=True,
     metavar="PORT",
-    help="Port that the server listens on; 0 takes a free one.",
+    help="Port to listen on; 0 chooses a free port.",
 )
 @click.option(
     "--token-file",
     type=PATH,
     metavar="FILE",
-    help="File with the token that clients must send. [default: none needed]",
+    help=(
+        "File with the token that clients must send: 16 or more ASCII characters. "
+        "[default: no token]"
+    ),
 )
 @combined(
     "limits",
     Limits,
     click.option(
         "--max-body-mb",
-        type=NumberRange(0, 1e6, min_open=True),
-        default=8.0,
-        show_default=True,
+        type=NumberRange(0, 1_000_000, min_open=True),
+        default=8,
         metavar="MB",
         help="Maximum size of a request.",
     ),
@@ -59,7 +59,6 @@ from vcs_runtime.util.extras import require
         "--max-pairs",
         type=click.IntRange(min=1),
         default=1000,
-        show_default=True,
         metavar="N",
         help="Maximum number of pairs in a request.",
     ),
@@ -67,25 +66,22 @@ from vcs_runtime.util.extras import require
         "--max-pair-characters",
         type=click.IntRange(min=1),
         default=200_000,
-        show_default=True,
         metavar="N",
-        help="Maximum number of characters in the texts of a pair.",
+        help="Maximum number of characters in all texts of a pair.",
     ),
     click.option(
         "--timeout-s",
-        type=NumberRange(0, 1e6, min_open=True),
-        default=60.0,
-        show_default=True,
+        type=NumberRange(0, 1_000_000, min_open=True),
+        default=60,
         metavar="S",
-        help="Maximum seconds until a request is scored, and to finish after SIGTERM.",
+        help="Maximum seconds to score a request, and to finish after SIGTERM.",
     ),
     click.option(
         "--queue",
         type=click.IntRange(min=1),
         default=64,
-        show_default=True,
         metavar="N",
-        help="Maximum number of requests in work; further requests get HTTP 429.",
+        help="Maximum number of requests that wait or are scored; further requests get HTTP 429.",
     ),
 )
 @scoring_options
@@ -101,13 +97,14 @@ def serve(
 ) -> None:
     """Serve scores over HTTP.
 
-    The options of scoring hold for requests that do not choose their own. SIGTERM and Ctrl-C finish
-    the accepted requests, then the server ends with exit code 0. docs/guide/serve.md describes the
+    The options of scoring are the defaults of requests. After SIGTERM or Ctrl-C, the server
+    finishes the accepted requests and ends with exit code 0. docs/guide/serve.md describes the
     requests.
 
     \b
     Examples:
       vcs-runtime serve
+      openssl rand -hex 32 > token.txt
       vcs-runtime serve --host 0.0.0.0 --token-file token.txt --device cuda:0
     """
     for package in ("starlette", "uvicorn"):

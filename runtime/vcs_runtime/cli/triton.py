@@ -43,39 +43,30 @@ class ServerOptions:
 @combined(
     "server",
     ServerOptions,
-    click.option(
-        "--name", default="vcs", show_default=True, metavar="NAME", help="Name of the model."
-    ),
+    click.option("--name", default="vcs", metavar="NAME", help="Name of the model."),
     click.option(
         "--copy-bundle", is_flag=True, help="Copy the bundle into DIR, so that DIR can be moved."
     ),
     click.option(
         "--max-batch-size",
         default=64,
-        show_default=True,
         metavar="N",
-        help="Maximum number of items in a request, and in requests scored together.",
+        help="Maximum number of items in a request, and in requests that are scored together.",
     ),
     click.option(
         "--queue-delay-us",
         default=0,
-        show_default=True,
         metavar="US",
-        help="Microseconds that a request may wait for others.",
+        help="Microseconds that a request may wait for other requests.",
     ),
     click.option(
-        "--instances",
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Number of copies of the model.",
+        "--instances", default=1, metavar="N", help="Number of copies of the model that run."
     ),
     click.option(
         "--address",
         default="127.0.0.1",
-        show_default=True,
         metavar="ADDRESS",
-        help="Address that the server listens on, in the start command of DIR/README.md.",
+        help="Address to listen on, in the start command of DIR/README.md.",
     ),
 )
 @scoring_options
@@ -86,7 +77,7 @@ def export(
     """Write a model repository for Triton into DIR.
 
     DIR must be empty, or must not exist yet. Its README.md says how to start the server. The device
-    is the server's, and need not exist on this machine.
+    is a device of the server, which this machine need not have.
 
     \b
     Example:

@@ -6,13 +6,15 @@ import time
 
 import click
 
+from vcs_runtime.cli.options import SectionedCommand
 
-@click.command("warm-up")
+
+@click.command("warm-up", cls=SectionedCommand)
 def warm_up() -> None:
-    """Compile alignment and tokenizer for a faster first score.
+    """Compile code in advance, for a faster first score.
 
-    Numba's cache keeps the machine code, so that no later process compiles it. Scoring works
-    without this command, but the first score then takes longer.
+    Numba's cache keeps the machine code of alignment and tokenizer, so that no later process
+    compiles them. Scoring works without this command, but the first score then takes longer.
 
     \b
     Example:

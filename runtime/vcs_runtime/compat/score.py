@@ -147,7 +147,7 @@ def compute_vcs_from_embeddings(
     """Score one pair from vectors, as `compute_vcs_score` scores a pair from the texts.
 
     The function of this name in the authors' unreleased versions computes their later definition.
-    This one computes 1.0.0, with `lct` in place of `Rn`, and does not scale the vectors.
+    This function computes 1.0.0, with `lct` instead of `Rn`, and does not scale the vectors.
 
     Parameters
     ----------

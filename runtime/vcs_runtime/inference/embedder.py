@@ -53,7 +53,7 @@ _Session: TypeAlias = Session | SessionPool
 class Embedder:
     """The embedding model of a bundle.
 
-    Open one with `Embedder.open`; close it, or use it in `with`.
+    Open an embedder with `Embedder.open`. Close it, or use it in a `with` statement.
     """
 
     def __init__(
@@ -116,16 +116,16 @@ class Embedder:
             "auto", "cpu", "openvino", "openvino:fp32", "cuda:N", "cuda:all" (every GPU), either
             with ":fp32" at the end, or "tensorrt:N". A named device is used or refused.
         threads
-            Largest number of CPU threads. None: every core.
+            Maximum number of CPU threads. None: every core.
         gpu_memory_gb
             GB (10^9 bytes) of a GPU's memory that the model may take, weights included, on each
             GPU. None: no limit.
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a vector does not depend on the
-            other texts. On a CPU it never does.
+            other texts. On a CPU a vector never does.
         proof
-            Whether the model is compared with the vectors that its bundle carries, the first time
-            that it is opened here (docs/guide/bundles.md).
+            Whether the model must reproduce the vectors stored in its bundle when it is first
+            opened here (docs/guide/bundles.md).
 
         Returns
         -------
@@ -165,22 +165,22 @@ class Embedder:
     ) -> FloatArray:
         """Embed texts (docs/reference/vcs.md, section 1).
 
-        A row depends on its text alone, not on the other texts: to the bit on a CPU, within
-        rounding on a GPU unless the embedder is `batch_invariant`. The `long_text` of the bundle
-        decides about texts beyond the window. They are embedded in windows of nearly equal length,
-        whose vectors are averaged by token count and normalised ("window_mean"), cut at the right
-        end, closing special tokens kept ("truncate_text") or lost ("truncate"), or refused
-        ("error").
+        A row depends only on its text: exactly on a CPU, and within rounding on a GPU unless the
+        embedder is `batch_invariant`. The `long_text` of the bundle says what happens to texts
+        beyond the window. "window_mean" embeds windows of nearly equal length, averages their
+        vectors by token count, and normalises the mean. "truncate_text" cuts the right end of the
+        text and keeps the closing special tokens, "truncate" cuts them too, and "error" refuses the
+        text.
 
         Parameters
         ----------
         texts
             The texts.
         instruction
-            Put before each text. None: the instruction of the bundle, which is "" for VCS. With
-            `mask_instruction` in the bundle, the model reads it but does not pool it.
+            Words to put before each text. None: the instruction of the bundle, which is "" for VCS.
+            With `mask_instruction` in the bundle, the model reads it but does not pool it.
         max_length
-            Lowers the window of the model: tokens, special tokens included.
+            A smaller window than the model has, in tokens, special tokens included.
 
         Returns
         -------

@@ -22,11 +22,11 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
     Use `compute(predictions=..., references=...)`, `add`, `add_batch` and `combine`, as with other
     metrics.
 
-    A prediction is a text, and a reference a text or a list of texts of which the best counts.
+    A prediction is a text. A reference is a text, or a list of texts of which the best counts.
     `compute` returns the mean of every score by name, and the counts of `training.State`.
 
     The arguments are the same as for `training.TrainingScorer` and for evaluate's `Metric`.
-    `deadline_s` is for a `compute`; late pairs count as unscorable. Metrics of a process with equal
+    `deadline_s` limits a `compute`; late pairs count as unscorable. Metrics of a process with equal
     configs share a session. Texts stay in memory, except with `keep_in_memory=False` or several
     processes. Raises MissingExtraError if evaluate is not installed, and the errors of
     `training.TrainingScorer`.

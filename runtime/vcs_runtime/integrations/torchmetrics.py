@@ -25,7 +25,7 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]
     """Mean scores of an evaluation, over all ranks.
 
     The arguments are the same as for `training.TrainingScorer` and for torchmetrics' `Metric`.
-    `deadline_s` is for an update; late pairs count as unscorable. Metrics of a process with equal
+    `deadline_s` limits an update; late pairs count as unscorable. Metrics of a process with equal
     configs share a session. `sums`, float64 (16,), has the sum of every score in the order of files
     (docs/reference/vcs.md, section 12). `counts`, int64 (4,), has the counts of `training.State`.
     Raises MissingExtraError if torchmetrics or PyTorch is not installed, and the errors of

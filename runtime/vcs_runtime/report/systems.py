@@ -134,7 +134,7 @@ class Systems:
 
     @property
     def also(self) -> tuple[str, ...]:
-        """The metrics beside VCS that all systems have."""
+        """The metrics in addition to VCS that all systems have."""
         metrics = list(FURTHER)
         scored = [summary for summary in self.summaries if summary.scored]
         for summary in scored:

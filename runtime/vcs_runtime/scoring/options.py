@@ -45,13 +45,13 @@ class Options:
         With several references: "max" for the scores with the best one, "mean" for the mean of all
         scores.
     short
-        Words take the place of chunks (VCS_short; docs/reference/vcs.md, section 10).
+        Whether words are the chunks (VCS_short; docs/reference/vcs.md, section 10).
     clean
-        What is removed from every text first: names of "markdown", "think", "list-numbers",
+        What to remove from every text before scoring: "markdown", "think", "list-numbers",
         "time-stamps" and "chat", kept in this order (docs/reference/vcs.md, section 1).
     also
-        Metrics that are computed beside VCS: "hm-cf" (docs/reference/vcs.md, section 14), which
-        embeds the unchanged sentences of all texts as well, and "substitution" (section 15), for
+        Metrics to compute in addition to VCS: "hm-cf" (docs/reference/vcs.md, section 14), which
+        also embeds the unchanged sentences of all texts, and "substitution" (section 15), for
         English.
 
     Raises
@@ -88,22 +88,22 @@ class Options:
 
 @dataclass(frozen=True)
 class ScorerConfig:
-    """How a scorer is opened. Frozen and hashable; picklable unless it holds a model object.
+    """The settings of a scorer: frozen and hashable, and picklable unless they hold a model object.
 
     Parameters
     ----------
     bundle
-        Folder of the bundle, or "default"; or an opened `Bundle` if the configuration is not
+        Folder of the bundle, "default" or "fast"; or an opened `Bundle` if the configuration is not
         pickled.
     device
         "auto" (a TensorRT engine of the bundle that fits and was measured to be faster than CUDA
         here, else CUDA, else the CPU), "cpu", "openvino" (bf16 where the processor multiplies in
         it, else fp32), "openvino:fp32", "cuda:N", "cuda:N:fp32" (encoders and SaT as on a CPU, not
-        in fp16), "cuda:all" or "tensorrt:N". A device that is named and not available is an error.
-        With "cuda:all" every GPU of the machine embeds blocks of pairs, and the first one also runs
-        the learned segmenter.
+        in fp16), "cuda:all" or "tensorrt:N". A named device that is not available is an error. With
+        "cuda:all" every GPU of the machine embeds blocks of pairs, and the first one also runs the
+        learned segmenter.
     cache
-        Folder of a vector cache, which runs and processes share. None: no folder.
+        Folder that stores vectors for all runs and processes. None: no folder.
     threads
         CPU threads of the model. None: all cores that this process may use.
     cache_mb
@@ -121,31 +121,31 @@ class ScorerConfig:
         in proportion to their weights. None: no limit.
     embedder
         Embedder of the caller (see `TextEmbedder`). None: the bundle's. `device`, `threads`,
-        `gpu_memory_gb` and `batch_invariant` mean nothing to models of the caller.
+        `gpu_memory_gb` and `batch_invariant` have no effect on models of the caller.
     batch_invariant
         Whether a GPU runs batches of fixed shapes, so that a score does not depend on the other
-        pairs (docs/guide/gpu.md). On a CPU it never does.
+        pairs (docs/guide/gpu.md). On a CPU a score never does.
     max_pair_gb
-        GB (10^9 bytes) for the similarities of one pair: 8 bytes for each reference chunk with each
-        generated chunk. A pair that needs more has an error instead of scores, on every machine.
+        GB (10^9 bytes) for the similarity matrix of one pair, 8 bytes per cell. A pair that needs
+        more has an error instead of scores, on every machine.
     words
         Bundle whose token vectors compare words, for `Options.also` "substitution": the default,
         for which its constants were chosen, or another folder. It is opened when the first pair
         needs it.
     proof
-        Whether models are compared with what their bundle carries, the first time that they are
-        opened on a device, and a server with what it answered first (docs/guide/bundles.md).
+        Whether models must reproduce the outputs stored in their bundle when they are first opened
+        on a device, and a server its own first answers (docs/guide/bundles.md).
     calibrated
-        Whether similarities are spread by the bundle's calibration, for a model that gives
-        unrelated texts high cosines (docs/guide/models.md). The signature says so.
+        Whether similarities are rescaled with the bundle's calibration, for a model that gives
+        unrelated texts high cosines (docs/guide/models.md). The signature shows this.
 
     Raises
     ------
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot stand in a signature, or `max_pair_gb`, `cache_mb` or `threads` is out
-        of range.
+        Its `identity` cannot be a part of a signature, or `max_pair_gb`, `cache_mb` or `threads` is
+        out of range.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"

@@ -37,12 +37,12 @@ _NAMED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReplacedWord:
-    """A word of the reference, and the word of the generated text that stands in its place.
+    """A word of the reference, and the word that replaces it in the generated text.
 
     Attributes
     ----------
     reference, generated
-        Both words as they stand in the texts.
+        Both words as they are written in the texts.
     word_class
         "thing", "action", "quality" or "name".
     similarity

@@ -99,9 +99,9 @@ class StrictScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(_ScoresByName):
-    """The scores of one pair, or the reason why it has none.
+    """The scores of one pair, or the reason why there are no scores.
 
-    Every score is also an attribute: `result.vcs`, `result.las`. It is NaN without scores.
+    Every score is also an attribute, such as `result.vcs`. Without scores the attribute is NaN.
 
     Attributes
     ----------
@@ -112,15 +112,15 @@ class Result(_ScoresByName):
     n_gen
         Number of chunks of the generated text; 0 without scores.
     signature
-        How the score came about.
+        The line that says how the score was computed.
     reference_index
-        Index of the best reference: the one with the highest VCS, then margin, then GAS, then the
-        other scores, so that the order of the references changes no score. With `aggregate="mean"`
-        the scores are means over all references.
+        Index of the best reference: by the highest VCS, then margin, then GAS, then the other
+        scores. So the order of the references changes no score. With `aggregate="mean"` the scores
+        are means over all references.
     n_references
         Number of references.
     error
-        Why there are no scores; None if there are.
+        Why there are no scores; None if there are scores.
     segmenter
         Name of the segmenter that split all texts of the pair; None for short texts.
     further
@@ -130,7 +130,7 @@ class Result(_ScoresByName):
         Substitution and the scores that it lowers; None if `Options.also` does not ask for it. With
         several references, they belong to the best one, or are means.
     noted
-        Flags that follow from the texts, not from the scores: "not_split", or none.
+        Flags that follow from the texts and not from the scores: "not_split", or no flag.
     """
 
     scores: Scores | None
@@ -147,7 +147,7 @@ class Result(_ScoresByName):
 
     @property
     def also(self) -> tuple[str, ...]:
-        """The metrics beside VCS that the result has."""
+        """The metrics of the result in addition to VCS."""
         metrics = []
         if self.further:
             metrics.append("hm-cf")
@@ -157,7 +157,7 @@ class Result(_ScoresByName):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Facts not in the scores, such as "below_gate" (docs/reference/vcs.md, section 13)."""
+        """Facts that no score shows, such as "below_gate" (docs/reference/vcs.md, section 13)."""
         if self.scores is None:
             return ()
         return flags_of(self.scores._asdict(), self.n_ref, self.n_gen, self.noted)
@@ -197,10 +197,10 @@ class Result(_ScoresByName):
 
 
 class Results(list[Result]):
-    """A list of the results of many pairs, with mean scores and export to tables of libraries."""
+    """A list of the results of many pairs, with mean scores and export to pandas and polars."""
 
     def mean(self) -> dict[str, float]:
-        """Return the mean of each score over the pairs that have scores; {} if none has."""
+        """Return the mean of each score over the scored pairs; {} if there are none."""
         rows = [result.to_dict() for result in self if result.scores is not None]
         names = [name for name in ALL if rows and all(name in row for row in rows)]
         return {name: math.fsum(row[name] for row in rows) / len(rows) for name in names}
@@ -225,10 +225,10 @@ class Results(list[Result]):
         ids
             The name of each pair; by default its position, from 0.
         score
-            The score that ranks; where it is equal margin, VCS and GAS decide.
+            The score that ranks the pairs. Ties are ranked by margin, VCS and GAS.
         explain
             `Scorer.explain`: the reason is the conclusion of the explanation, as `score --worst`
-            prints it. Without it, the reason explains the flags, or is "".
+            prints it. Without this function, the reason explains the flags, or is "".
 
         Returns
         -------

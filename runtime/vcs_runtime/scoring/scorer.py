@@ -34,7 +34,7 @@ _Requested = tuple[Block[T], VectorRequest, float]
 class Scorer:
     """Scores pairs of a reference and a generated text.
 
-    Open one with `Scorer.open` and use it in `with`.
+    Open a scorer with `Scorer.open`, and use it in a `with` statement.
 
     Several threads may use one scorer. A score does not depend on the other pairs of a call.
     """
@@ -84,11 +84,11 @@ class Scorer:
     ) -> Scorer:
         """Open a scorer on a bundle, whose files are verified by hash; nothing is downloaded.
 
-        The arguments are the fields of `ScorerConfig`, which explains them. `close` leaves objects
-        of the caller (`TextEmbedder`, `TextSegmenter`) open; with both of them no bundle is opened.
+        The arguments are the fields of `ScorerConfig`. `close` does not close objects of the caller
+        (`TextEmbedder`, `TextSegmenter`). If the caller passes both, no bundle is opened.
 
         Raises BundleError, DeviceError or CacheError if the bundle, the device or the cache folder
-        cannot be used, and what `ScorerConfig` raises.
+        cannot be used, and the errors of `ScorerConfig`.
         """
         return cls.from_config(
             ScorerConfig(
@@ -126,7 +126,7 @@ class Scorer:
 
     @property
     def signature(self) -> str:
-        """The signature of a score with default options; a `Result` has its options' signature."""
+        """The signature of a score with default options; a `Result` has its own signature."""
         return self.signature_for(Options())
 
     @property
@@ -153,10 +153,11 @@ class Scorer:
         aggregate: str = "max",
         also: Sequence[str] = (),
     ) -> Result:
-        """Score one pair: a reference, or a list of several, and the generated text.
+        """Score one pair: a reference or a list of references, and the generated text.
 
-        The keywords are fields of `Options`. With "hm-cf" in `also`, the result has `hm_cf` and its
-        parts, with "substitution" `substitution`, its parts and `vcs_strict`.
+        The keywords are fields of `Options`. If `also` has "hm-cf", the result has `hm_cf` and its
+        parts. If `also` has "substitution", the result has `substitution`, its parts and
+        `vcs_strict`.
 
         Raises TextError, a ValueError that names the text, if a text cannot be scored.
         """
@@ -195,14 +196,15 @@ class Scorer:
     ) -> Results:
         """Score many pairs and return the results in order.
 
-        Give either `pairs` of `(reference, generated)`, or `references` and as many `predictions`.
+        Pass either `pairs` of `(reference, generated)`, or `references` and `predictions`.
 
         The keywords are fields of `Options`; `progress` shows a bar if standard error is a
         terminal. A pair that cannot be scored does not stop the others: its result has an `error`,
-        and no scores. `Results` is a list, and has `mean`, `worst`, `to_pandas` and `to_polars`.
+        and no scores. `Results` is a list with `mean`, `worst`, `to_pandas` and `to_polars`.
 
-        Raises TypeError for texts in place of pairs, or unless there are either `pairs` or both of
-        `references` and `predictions`; ValueError if those two differ in length.
+        Raises TypeError for texts instead of pairs, or for other arguments than `pairs`, or
+        `references` and `predictions`. Raises ValueError if `references` and `predictions` differ
+        in length.
         """
         pairs = as_pairs(pairs, references, predictions)
         results = Results()
@@ -241,8 +243,8 @@ class Scorer:
         Parameters
         ----------
         items
-            Anything. On a GPU a thread reads them ahead, so they must not depend on what has been
-            yielded.
+            Objects of any type. On a GPU a thread reads items ahead, so an item must not depend on
+            earlier results.
         key
             Returns the pair `(reference, generated)` of an item. If it raises a TextError, that is
             the item's error.
@@ -283,9 +285,9 @@ class Scorer:
         return ((result, evidence) for _, result, evidence in chain.from_iterable(blocks))
 
     def release(self) -> None:
-        """Free the memory of the models, above all on a GPU; the next call takes it again.
+        """Free the memory of the models, above all on a GPU; the next call loads them again.
 
-        Meant for scoring now and then during a training. Vectors in main memory are not freed.
+        Call this method between evaluations of a training. Vectors in main memory are not freed.
         """
         self.embedder.release()
         self.segmenter.release()
@@ -364,9 +366,9 @@ def score(
     Parameters
     ----------
     references
-        A list of references, each a text or several; or the text of one pair.
+        A list of references, each a text or a list of texts; or one text.
     predictions
-        A list of as many generated texts; or the text of one pair.
+        A list of generated texts of the same length; or one text.
     bundle
         As for `Scorer.open`.
     device
@@ -377,8 +379,8 @@ def score(
     Returns
     -------
     Result or Results
-        The Result of two texts, which raises TextError if they cannot be scored; or one for each
-        pair, in order: a list, with `mean`, `worst`, `to_pandas` and `to_polars`.
+        A Result for two texts, or a TextError if they cannot be scored. Results for two lists: one
+        Result for each pair, in order.
     """
     with Scorer.open(bundle, device) as scorer:
         if not isinstance(references, str) or not isinstance(predictions, str):

@@ -31,7 +31,7 @@ CHOICES = ("auto", "rules", "learned")
 
 
 class Segmenter:
-    """The segmenter of a bundle. Open one with `Segmenter.open`; use it in `with`, or close it.
+    """The segmenter of a bundle. Open it with `Segmenter.open`; close it, or use it in `with`.
 
     Rules split texts with sentence punctuation, the learned segmenter splits all others. If a
     bundle has only one of the two, it splits every text. Several threads may use one segmenter.
@@ -82,10 +82,9 @@ class Segmenter:
     ) -> Segmenter:
         """Open the segmenter of a bundle; nothing is downloaded.
 
-        Rules always run on the CPU. If a bundle has rules, its learned segmenter is opened when the
-        first text needs it, on a GPU at once. Its files are verified before, with those of the
-        bundle. Whoever must not wait later, such as a server, splits a text without punctuation
-        first.
+        Rules always run on the CPU. If a bundle has rules, its learned segmenter is opened at once
+        on a GPU, and on a CPU when the first text needs it. Its files are verified with the bundle.
+        To avoid waiting later, as in a server, split a text without punctuation first.
 
         Parameters
         ----------
@@ -102,9 +101,9 @@ class Segmenter:
             GB (10^9 bytes) of GPU memory for the learned segmenter. None: no limit.
         batch_invariant
             Whether a GPU runs batches of fixed shapes, so that a split does not depend on the other
-            texts. On a CPU it never does.
+            texts. On a CPU a split never does.
         proof
-            Whether the learned segmenter is compared with what its bundle carries, as for
+            Whether the learned segmenter must reproduce the outputs in its bundle, as for
             `Embedder.open`.
 
         Returns
@@ -127,7 +126,7 @@ class Segmenter:
     def split(self, texts: Sequence[str], threshold: float | None = None) -> list[list[str]]:
         """Split each text into segments with their white space.
 
-        Segments found by rules join to the text again. The learned segmenter cuts after each
+        The segments of rules, joined, are the text again. The learned segmenter cuts after each
         character whose probability is above the threshold, and at every newline, which is then in
         no segment. wtpsplit's `split` does the same.
 
@@ -292,7 +291,7 @@ class Segmenter:
         return self.spec.model.name if self.spec.model else None
 
     def release(self) -> None:
-        """Free the memory of the learned segmenter; its next text takes it again."""
+        """Free the memory of the learned segmenter; the next text that needs it loads it again."""
         with self._lock:
             if self._opened is not None:
                 self._opened.release()

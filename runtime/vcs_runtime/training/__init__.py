@@ -52,7 +52,7 @@ def _hashable(options: dict[str, Any]) -> dict[str, Any]:
 def reward_fn(
     prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
 ) -> list[float | None]:
-    """Compute rewards for TRL with the embedded default, against the column `reference`.
+    """Compute rewards for TRL with the default bundle, against the column `reference`.
 
     Parameters and errors as for `TrainingScorer.reward_fn`.
     """
@@ -74,7 +74,7 @@ def compute_score(
     The first four parameters and the result are the same as in `TrainingScorer.compute_score`.
 
     `options` are verl's `reward_kwargs`: plain values for `ScorerConfig` and for `TrainingScorer`.
-    The two arguments for reward models, which verl passes where it serves one, are ignored.
+    The two arguments that verl passes for a reward model are ignored.
     """
     return _scorer(**_hashable(options)).compute_score(
         data_source, solution_str, ground_truth, extra_info

@@ -56,7 +56,7 @@ COUNTS: Final[tuple[Literal["count", "zeros", "not_judged", "unscorable"], ...]]
 class TextMetric:
     """Mean scores over an evaluation.
 
-    No method is a collective operation: ranks exchange `state()` where the training does so
+    No method is a collective operation: the training itself exchanges `state()` between ranks
     (docs/guide/training.md). Several threads must not use one metric at the same time.
 
     Parameters
@@ -64,7 +64,7 @@ class TextMetric:
     config
         How the scorer is opened, or a bundle's folder.
     asynchronous
-        `update` returns at once, and `compute` waits for the remaining scores.
+        Whether `update` returns at once; `compute` then waits for the remaining scores.
     **options
         Further arguments of `TrainingScorer`.
 

@@ -176,10 +176,10 @@ class Warnings:
 class TrainingScorer:
     """Scores for a training loop. The object holds plain values; the first pair opens the models.
 
-    It can be pickled, and any number of threads may use it, also after `fork` or `spawn`: each
-    process opens its own models. The bundle and the device are checked at once, so that a wrong
-    path does not show up in the middle of an epoch. If the first pair cannot open the models, the
-    call raises. Later, no text, deadline or full device raises an exception: the result has an
+    The object can be pickled, and any number of threads may use it, also after `fork` or `spawn`:
+    each process opens its own models. The bundle and the device are checked at once, so that a
+    wrong path does not show up in the middle of an epoch. If the first pair cannot open the models,
+    the call raises. Later, no text, deadline or full device raises an exception: the result has an
     `error`.
 
     Parameters
@@ -196,8 +196,8 @@ class TrainingScorer:
     short
         Compare words instead of sentences, as `Scorer.score_short` does.
     also
-        Metrics beside VCS, as for `Scorer.score`. Those that the reward needs are computed in any
-        case.
+        Metrics to compute in addition to VCS, as for `Scorer.score`. Metrics that the reward needs
+        are always computed.
     deadline_s
         Seconds that a call may take, opening the models included. Late pairs have an `error`. None:
         no limit.
@@ -213,8 +213,8 @@ class TrainingScorer:
         can learn to say nothing; verl accepts only numbers and gets the lowest. A missed deadline
         or a bad reference is not the model's fault: TRL gets None for it in any case.
     clean
-        What is removed from every text first, as for `Options`: "think" and "chat" for models that
-        reason. Without it, a warning names what was found.
+        What to remove from every text before scoring, as for `Options`: "think" and "chat" for
+        models that reason. Without `clean`, a warning names such parts of the texts.
 
     Raises
     ------
@@ -272,7 +272,7 @@ class TrainingScorer:
 
     @property
     def also(self) -> tuple[str, ...]:
-        """The metrics beside VCS that results have."""
+        """The metrics of results in addition to VCS."""
         return tuple(self._options.also)
 
     def submit(
@@ -322,7 +322,8 @@ class TrainingScorer:
     def fill(self, references: Iterable[Reference]) -> list[str]:
         """Embed references once, before the training. No deadline applies.
 
-        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all are stored.
+        `cache_mb` of the config limits the vectors in memory. With a `cache` folder all vectors are
+        stored.
 
         Parameters
         ----------
@@ -340,13 +341,13 @@ class TrainingScorer:
         return [result.error for result in results if result.error]
 
     def release(self) -> None:
-        """Release the models' memory after all submitted pairs. The next pair takes it again."""
+        """Release the models' memory after all submitted pairs; the next pair loads them again."""
         service.release(self._config)
 
     def close(self) -> None:
         """Close the session.
 
-        Pairs that are not begun get an `error`; a later call opens a new session.
+        Pairs that are not yet started get an `error`; a later call opens a new session.
         """
         service.close(self._config)
 

@@ -115,26 +115,26 @@ _model = together(
         "--model",
         metavar="KIND:PLACE",
         help=(
-            "Model, and how it is asked: genai:DIR (a folder for onnxruntime-genai), vllm:URL,"
-            " sglang:URL (needs --template), stepping:URL (an OpenAI-style server, one token at a"
-            " time), openai:URL or gemini:URL (to write, or for --method generate)."
+            "Model: genai:DIR (onnxruntime-genai in this process), vllm:URL, sglang:URL "
+            "(needs --template), stepping:URL (OpenAI-style server, one token at a time), "
+            "openai:URL or gemini:URL (to write, or for --method generate), or "
+            "recorded:FILE (answers of --record)."
         ),
     ),
     click.option(
         "--model-name",
         metavar="NAME",
-        help="Name of the model on the server. [default: its only one]",
+        help="Name of the model on the server. [default: the only model]",
     ),
     click.option(
         "--template",
         type=PATH,
         metavar="FILE",
-        help="Chat template of one user's turn with {prompt}, for sglang.",
+        help="Chat template of one user turn with {prompt}, for sglang.",
     ),
     click.option(
         "--image-token",
         default=_IMAGE,
-        show_default=True,
         metavar="TEXT",
         help="Text that stands for an image in the prompt, for sglang.",
     ),
@@ -142,9 +142,8 @@ _model = together(
         "--timeout",
         type=NumberRange(min=0, min_open=True),
         default=TIMEOUT,
-        show_default=True,
         metavar="S",
-        help="Seconds to wait for the server.",
+        help="Seconds to wait for an answer of the server.",
     ),
     section="Language model",
 )
@@ -152,8 +151,7 @@ _device = click.option(
     "--device",
     type=click.Choice(DEVICES),
     default=DEVICES[0],
-    show_default=True,
-    help="Device for genai; auto is what the model's configuration says.",
+    help="Device for genai; auto follows the configuration of the model.",
 )
 
 
@@ -185,7 +183,6 @@ scorer_model_options = combined(
             "--top",
             type=click.IntRange(min=1),
             default=TOP,
-            show_default=True,
             metavar="N",
             help="Number of likeliest tokens to request, for stepping and --method generate.",
         ),
@@ -193,10 +190,9 @@ scorer_model_options = combined(
             "--method",
             type=click.Choice(METHODS),
             default=METHODS[0],
-            show_default=True,
             help=(
-                "How keywords are asked for: all in one answer, one mask at a time, or as the model"
-                " generates them (approximate)."
+                "How keywords are asked for: all in one answer, one mask at a time, or as the "
+                "model generates them (approximate)."
             ),
         ),
         section="Language model",
@@ -206,30 +202,27 @@ frames_option = click.option(
     "--frames",
     type=click.IntRange(min=1),
     default=FRAMES,
-    show_default=True,
     metavar="N",
-    help="Number of frames of a video file, uniformly sampled.",
+    help="Number of uniformly sampled frames of a video file.",
 )
 prompts_option = click.option(
     "--prompts",
     "folder",
     type=PATH,
     metavar="DIR",
-    help="Folder with prompts of your own (docs/guide/visil.md). [default: built-in prompts]",
+    help="Folder with your own prompts (docs/guide/visil.md). [default: the built-in prompts]",
 )
 tolerance_option = click.option(
     "--tolerance",
     type=NumberRange(min=0, min_open=True),
     default=TOLERANCE,
-    show_default=True,
     metavar="NATS",
-    help="Largest difference in the probe between two ways to the same number.",
+    help="Maximum difference in the probe between two computations of a log-probability.",
 )
 output_option = click.option(
     "-o", "--output", type=PATH, required=True, metavar="FILE", help="JSONL file to write."
 )
 items_argument = click.argument("items", type=PATH)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 @contextmanager

@@ -10,20 +10,27 @@ from typing import Any
 import click
 
 from vcs_runtime.cli.messages import warn
-from vcs_runtime.cli.options import PATH, NumberRange, max_read_mb
+from vcs_runtime.cli.options import (
+    PATH,
+    NumberRange,
+    SectionedCommand,
+    as_json,
+    max_read_mb,
+    together,
+)
 from vcs_runtime.cli.tables import console, print_table
 from vcs_runtime.errors import InputError
 from vcs_runtime.util.extras import require
 from vcs_runtime.util.figures import require_matplotlib
 from vcs_runtime.util.printable import printable
 from vcs_visil import correlation, plots
-from vcs_visil.cli.model import json_option, say_approximate
+from vcs_visil.cli.model import say_approximate
 from vcs_visil.formats import Scores, along_frontier, by_format, candidates_of, drops, paired
 from vcs_visil.jobs.scores import read_answers, read_lines, read_scores, unknown_words
 from vcs_visil.selection import frontier, select_summary
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("scores", type=PATH)
 @click.option(
     "--alpha",
@@ -33,13 +40,17 @@ from vcs_visil.selection import frontier, select_summary
     required=True,
     help="Price of a token in nats; may be repeated.",
 )
-@max_read_mb
-@json_option
+@as_json
+@together(max_read_mb, advanced=True)
 def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
-    """Choose a summary of each video in SCORES.
+    """Choose a summary of each video, by score and length.
 
     SCORES is an output of `visil score`. The chosen summary has the least score + alpha * tokens.
-    The frontier is also printed: the choices as alpha grows from 0.
+    The frontier, which is every choice as alpha grows from 0, is also printed.
+
+    \b
+    Example:
+      vcs-runtime visil select scores.jsonl --alpha 0.002
     """
     scored = read_scores(scores)
     say_approximate(scores, unknown_words(scored.values()))
@@ -58,7 +69,7 @@ def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
             click.echo(printable(f"{name}: {choices} ({steps})"))
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("scores", type=PATH)
 @click.option(
     "--answers",
@@ -67,32 +78,28 @@ def select(scores: Path, alpha: tuple[float, ...], as_json: bool) -> None:
     metavar="FILE",
     help="JSONL file of answers with the fields id, name (of the summary) and correct (0 or 1).",
 )
-@click.option("--trim", is_flag=True, help="Leave out one largest and one smallest score.")
-@click.option("--by-video", is_flag=True, help="Shuffle answers within a video only.")
+@click.option("--trim", is_flag=True, help="Leave out the largest and the smallest score.")
+@click.option("--by-video", is_flag=True, help="Shuffle answers only within each video.")
 @click.option(
     "--shuffles",
     type=click.IntRange(min=100),
     default=correlation.SHUFFLES,
-    show_default=True,
     metavar="N",
     help="Number of shuffles of the permutation test.",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=correlation.SEED,
-    show_default=True,
-    metavar="N",
-    help="Seed of the shuffles.",
-)
-@max_read_mb
-@json_option
+@click.option("--seed", type=int, default=correlation.SEED, metavar="N", help="Random seed.")
+@as_json
+@together(max_read_mb, advanced=True)
 def correlate(
     scores: Path, answers: Path, trim: bool, by_video: bool, shuffles: int, seed: int, as_json: bool
 ) -> None:
-    """Correlate SCORES with answers to questions.
+    """Correlate scores with answers to questions.
 
-    SCORES is an output of `visil score`. This command needs the extra `experiments`.
+    SCORES is an output of `visil score`. This needs `vcs-runtime[experiments]`.
+
+    \b
+    Example:
+      vcs-runtime visil correlate scores.jsonl --answers answers.jsonl
     """
     require("scipy", "experiments", "correlating scores")
     listed = read_answers(answers, scores)
@@ -125,13 +132,13 @@ def correlate(
         out.print("logit: none; a threshold on the scores separates the answers")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("scores", type=PATH, required=False)
 @click.option(
     "--answers",
     type=PATH,
     metavar="FILE",
-    help="JSONL file of answers to questions, such as `visil write answer` writes.",
+    help="JSONL file of answers to questions, as from `visil write answer`.",
 )
 @click.option("--judged", type=PATH, metavar="FILE", help="Output of `visil write correspond`.")
 @click.option(
@@ -139,13 +146,13 @@ def correlate(
     type=NumberRange(min=0),
     multiple=True,
     metavar="X",
-    help="Price of a token in nats; may be repeated. [default: where choices change]",
+    help="Price of a token in nats; may be repeated. [default: each at which a choice changes]",
 )
 @click.option(
-    "--plots", "folder", type=PATH, metavar="DIR", help="Folder for PNG files of the figures."
+    "--plots", "folder", type=PATH, metavar="DIR", help="Folder for the figures as PNG files."
 )
-@max_read_mb
-@json_option
+@as_json
+@together(max_read_mb, advanced=True)
 def report(
     scores: Path | None,
     answers: Path | None,
@@ -156,9 +163,13 @@ def report(
 ) -> None:
     """Compare formats of summaries by scores, tokens, and accuracy.
 
-    SCORES is an output of `visil score`. With --answers there are accuracies by format and along
-    the frontier of `visil select`. With --judged, which needs no SCORES, there is the accuracy on
-    confused summaries.
+    SCORES is an output of `visil score`. --answers adds the accuracies by format, and along the
+    frontier of `visil select`. --judged adds the accuracy on confused summaries, and needs no
+    SCORES.
+
+    \b
+    Example:
+      vcs-runtime visil report scores.jsonl --answers answers.jsonl
     """
     if scores is None and judged is None:
         raise click.UsageError("give SCORES, --judged or both")

@@ -16,11 +16,13 @@ from vcs_runtime.cli.options import (
     PATH,
     NumberRange,
     SectionedCommand,
+    as_json,
     check_resume,
     combined,
     max_read_mb,
     overwrite,
     resume,
+    together,
     usage_errors,
 )
 from vcs_runtime.errors import InputError
@@ -33,7 +35,6 @@ from vcs_visil.cli.model import (
     exit_with,
     frames_option,
     items_argument,
-    json_option,
     output_option,
     prompts_option,
     recording,
@@ -118,44 +119,32 @@ class _Scoring:
 @resume
 @overwrite
 @writer_device_options
-@max_read_mb
+@together(max_read_mb, advanced=True)
 @prompts_option
 @frames_option
 @click.option(
     "--builtin",
     is_flag=True,
-    help="Of keywords: choose rare words, spread over the caption, without a model.",
+    help="For `keywords`: choose rare words, spread over the caption, without a model.",
 )
 @click.option(
     "--keyframes",
     type=click.IntRange(0, KEYFRAMES),
     multiple=True,
     default=Writing.keyframes,
-    show_default=True,
     metavar="N",
-    help=(
-        "Of summarize: number of keyframes in a summary, the "
-        "first ones of the video; may be repeated."
-    ),
+    help="For `summarize`: number of keyframes in a summary (the first ones); may be repeated.",
 )
 @click.option(
     "--kind",
     type=click.Choice(KINDS),
     multiple=True,
     default=KINDS,
-    show_default=True,
-    help="Of confuse: the text, by a model, or the keyframes, without one; may be repeated.",
+    help="For `confuse`: change the text (with a model) or keyframes (without); may be repeated.",
 )
+@click.option("--seed", type=int, default=SEED, metavar="N", help="For `confuse`: random seed.")
 @click.option(
-    "--seed",
-    type=int,
-    default=SEED,
-    show_default=True,
-    metavar="N",
-    help="Of confuse: seed of the changes and of the videos that give keyframes.",
-)
-@click.option(
-    "--video", is_flag=True, help="Of answer: also answer from the frames of the full video."
+    "--video", is_flag=True, help="For `answer`: also answer from the frames of the full video."
 )
 @combined("files", _Outputs)
 @combined("options", _StepOptions)
@@ -169,21 +158,27 @@ def write(
     folder: Path | None,
     options: _StepOptions,
 ) -> None:
-    """Write what is missing for every video in ITEMS.
+    """Write captions, keywords, summaries or answers for ITEMS.
 
     \b
     caption     a caption
     keywords    words of the caption that are scored
     keyframes   three timecodes of the video file, with descriptions
-    summarize   summaries "text", "1-image" and "3-image", by their number of keyframes
-    confuse     summaries with one changed fact, or with the keyframes of another video
-    correspond  judgements which summaries correspond to the video, with a confidence from 1 to 5
+    summarize   summaries "text", "1-image", "3-image", with 0, 1 and 3 keyframes
+    confuse     summaries with a changed fact, or with keyframes of another video
+    correspond  which summaries belong to the video, with a confidence from 1 to 5
     answer      answers to the field `questions`, from each summary alone
 
-    The first five add a field to each line of ITEMS without it, in a copy. The last two write a
-    line per summary, and per question and summary, for `visil report` and `visil correlate`. A
-    summary with the field `corresponds` (true or false) gets `correct` (1 or 0); confused summaries
-    are judged too, never together with the true form.
+    The first five steps write a copy of ITEMS, with the new field in each line that lacks the
+    field. `correspond` writes a line per summary, and `answer` a line per question and summary, for
+    `visil report` and `visil correlate`.
+
+    The field `corresponds` of a summary (true or false) gives `correct` (1 or 0). Confused
+    summaries are judged too, but never together with the true form.
+
+    \b
+    Example:
+      vcs-runtime visil write keywords items.jsonl --builtin -o ready.jsonl
     """
     _check_step_options(context, what)
     kinds = tuple(dict.fromkeys(options.kind))
@@ -225,10 +220,10 @@ def _check_step_options(context: click.Context, step: str) -> None:
 
 @click.group
 def visil() -> None:
-    """Score how much information a summary of a video loses.
+    """Measure how much information a summary of a video loses.
 
     A vision-language model gives the probability of the video's caption, given the video and given
-    the summary. The model runs in this process (--model genai:DIR) or on a server that you name; no
+    the summary. The model runs in this process (--model genai:DIR) or on a server that you name. No
     other server is asked.
     """
 
@@ -237,33 +232,32 @@ def visil() -> None:
 @items_argument
 @output_option
 @scorer_model_options
-@max_read_mb
+@together(max_read_mb, advanced=True)
 @frames_option
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     metavar="N",
-    help="Number of times to ask, averaged; 1 is enough for a deterministic model.",
+    help="Number of answers to average; 1 is enough for a deterministic model.",
 )
 @click.option(
     "--floor",
     type=NumberRange(max=0, max_open=True),
     default=FLOOR,
-    show_default=True,
     metavar="NATS",
-    help="Lowest log-probability of a keyword, for --method generate; below 0.",
+    help="Lowest log-probability of a keyword, for --method generate.",
 )
 @click.option(
     "--count",
     type=click.Choice(COUNTS),
     default=COUNTS[0],
-    show_default=True,
-    help="Which occurrences of a keyword are scored.",
+    help="Occurrences of a keyword that are scored.",
 )
 @click.option(
-    "--video", is_flag=True, help="Also score the video itself: 0, with its number of tokens."
+    "--video",
+    is_flag=True,
+    help="Also score the video itself: always 0, with its number of tokens.",
 )
 @click.option(
     "--drop-missing", is_flag=True, help="Leave out keywords that are not in the caption."
@@ -272,13 +266,13 @@ def visil() -> None:
     "--record",
     type=PATH,
     metavar="FILE",
-    help="File that stores every answer of the model; none is asked for twice.",
+    help="File that stores all answers of the model, so that none is requested twice.",
 )
 @prompts_option
 @tolerance_option
 @resume
 @overwrite
-@json_option
+@as_json
 @combined("files", _Outputs)
 @combined("scope", Scope)
 @combined("scoring", _Scoring)
@@ -294,6 +288,10 @@ def score(
     """Score the summaries of the videos in ITEMS.
 
     ITEMS is a JSONL file with one video per line (docs/guide/visil.md). The model is probed first.
+
+    \b
+    Example:
+      vcs-runtime visil score ready.jsonl -o scores.jsonl --model genai:model
     """
     check_resume(files.resume, files.overwrite)
     options = scoring.options(asked)
@@ -333,6 +331,10 @@ def probe(asked: ModelOptions, no_images: bool, tolerance: float) -> None:
     """Check that a model's log-probabilities can be trusted.
 
     The exit code is 1 if a check fails.
+
+    \b
+    Example:
+      vcs-runtime visil probe --model genai:model
     """
     model = asked.open()
     checks = asked.probed(model, tolerance, images=not no_images)
@@ -344,7 +346,7 @@ def probe(asked: ModelOptions, no_images: bool, tolerance: float) -> None:
     exit_with(not checks[-1].passed)
 
 
-@visil.command()
+@visil.command(cls=SectionedCommand)
 @click.argument("video", type=PATH)
 @click.option(
     "-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder for the PNG files."
@@ -358,7 +360,14 @@ def probe(asked: ModelOptions, no_images: bool, tolerance: float) -> None:
 )
 @frames_option
 def frames(video: Path, output: Path, timecodes: tuple[str, ...], frames: int) -> None:
-    """Save frames of VIDEO, by timecode or uniformly sampled."""
+    """Save frames of a video as PNG files.
+
+    This needs `vcs-runtime[video]`.
+
+    \b
+    Example:
+      vcs-runtime visil frames ride.mp4 --at 00:00:01:03 -o frames
+    """
     file = VideoFile(video)
     if timecodes:
         numbers = [parse_timecode(text, file.fps, frames=file.frames) for text in timecodes]
@@ -377,33 +386,39 @@ def _source(
     return Source(questions, videos, subtitles, task)
 
 
-@visil.command("import")
+@visil.command("import", cls=SectionedCommand)
 @click.argument("questions", type=PATH)
 @output_option
 @click.option(
-    "--videos", type=PATH, metavar="DIR", help="Folder of the videos. [default: as downloaded]"
+    "--videos", type=PATH, metavar="DIR", help="Folder of the videos. [default: as in the download]"
 )
 @click.option(
     "--subtitles",
     type=PATH,
     metavar="DIR",
-    help="Folder of the subtitles. [default: as downloaded]",
+    help="Folder of the subtitles. [default: as in the download]",
 )
 @click.option(
-    "--task", metavar="NAME", help="Category of questions of LongVideoBench, such as SSS."
+    "--task",
+    metavar="NAME",
+    help="Category of LongVideoBench's questions, such as SSS. [default: all categories]",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Largest number of videos.")
-@click.option("--drop-missing", is_flag=True, help="Leave out videos whose files are not there.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of videos.")
+@click.option("--drop-missing", is_flag=True, help="Leave out videos whose files are missing.")
 @overwrite
 @combined("source", _source)
 def import_questions(
     source: Source, output: Path, limit: int | None, drop_missing: bool, overwrite: bool
 ) -> None:
-    """Write items from QUESTIONS of MVBench or LongVideoBench.
+    """Make items from questions of MVBench or LongVideoBench.
 
-    The file stays in the layout in which the data set is downloaded, so its videos are found:
-    MVBench's json/TASK.json, or LongVideoBench's lvb_val.json. Each video becomes one item with its
+    QUESTIONS is MVBench's json/TASK.json or LongVideoBench's lvb_val.json. The file must stay where
+    the download put it, so that its videos are found. Each video becomes one item with its
     questions.
+
+    \b
+    Example:
+      vcs-runtime visil import LongVideoBench/lvb_val.json -o items.jsonl
     """
     items = source.items(output.parent, None if drop_missing else limit)
     missing = [item for item in items if not is_there(output.parent / item["video"])]

@@ -52,7 +52,7 @@ def probe(
     images
         Whether the model will receive images.
     tolerance
-        Largest difference in nats between two ways to the same number; above 0.
+        Maximum difference in nats between two computations of the same number; above 0.
 
     Returns
     -------
