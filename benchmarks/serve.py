@@ -105,13 +105,13 @@ def training(pairs: Pairs, count: int, words: int = 250) -> None:
         (reference, "A man walks. A dog runs.")
         for reference in dict.fromkeys(pair[0] for pair in step)
     ]
-    for bundle, device in (("default", "cpu"), ("default", "openvino"), ("fast", "cpu")):
-        with Scorer.open(bundle, device, threads=1) as scorer:
+    for name in ("default cpu", "default openvino", "int8 cpu", "int8 openvino", "fast cpu"):
+        with Scorer.open(*name.split(), threads=1) as scorer:
             scorer.score_many(warm)
             started = time.process_time()
             scorer.score_many(step)
             took = time.process_time() - started
-        print(f"{bundle:8} {device:9}{took:8.2f} s{count / took:8.1f} completions a second")
+        print(f"{name:17}{took:8.2f} s{count / took:8.1f} completions a second")
     with server("default") as (port, process):
         ask_for(port, warm, 1, 64)
         before, started = _cpu_s(process.pid), time.process_time()
