@@ -103,7 +103,7 @@ def write_int8(source: Path, training: Path, model: Path) -> None:
                 narrow = before(node, "Mul", x, constant(f"{group}.factors", 1 / factors))
             grid = (
                 constant(f"{group}.scale", scale[0]),
-                constant(f"{group}.zero", np.uint8(zero[0])),
+                constant(f"{group}.zero", np.array(zero[0], np.uint8)),
             )
             levels = before(node, "QuantizeLinear", narrow, *grid)
             quantized[x] = before(node, "DequantizeLinear", levels, *grid)
