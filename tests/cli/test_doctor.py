@@ -38,7 +38,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(
     (tmp_path / "bundles/default").symlink_to(tiny_bundle)
     done = vcs("doctor", VCS_RUNTIME_HOME=str(tmp_path))
     assert (done.code, done.stderr) == (0, "")
-    assert "nothing that scoring needs is missing" in done.stdout
+    assert "everything that scoring needs is installed" in done.stdout
     assert re.search(r"GPU 0 +\S", done.stdout)
     assert "; segmenter: rules (sentencex, en)" in done.stdout
     (tmp_path / "bundles/default").unlink()
@@ -55,7 +55,7 @@ def test_doctor_looks_at_the_bundle_that_is_named(tiny_bundle: Path, tmp_path: P
     (damaged / "embedder/model.onnx").write_bytes(b"")
     report = json.loads(vcs("doctor", "--json", "--bundle", damaged).stdout)
     assert report["problems"] == [
-        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json says"
+        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json lists"
         f" {(tiny_bundle / 'embedder/model.onnx').stat().st_size}"
     ]
 
@@ -85,7 +85,7 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
     report = json.loads(done.stdout)
     assert report["extra openvino"] == f"openvino {version('openvino')}"
     assert report["telemetry"] == "off"
-    end = " than device cpu, with slightly other scores: docs/guide/processors.md"
+    end = " than device cpu, scores differ slightly: docs/guide/processors.md"
     here = choose_device("openvino")
     lines = {
         "bf16 amx": f"bf16 (this processor multiplies in bf16: AMX); faster{end}",
@@ -97,7 +97,7 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
         "fp32": (
             "fp32"
             f" ({best_precision()[1] if not isa else 'this processor does not multiply in bf16'});"
-            " little to gain over device cpu"
+            " hardly faster than device cpu"
         ),
     }
     assert (
@@ -114,14 +114,14 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
         (
             "fpu avx512_bf16",
             (
-                "not installed; this processor multiplies in bf16 (AVX-512 BF16), which"
+                "not installed; this processor has bf16 (AVX-512 BF16), which"
                 " vcs-runtime[openvino] uses: docs/guide/processors.md"
             ),
         ),
         (
             "fpu avx512_bf16 amx_bf16",
             (
-                "not installed; this processor multiplies in bf16 (AMX), which"
+                "not installed; this processor has bf16 (AMX), which"
                 " vcs-runtime[openvino] uses: docs/guide/processors.md"
             ),
         ),
@@ -182,9 +182,9 @@ def test_an_environment_can_hold_the_default_bundle_of_all_its_users(
 @pytest.mark.parametrize(
     ("seconds", "verdict"),
     [
-        ([1.0, 0.4, 0.9], "openvino: 2.50 times as fast as cpu, with slightly other scores"),
-        ([1.0, 1.6, 0.95], "cpu: no other is clearly faster with this bundle"),
-        ([1.0], "only cpu was measured: vcs-runtime[openvino] brings another"),
+        ([1.0, 0.4, 0.9], "openvino: 2.50 times as fast as cpu, with slightly different scores"),
+        ([1.0, 1.6, 0.95], "cpu: no other device is clearly faster with this bundle"),
+        ([1.0], "only cpu was measured; pip install 'vcs-runtime[openvino]' adds another device"),
     ],
 )
 def test_doctor_measures_the_devices_of_the_processor_in_turns(

@@ -37,7 +37,7 @@ def demo(device: str) -> None:
     with usage_errors():
         check_device(device)  # before anything is fetched
     if not is_regular_file(default_bundle_path() / MANIFEST):
-        warn("the default bundle does not exist yet: fetching its weights once (83 MB)")
+        warn("the default bundle is not installed yet: fetching its weights once (83 MB)")
         import_module("vcs_export.cli.fetch").fetch_default_bundle()
     story = json.loads(files("vcs_runtime").joinpath("data/demo.json").read_text("utf-8"))
     with Scorer.open(device=device) as scorer:
@@ -57,7 +57,7 @@ def demo(device: str) -> None:
     drop = [headings.index(LABELS[name]) for name in ("las_recall", "las_precision")]
     print_table(headings, scores, drop=drop, prose_at=0)
     out.print()
-    print_table(("generated text", "what the numbers say"), readings, prose_at=1)
+    print_table(("generated text", "what the numbers mean"), readings, prose_at=1)
     out.print()
     meanings = [(LABELS[name], SCORES[name].meaning) for name in _SHOWN]
     print_table(("score", "meaning"), meanings, prose_at=1)

@@ -89,7 +89,7 @@ def doctor(bundle: str, measure: bool, as_json: bool) -> None:
         for name, value in report.facts.items():
             out.print(f"{name:20} {value}", soft_wrap=True, markup=False)
         problems = [f"! {problem}" for problem in report.problems]
-        verdict = "\n".join(problems) or "nothing that scoring needs is missing"
+        verdict = "\n".join(problems) or "everything that scoring needs is installed"
         out.print("\n" + verdict, soft_wrap=True, markup=False)
     click.get_current_context().exit(1 if report.problems else 0)
 
@@ -119,7 +119,7 @@ def _examine(name: str) -> _Report:
         )
     early = " and ".join(early_reporters())
     facts["telemetry"] = (
-        f"{early}: imported before vcs-runtime, with telemetry on" if early else "off"
+        f"{early} was imported before vcs-runtime, with telemetry on" if early else "off"
     )
     try:
         facts["providers"] = ", ".join(available_providers())
@@ -131,9 +131,7 @@ def _examine(name: str) -> _Report:
             install = "pip uninstall onnxruntime, then pip install 'vcs-runtime[gpu]'"
             facts["GPU 0"] = f"{nvidia.gpu(0).name}, unused: {install}, then --device cuda:0"
         else:
-            facts["GPU 0"] = (
-                "none that NVIDIA's driver shows: --device cpu, which is what auto takes"
-            )
+            facts["GPU 0"] = "NVIDIA's driver shows no GPU: --device auto uses the CPU"
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()
@@ -144,7 +142,7 @@ def _examine(name: str) -> _Report:
     except BundleError:
         facts["home"] = "none"
     facts["numba cache"] = (
-        os.environ.get("NUMBA_CACHE_DIR") or "beside the package, else the user's cache folder"
+        os.environ.get("NUMBA_CACHE_DIR") or "the package's folder, or the user's cache folder"
     )
     rules = _examine_bundle(name, report)
     if rules and not _version("sentencex"):
@@ -164,7 +162,7 @@ def _examine_bundle(name: str, report: _Report) -> bool:
         return True
     facts[label] = _describe(opened)
     if lacking := " and ".join(unproved(opened)):
-        facts["proof"] = f"none of its {lacking}: `vcs-runtime export verify {opened.root}` adds it"
+        facts["proof"] = f"it has no {lacking}: `vcs-runtime export verify {opened.root}` adds it"
     for problem in _hindrances(opened):
         if problem not in report.problems:
             report.problems.append(problem)
@@ -247,11 +245,11 @@ def _measured(name: str) -> dict[str, str]:
     best = min(devices, key=lambda device: seconds[device])
     times = seconds["cpu"] / seconds[best]
     if len(devices) == 1:
-        verdict = "only cpu was measured: vcs-runtime[openvino] brings another"
+        verdict = "only cpu was measured; pip install 'vcs-runtime[openvino]' adds another device"
     elif times < _CLEARLY:
-        verdict = "cpu: no other is clearly faster with this bundle"
+        verdict = "cpu: no other device is clearly faster with this bundle"
     else:
-        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly other scores"
+        verdict = f"{best}: {times:.2f} times as fast as cpu, with slightly different scores"
     return {**facts, "fastest device": verdict}
 
 
@@ -269,17 +267,15 @@ def _describe_openvino() -> str:
         if not named or is_slow_in_bf16():
             return "not installed"
         return (
-            f"not installed; this processor multiplies in bf16 ({named}), which"
-            f" vcs-runtime[openvino] uses: {_PROCESSORS_PAGE}"
+            f"not installed; this processor has bf16 ({named}), which vcs-runtime[openvino] uses:"
+            f" {_PROCESSORS_PAGE}"
         )
     if precision != "bf16":
-        return f"{precision} ({reason}); little to gain over device cpu"
+        return f"{precision} ({reason}); hardly faster than device cpu"
     faster = "faster" if named == "AMX" else "perhaps faster (--measure)"
     if named:
         reason += f": {named}"
-    return (
-        f"bf16 ({reason}); {faster} than device cpu, with slightly other scores: {_PROCESSORS_PAGE}"
-    )
+    return f"bf16 ({reason}); {faster} than device cpu, scores differ slightly: {_PROCESSORS_PAGE}"
 
 
 def _describe(bundle: Bundle) -> str:
@@ -287,7 +283,7 @@ def _describe(bundle: Bundle) -> str:
     size = sum(entry.size for entry in manifest.files)
     return (
         f"{bundle.root}: {manifest.name}, {size / 1e6:.1f} MB, {len(manifest.files)} files, hashes"
-        f" right; segmenter: {_segmenters(manifest.segmenter)}"
+        f" correct; segmenter: {_segmenters(manifest.segmenter)}"
     )
 
 
