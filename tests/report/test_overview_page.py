@@ -132,7 +132,7 @@ def test_systems_are_compared_as_by_the_command(visit: Any, html: Path, files: l
             assert difference == f"{test['difference']:+.3f}{stars}"
             assert p == f"{max(test['p_bootstrap_corrected'], test['p_permutation_corrected']):.4f}"
         assert (
-            "over the 12 pairs that all systems have scored; 1 more is left out"
+            "over the 12 pairs that all systems scored; 1 more is left out"
             in page.inner_text("main")
         )
     assert "With so few pairs" not in page.inner_text("main")
