@@ -99,7 +99,7 @@ def score_batch(
         matrices: list[Any] = list(similarities)
     except TypeError as error:
         raise ValueError(
-            f"similarities: expected matrices, not {type(similarities).__name__}"
+            f"similarities must be matrices, not {type(similarities).__name__}"
         ) from error
     cosines = _checked_gas(gas, len(matrices))
     shapes = _shapes(matrices)
@@ -151,13 +151,13 @@ def _checked_gas(gas: Any, count: int) -> npt.NDArray[np.float64]:
     try:
         values = np.asarray(gas)
     except Exception as error:
-        raise ValueError(f"gas: not an array of numbers: {error}") from error
+        raise ValueError(f"gas must be an array of numbers: {error}") from error
     if values.shape != (count,):
         raise ValueError(
-            f"gas: expected {count} values, one for each matrix, not shape {values.shape}"
+            f"gas must have {count} values, one for each matrix, not the shape {values.shape}"
         )
     if values.dtype.kind not in "fiu" and count:
-        raise ValueError(f"gas: expected numbers, not {values.dtype}")
+        raise ValueError(f"gas must be numbers, not {values.dtype}")
     cosines = np.ascontiguousarray(values, dtype=np.float64)
     for k in np.flatnonzero(~(np.abs(cosines) <= 1.0)).tolist():
         checked_gas(float(cosines[k]), f"gas[{k}]")

@@ -45,9 +45,9 @@ def as_float_array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
         elif array.dtype.kind in "iu":
             array = array.astype(FLOAT64)
         else:
-            raise ValueError(f"{name}: expected float32 or float64 values, not {array.dtype}")
+            raise ValueError(f"{name} must be float32 or float64, not {array.dtype}")
     if array.ndim != ndim:
-        raise ValueError(f"{name}: expected {ndim} axes, not {array.ndim} (shape {array.shape})")
+        raise ValueError(f"{name} must have {ndim} axes, not {array.ndim} (shape {array.shape})")
     if 0 in array.shape:
         raise ValueError(f"{name}: an axis is empty (shape {array.shape})")
     return array
@@ -61,19 +61,19 @@ def checked_times(
         pair = dict(zip(("times[0]", "times[1]"), times, strict=True))
     except (TypeError, ValueError):
         raise ValueError(
-            "times: expected those of the reference and those of the generated text"
+            "times must be two arrays: of the reference and of the generated text"
         ) from None
     checked = []
     for count, (name, values) in zip((n_ref, n_gen), pair.items(), strict=True):
         array = np.ascontiguousarray(as_float_array(values, name, 2), dtype=FLOAT64)
         if array.shape != (count, 2):
-            raise ValueError(f"{name}: expected shape ({count}, 2), not {array.shape}")
+            raise ValueError(f"{name} must have the shape ({count}, 2), not {array.shape}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name}: holds NaN or infinity")
         if bad := np.flatnonzero(array[:, 0] >= array[:, 1]).tolist():
             raise ValueError(f"{name}: segment {bad[0]} does not end after it starts")
         if bad := np.flatnonzero(np.diff(array[:, 0]) < 0).tolist():
-            raise ValueError(f"{name}: segment {bad[0] + 1} starts before the one before it")
+            raise ValueError(f"{name}: segment {bad[0] + 1} starts before the previous segment")
         checked.append(array)
     return checked[0], checked[1]
 
@@ -81,16 +81,16 @@ def checked_times(
 def checked_gas(gas: Any, name: str = "gas") -> float:
     """Return `gas` as a float in [-1, 1]; a small excess by rounding is accepted."""
     if isinstance(gas, (bool, np.bool_)):
-        raise ValueError(f"{name}: expected a number, not {gas!r}")
+        raise ValueError(f"{name} must be a number, not {gas!r}")
     try:
         finite = math.isfinite(gas)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: expected a number, not {gas!r}") from error
+        raise ValueError(f"{name} must be a number, not {gas!r}") from error
     if not finite:
-        raise ValueError(f"{name}: must be finite, not {gas!r}")
+        raise ValueError(f"{name} must be finite, not {gas!r}")
     value = float(gas)
     if not -COSINE_LIMIT <= value <= COSINE_LIMIT:
-        raise ValueError(f"{name}: a cosine lies between -1 and 1, not {value!r}")
+        raise ValueError(f"{name} must be a cosine, between -1 and 1, not {value!r}")
     return value
 
 
@@ -135,4 +135,4 @@ def matrix_error(status: int, name: str) -> ValueError:
     """Return the error for a matrix that a kernel refuses."""
     if status == NOT_FINITE:
         return ValueError(f"{name}: holds NaN or infinity")
-    return ValueError(f"{name}: a cosine lies between -1 and 1, and the best matches do not")
+    return ValueError(f"{name} must be cosines, between -1 and 1, but the best matches are not")

@@ -143,6 +143,8 @@ def score_embeddings(
     size = ref_rows.shape[1]
     for name, rows in (("gen_chunks", gen_rows), ("ref_text", ref_whole), ("gen_text", gen_whole)):
         if rows.shape[1] != size:
-            raise ValueError(f"{name}: vectors of {rows.shape[1]} components, ref_chunks of {size}")
+            raise ValueError(
+                f"{name}: vectors of {rows.shape[1]} components, ref_chunks has {size}"
+            )
     gas = float(cosine_similarity(ref_whole, gen_whole)[0, 0])
     return score_similarity(cosine_similarity(ref_rows, gen_rows), gas, params)

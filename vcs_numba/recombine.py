@@ -56,7 +56,7 @@ def recombine(scores: Scores, **parts: float) -> Scores:
     for name, value in parts.items():
         if name not in PARTS:
             raise ValueError(
-                f"{name} is not a part of the scores; the parts are {', '.join(PARTS)}"
+                f"there is no part {name} of the scores; the parts are {', '.join(PARTS)}"
             )
         checked_finite(value, name)
     changed = scores._replace(**parts)

@@ -279,7 +279,8 @@ def _substitution(
         _check_words(words, len(matches), vocabulary, f"{prefix}{name}")
         if matches.min() < 0 or matches.max() >= len(others):
             raise ValueError(
-                f"{prefix}{name}_match: a match is no chunk of the {len(others)} others"
+                f"{prefix}{name}_match: a match is not the number of one of the other text's"
+                f" {len(others)} chunks"
             )
     gen_text = _kernel_text(gen, gen_chunks)
     ref_text = _kernel_text(ref, ref_chunks)
@@ -320,14 +321,14 @@ def _check_words(words: Any, chunks: int, vocabulary: Vocabulary, name: str) -> 
         ("exclusion", exclusion, len(vocabulary.excluding)),
     ):
         if top >= count:
-            raise ValueError(f"{name}.{field}: {top} is not below {count}")
+            raise ValueError(f"{name}.{field} must be below {count}, not {top}")
 
 
 def _matches(values: Any, name: str) -> Ints:
     matches = readable(values, name)
     if matches.ndim != 1 or not matches.size or matches.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}: expected an integer for each chunk, not {matches.dtype} of shape"
+            f"{name} must be one integer for each chunk, not {matches.dtype} of shape"
             f" {matches.shape}"
         )
     return np.ascontiguousarray(matches, dtype=np.int64)

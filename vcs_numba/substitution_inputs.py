@@ -139,7 +139,7 @@ class Words:
             logs = np.zeros((0, NAME))
         object.__setattr__(self, "log_class", np.ascontiguousarray(logs))
         if logs.shape[1] != NAME:
-            raise ValueError(f"log_class: expected {NAME} columns, not {logs.shape[1]}")
+            raise ValueError(f"log_class must have {NAME} columns, not {logs.shape[1]}")
         for field in fields(self):
             length = len(getattr(self, field.name))
             if length != len(self.stem):
@@ -147,7 +147,7 @@ class Words:
         if not np.isfinite(logs).all():
             raise ValueError("log_class: holds NaN or infinity")
         if (np.diff(self.chunk) < 0).any():
-            raise ValueError("chunk: must ascend")
+            raise ValueError("chunk must be in ascending order")
 
     def __len__(self) -> int:
         return len(self.stem)
@@ -198,19 +198,19 @@ class Vocabulary:
         if len(vectors):  # texts without content words need no vectors
             vectors = as_float_array(vectors, "vectors", 2)
         if vectors.size and (large := np.abs(vectors).max(axis=1)).max() > np.finfo(FLOAT32).max:
-            raise ValueError(f"vectors: row {large.argmax()} has values too large")
+            raise ValueError(f"vectors: the values of row {large.argmax()} are too large")
         vectors = vectors.astype(FLOAT32, copy=False)
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
         bad = np.flatnonzero(~((np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE) | (lengths == 0.0)))
         if bad.size:
             raise ValueError(
-                f"vectors: row {bad[0]} has length {lengths[bad[0]]:g}, expected 1 or 0"
+                f"vectors: row {bad[0]} has the length {lengths[bad[0]]:g}; 1 or 0 was expected"
             )
         excluding = _flags(self.excluding, "excluding", 2)
         if excluding.shape[0] != excluding.shape[1] or (excluding != excluding.T).any():
-            raise ValueError("excluding: expected a symmetric matrix")
+            raise ValueError("excluding must be a symmetric matrix")
         if not len(excluding) or excluding[0].any():
-            raise ValueError("excluding: row 0 excludes nothing")
+            raise ValueError("excluding: row 0 must be all false")
         object.__setattr__(self, "vectors", np.ascontiguousarray(vectors))
         object.__setattr__(self, "excluding", excluding)
 
@@ -218,21 +218,21 @@ class Vocabulary:
 def _ids(values: Any, name: str) -> Ids:
     ids = _array(values, name, 1)
     if ids.dtype.kind not in "iu" and ids.size:
-        raise ValueError(f"{name}: expected integers, not {ids.dtype}")
+        raise ValueError(f"{name} must be integers, not {ids.dtype}")
     if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
-        raise ValueError(f"{name}: ids must be at least 0 and fit int32")
+        raise ValueError(f"{name}: ids must be at least 0 and fit into int32")
     return np.ascontiguousarray(ids, dtype=np.int32)
 
 
 def _flags(values: Any, name: str, ndim: int) -> Bools:
     flags = _array(values, name, ndim)
     if flags.dtype != np.bool_ and flags.size:
-        raise ValueError(f"{name}: expected true and false, not {flags.dtype}")
+        raise ValueError(f"{name} must be true and false, not {flags.dtype}")
     return np.ascontiguousarray(flags, dtype=np.bool_)
 
 
 def _array(values: Any, name: str, ndim: int) -> npt.NDArray[Any]:
     array = readable(values, name)
     if array.ndim != ndim:
-        raise ValueError(f"{name}: expected {ndim} axes, not {array.ndim} (shape {array.shape})")
+        raise ValueError(f"{name} must have {ndim} axes, not {array.ndim} (shape {array.shape})")
     return array

@@ -88,13 +88,13 @@ def check_target(target: Path, replace: bool, *sources: Path | None) -> None:
     for source in filter(None, sources):
         refuse_input_as_output(target, source)
         if lies_in(source, target):
-            raise InputError(f"{target}: it contains the input {source}: choose another output")
+            raise InputError(f"{target} contains the input {source}: choose another output")
     if os.path.lexists(target):
         if not replace:
             raise BundleExistsError(f"{target} exists already (--overwrite replaces it)")
         if (kind := _other_than_bundle(target)) is not None:
             raise ExportError(
-                f"{target}: it is {kind}, and is not replaced: move it, or choose another output"
+                f"{target} is {kind} and is not replaced: move it, or choose another output"
             )
 
 
@@ -110,12 +110,12 @@ def _other_than_bundle(target: Path) -> str | None:
         with manifest.open("rb") as file:
             content = file.read(MAX_MANIFEST_BYTES)
     except NotADirectoryError:
-        return "no folder"
+        return "not a folder"
     except FileNotFoundError:  # unless it is a link, another process has moved it
         return "a broken link" if target.is_symlink() else None
     # Damaged bundles, and bundles of other versions, may be replaced: field names are enough.
     if not all(f'"{name}"'.encode() in content for name in ("files", "licence", "schema")):
-        return f"a folder whose {MANIFEST} is no bundle's"
+        return f"a folder whose {MANIFEST} is not of a bundle"
     for path in target.rglob("*"):
         name = path.relative_to(target).as_posix()
         if name == MANIFEST or (path.is_dir() and not path.is_symlink()):

@@ -85,7 +85,7 @@ def _by_group(
     columns = [group]
     for metric in ids:
         columns += [metric, f"{metric} published"]
-    title = f"Means of ours and of the published scores, by {group}"
+    title = f"Means of our scores and of the published scores, by {group}"
     return Table("published_means", title, tuple(columns), rows)
 
 
@@ -104,7 +104,7 @@ def agreement_tables(scores: Scores, published: ByJudge, *, seed: int) -> list[T
     if rows:
         columns = ("judge", "score", "published judge", *measures)
         title = "Agreement with the published means of HM-CF"
-        note += " The published means have no clips, and stay as they are."
+        note += " The published means are not resampled, because they have no clips."
         tables.append(Table("published", title, columns, rows, note))
     return tables
 

@@ -41,14 +41,14 @@ def run(
     if published:
         counts["published scenes"] = len(texts.keys() & scenes_of(published))
     title = (
-        "Mean and standard deviation by ordered pair of authors, the first one's text the reference"
+        "Mean and standard deviation by pair of authors. The first author's text is the reference"
     )
     means = means_table("authors", title, groups, ("authors",), metrics)
     keys = [
         Heading(f"Reference by {str(row[0]).partition('-')[0]}", str(row[0])) for row in means.rows
     ]
     caption = (
-        "Scores of pairs of authors who described the same scenes; the first one's text is the"
+        "Scores of pairs of authors who described the same scenes. The first author's text is the"
         " reference."
     )
     latex = {"authors": means_latex(means, keys, metrics, caption)} if means.rows else {}

@@ -60,12 +60,15 @@ def read_texts(
     systems = read_models(predictions, texts, problems)
     for path in added:
         if path.stem.lower() in map(str.lower, systems):
-            raise InputError(f"{path}: there is a system {path.stem} already: rename the file")
+            raise InputError(f"{path}: a system is already called {path.stem}: rename the file")
         added_texts = read_descriptions(path, problems, predictions=True)
         systems[path.stem] = usable_predictions(added_texts, texts)
         missing = sorted(texts.keys() - added_texts.keys())
         if missing:
-            problems.add(f"{path}: no prediction for {len(missing)} clips, such as {missing[0]}")
+            problems.add(
+                f"{path}: there is no prediction for {len(missing)} of the clips, such as"
+                f" {missing[0]}"
+            )
     return texts, systems
 
 
@@ -120,8 +123,7 @@ def score_all(
                         lines[judge][system] = _score(scorer, named, path, out, problems)
             except (BundleError, CacheError, DeviceError) as error:
                 raise type(error)(
-                    f"judge {judge}: {error}; what was scored before is kept, continue with"
-                    " --resume"
+                    f"judge {judge}: {error}; finished output is kept: continue with --resume"
                 ) from error
     return lines
 
@@ -238,13 +240,14 @@ def _notes(
 ) -> list[str]:
     """Return the places of added systems, and how the run differs from the benchmark."""
     notes = [
-        f"{place.name}: place {place.rank} of {len(places)}."
+        f"{place.name} is number {place.rank} of {len(places)} systems."
         for place in places
         if place.system in added
     ]
     if not set(JUDGES) <= lines.keys():
         notes.append(
-            f"The benchmark's own leaderboard needs results of all its judges: {', '.join(JUDGES)}."
+            "The benchmark's leaderboard is left out: it needs results of all its judges:"
+            f" {', '.join(JUDGES)}."
         )
     if any("|seg:punkt@" not in signature for signature in signatures.values()):
         notes.append(
@@ -273,14 +276,13 @@ def _common(lines: Lines, problems: Problems) -> Scores:
     common = [clip for clip in known if all(clip in rows for rows in every)]
     if not common:
         raise InputError(
-            "no clip that all judges have scored for all systems"
-            f"{_without_scores(by_clip)}: nothing to rank by"
+            "the systems cannot be ranked, because no clip has scores of all judges for all"
+            f" systems{_without_scores(by_clip)}"
         )
     incomplete = [clip for clip in known if clip not in common]
     if incomplete:
         problems.add(
-            f"{len(incomplete)} clips lack a score, and are left out of all means:"
-            f" {', '.join(incomplete)}"
+            f"clips left out of all means, because a score is missing: {', '.join(incomplete)}"
         )
     scores: dict[str, dict[str, dict[str, Values]]] = {}
     for judge, clips_by_system in by_clip.items():
@@ -297,7 +299,7 @@ def _without_scores(by_clip: Mapping[str, Mapping[str, Mapping[str, Record]]]) -
     names = []
     for judge, by_system in by_clip.items():
         names += [f"{system} by {judge}" for system, rows in by_system.items() if not rows]
-    return f" (none of {', '.join(names)})" if names else ""
+    return f" ({', '.join(names)} have no scores)" if names else ""
 
 
 def _board(
@@ -327,8 +329,8 @@ def _board(
     )
     corrected = describe_correction(significance.correction, len(tests))
     note = (
-        "Means over judges. Intervals are 95 % bootstrap intervals over clips; `to the next` is"
-        f" the paired difference of HM-CF to the system below, {corrected}. Rule: {RULE}."
+        "Means over judges. Intervals are 95 % bootstrap intervals over clips. `to the next` is"
+        f" the paired difference in HM-CF from the system below, {corrected}. Rule: {RULE}."
     )
     return Table("leaderboard", "Leaderboard", columns, rows, note)
 

@@ -47,7 +47,7 @@ def run(
         problems.add(f"published scenes without texts here: {len(elsewhere)} ({named})")
     for name in sorted(published.keys() - {case.id for case in cases}):
         if name.partition("/")[0] in scenes:
-            problems.add(f"{name}: published, but there is no such text here")
+            problems.add(f"{name} has published scores, but no text here")
     counts = {"pairs": len(jobs), "scored": len(scored), "scenes": len(scenes)}
     if published:
         single = {case.id for case in scored if not case.series}
@@ -124,9 +124,9 @@ def _classification(
             columns = ("cases", "metric", *measures)
             rows.append((which, metric, *measures.values()))
     note = (
-        f"A text counts as valid from a score of {threshold:g} on. AUC needs no threshold: how"
-        " often a valid text scores above an invalid one. Of Table 1: the kinds of rewrite that"
-        " the papers' table shows."
+        f"A text counts as valid if its score is at least {threshold:g}. AUC needs no threshold:"
+        ' it is how often a valid text scores above an invalid one. "Of Table 1" means the kinds'
+        " of rewrite in the papers' table."
     )
     return Table("classification", "Valid against invalid", columns, rows, note)
 

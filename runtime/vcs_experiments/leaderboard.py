@@ -15,8 +15,8 @@ from vcs_runtime.util.numbers import exact_means
 
 #: How systems are ranked.
 RULE = (
-    "points of a judge = number of systems with a lower mean HM-CF; rank by the sum of points, then"
-    " by the mean HM-CF over judges"
+    "a judge gives a system one point for each system with a lower mean HM-CF; systems are ranked"
+    " by the sum of points, then by the mean HM-CF over judges"
 )
 
 
@@ -62,8 +62,8 @@ def leaderboard(means: ByJudge, names: Mapping[str, str]) -> list[Place]:
         for lower, (hm_cf, system) in enumerate(ordered):
             if lower and hm_cf == ordered[lower - 1][0]:
                 raise InputError(
-                    f"judge {judge}: {ordered[lower - 1][1]} and {system} have the same mean HM-CF,"
-                    f" {hm_cf}, and the benchmark's rule has no order for equal means"
+                    f"judge {judge}: {ordered[lower - 1][1]} and {system} have the same mean"
+                    f" HM-CF, {hm_cf}, and the benchmark's rule does not order equal means"
                 )
             points[system][judge] = lower
     places = []

@@ -99,8 +99,9 @@ def run(
             scores[chunk_size, lct] = align_all(evidence, Params(lct=lct))["vcs"]
     aligning = time.perf_counter() - started
     log(
-        f"{len(embedded)} pairs: cut and embedded in {embedding:.1f} s, aligned under"
-        f" {len(scores)} settings in {aligning:.2f} s, {1000 * aligning / len(scores):.0f} ms each"
+        f"{len(embedded)} pairs: split and embedded in {embedding:.1f} s, aligned with"
+        f" {len(scores)} settings in {aligning:.2f} s ({1000 * aligning / len(scores):.0f} ms"
+        " each)"
     )
 
     scored = [item.case for item in embedded]
@@ -146,7 +147,7 @@ def _settings(
             row.append(statistics.spearman(np.array(ours), np.array(theirs)))
         rows.append(tuple(row))
     columns += tuple(f"Spearman with published {metric}" for metric in references)
-    note = f"A text counts as valid from a VCS of {threshold:g} on."
+    note = f"A text counts as valid if its VCS is at least {threshold:g}."
     return Table("settings", "VCS by chunk size and LCT", columns, rows, note)
 
 

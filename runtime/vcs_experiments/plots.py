@@ -85,7 +85,7 @@ def against_published(
         axes.scatter(means[name][1], row, color=colour, zorder=2)
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set(xlabel=f"mean {metric}", xlim=(-0.02, 1.02))
-    axes.set_title("full: here, hollow: published; blue: valid", fontsize=9)
+    axes.set_title("filled: computed here; hollow: published; blue: valid", fontsize=9)
     return save_figure(figure, path)
 
 

@@ -45,7 +45,7 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
     models: dict[str, dict[str, str]] = {}
     for path in files_of([folder]):
         if path.stem in models:
-            raise InputError(f"{path}: model {path.stem} is there twice")
+            raise InputError(f"{path}: model {path.stem} occurs twice")
         texts = read_descriptions(path, problems, predictions=True)
         models[path.stem] = usable_predictions(texts, references)
         for name in sorted(references.keys() - texts.keys()):
@@ -53,7 +53,8 @@ def read_models(folder: Path, references: Texts, problems: Problems) -> dict[str
         rest = sorted(texts.keys() - models[path.stem].keys())
         if rest:
             problems.add(
-                f"{path}: {rest[0]}: no reference, or not one text: left out ({len(rest)} of them)"
+                f"{path}: {rest[0]} is left out, because it has no reference or is not one text"
+                f" ({len(rest)} in all)"
             )
     return models
 
@@ -77,12 +78,12 @@ def read_ranking(path: Path, models: Mapping[str, object], problems: Problems) -
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if line.lower() not in known:
-            problems.add(f"{path}: {line}: no such model in the predictions")
+            problems.add(f"{path}: there are no predictions of model {line}")
     ranking = [known[line.lower()] for line in lines if line.lower() in known]
     if len(set(ranking)) != len(ranking):
-        raise InputError(f"{path}: a model is there twice")
+        raise InputError(f"{path}: a model occurs twice")
     if len(ranking) < 2:
-        raise InputError(f"{path}: fewer than two of the models are in it")
+        raise InputError(f"{path}: the ranking must name at least two of the models")
     return ranking
 
 
@@ -199,7 +200,7 @@ def _scored(
     """Sort the scores by column and model; raise InputError if there is no common id."""
     common = [name for name in references if all(f"{model}/{name}" in scores for model in models)]
     if not common:
-        raise InputError("no id that every model has a score for: nothing to rank by")
+        raise InputError("the models cannot be ranked, because no id has scores of all models")
     values: dict[str, dict[str, Values]] = {column: {} for column in columns}
     for column, by_model in values.items():
         for model in models:
@@ -287,8 +288,8 @@ def _ranking(
     )
     corrected = describe_correction(options.correction, len(tests))
     note = (
-        "Intervals are 95 % bootstrap intervals over ids; `to the next` is the difference to the"
-        " model below, with the p-values of a paired bootstrap and a permutation test,"
+        "Intervals are 95 % bootstrap intervals over ids. `to the next` is the difference from"
+        " the model below, with p-values of a paired bootstrap and a permutation test,"
         f" {corrected}. `zeros` counts the texts whose first VCS is 0."
     )
     return Table(
@@ -309,4 +310,4 @@ def _agreement(ranking: Sequence[str], values: Mapping[str, Mapping[str, Values]
         tau, rho = statistics.kendall(ours, theirs), statistics.spearman(ours, theirs)
         rows.append((column, len(ranking), tau, rho))
     columns = ("metric", "models", "Kendall tau-b", "Spearman rho")
-    return Table("agreement", "Agreement with the ranking that was given", columns, rows)
+    return Table("agreement", "Agreement with the ranking to compare with", columns, rows)

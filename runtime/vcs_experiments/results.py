@@ -144,7 +144,7 @@ def means_latex(means: Table, keys: Sequence[Heading], metrics: Metrics, caption
             upper.append(Number(f"{factor * mean:.1f}"))
             lower.append(Number("", "", f"\u00b1{factor * deviation:.1f}"))
         rows += [upper, lower]
-    caption = f"{caption} Above, the mean; below, the standard deviation; {times_100(metrics)}."
+    caption = f"{caption} Above: mean; below: standard deviation; {times_100(metrics)}."
     return latex_table(
         [Heading("", "metric"), *keys],
         rows,
@@ -196,8 +196,8 @@ def run_jobs(
     for column, foreign in metrics.foreign.items():
         lacking = [job.id for job in jobs if job.id not in foreign.numbers]
         if lacking:
-            few = f"{len(lacking)} of {len(jobs)} texts lack one"
-            raise InputError(f"{foreign.path}: no {column} of {lacking[0]} ({few})")
+            few = f"missing for {len(lacking)} of {len(jobs)} texts"
+            raise InputError(f"{foreign.path}: no {column} for {lacking[0]} ({few})")
 
     def collect(job: Job, record: Record, resumed: bool) -> None:
         if "error" in record:

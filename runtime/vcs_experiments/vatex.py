@@ -54,7 +54,7 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
         place = f"{place} ({row['vid']})"
         references = _references(row)
         if not references:
-            problems.add(f"{place}: no reference: the video is left out")
+            problems.add(f"{place}: the video has no reference and is left out")
             continue
         candidates, ratings = [], []
         for i, (text, values) in enumerate(zip(row["cands"], row["scores"], strict=False)):
@@ -65,20 +65,20 @@ def read_vatex(path: Path, problems: Problems) -> list[Video]:
                 problems.add(f"{place}: candidate {i} is empty: left out")
             elif numbers is None or len(numbers) != raters:
                 problems.add(
-                    f"{place}: ratings {values} of candidate {i}: a number from every rater was"
-                    " expected: left out"
+                    f"{place}: candidate {i} is left out, because its ratings {values} must be a"
+                    " number from every rater"
                 )
             else:
                 candidates.append(text)
                 ratings.append(numbers)
         if len(row["cands"]) != len(row["scores"]):
             problems.add(
-                f"{place}: {len(row['cands'])} candidates, ratings of {len(row['scores'])}"
+                f"{place}: {len(row['cands'])} candidates, but ratings of {len(row['scores'])}"
             )
         if candidates:
             videos.append(Video(str(row["vid"]), references, candidates, ratings))
     if not videos:
-        raise InputError(f"{path}: no video with a rated candidate")
+        raise InputError(f"{path}: no video has a rated candidate")
     return videos
 
 
@@ -86,8 +86,8 @@ def _check_row(place: str, row: Any) -> None:
     """Raise InputError for a line that is not of VATEX-EVAL."""
     if not isinstance(row, dict) or not {"vid", "refs", "cands", "scores"} <= row.keys():
         raise InputError(
-            f"{place}: unknown dataset format: an object with vid, refs, cands and scores was"
-            " expected"
+            f"{place}: unknown dataset format: it must be an object with vid, refs, cands and"
+            " scores"
         )
     if not all(isinstance(row[key], list) for key in ("refs", "cands", "scores")):
         raise InputError(f"{place}: unknown dataset format: refs, cands and scores must be lists")
@@ -229,8 +229,8 @@ def _latex(rows: Sequence[tuple[Cell, ...]], metrics: ShortMetrics, raters: Sequ
     headings = [Heading("", "metric")]
     headings += [Heading(_GROUPS.get(count, count), measure) for count, measure in best]
     caption = (
-        "Kendall's τ-b and Spearman's ρ with human ratings, the mean over raters, times 100. "
-        "The best one is bold."
+        "Kendall's τ-b and Spearman's ρ with human ratings, mean over raters, times 100. The"
+        " highest value is bold."
     )
     return latex_table(
         headings, lines, caption=caption, label="correlation", comments=[metrics.signature]

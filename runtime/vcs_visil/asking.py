@@ -212,12 +212,13 @@ _ASK = {"forced": _forced, "sequential": _sequential, GENERATE: _generated}
 def _forces(model: Model) -> LogProbs:
     if not hasattr(model, "force"):
         raise ModelError(
-            f"{model.fingerprint}: answers cannot be forced here: use the method {GENERATE!r}"
+            f"{model.fingerprint}: answers of this model cannot be forced: use --method"
+            f" {GENERATE!r}"
         )
     return cast("LogProbs", model)
 
 
 def _generates(model: Model) -> Generates:
     if not hasattr(model, "generate"):
-        raise ModelError(f"{model.fingerprint}: generated answers have no log-probabilities here")
+        raise ModelError(f"{model.fingerprint}: its generated answers have no log-probabilities")
     return cast("Generates", model)

@@ -77,9 +77,9 @@ def correlate(
     if not x.ndim == y.ndim == 1 or not len(x) == len(y) == len(names):
         raise TextError(f"scores, correct and groups: {len(x)}, {len(y)} and {len(names)} values")
     if not (np.abs(x) <= LARGEST_SCORE).all():
-        raise TextError(f"scores: one of them is not a number of at most {LARGEST_SCORE:g}")
+        raise TextError(f"scores must be numbers of at most {LARGEST_SCORE:g}")
     if not np.isin(y, (0, 1)).all():
-        raise TextError("correct: one of them is neither 0 nor 1")
+        raise TextError("correct must be 0 or 1 for each score")
     if trim:
         inner = np.ones(len(x), bool)
         if len(x) > 2:
@@ -121,7 +121,8 @@ def fit_logit(x: Values, y: Values) -> Logit:
         information = (z * (likely * (1 - likely))[:, None]).T @ z
         if not np.linalg.cond(information) < _CONDITION:
             raise TextError(
-                "scores: one is so far from the others that the logistic regression has no estimate"
+                "scores: one score is so far from the others that the logistic regression has no"
+                " estimate"
             )
         covariance = np.linalg.inv(information)
         step = covariance @ z.T @ (y - likely)

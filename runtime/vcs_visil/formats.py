@@ -104,7 +104,7 @@ def candidates_of(scores: Scores) -> dict[str, list[tuple[str, float, float]]]:
 
 def _require_tokens(name: str, parts: Sequence[Mapping[str, Any]]) -> None:
     if any(part["tokens"] is None for part in parts):
-        raise ValueError(f"{name}: the tokens of a summary are unknown; add them to the items")
+        raise ValueError(f"{name}: a summary has no number of tokens: add it to the items")
 
 
 def along_frontier(

@@ -75,7 +75,7 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
         raise TextError(f"timecode: {text!r} has more than 59 minutes or seconds")
     if frame >= number:
         raise TextError(
-            f"timecode: {text!r}: at {float(rate):g} frames a second there is no frame {frame:02}"
+            f"timecode: {text!r}: there is no frame {frame:02} at {float(rate):g} frames a second"
         )
     minutes += 60 * hours
     at = (60 * minutes + seconds) * number + frame
@@ -83,13 +83,14 @@ def parse_timecode(text: str, fps: Fraction | float, *, frames: int | None = Non
         dropped = _DROP.get(number)
         if dropped is None or not math.isclose(rate, number * _NTSC, rel_tol=1e-4):
             raise TextError(
-                f"timecode: {text!r} drops frames, which {float(rate):g} frames a second do not"
+                f"timecode: {text!r} is drop-frame timecode, but videos with {float(rate):g}"
+                " frames a second have none"
             )
         if minutes % 10 and not seconds and frame < dropped:
-            raise TextError(f"timecode: {text!r}: drop-frame timecode leaves this number out")
+            raise TextError(f"timecode: {text!r}: drop-frame timecode leaves out this number")
         at -= dropped * (minutes - minutes // 10)
     if frames is not None and at >= frames:
-        raise TextError(f"timecode: {text!r} is frame {at}, past the end of {frames} frames")
+        raise TextError(f"timecode: {text!r} is frame {at}, but the video has only {frames} frames")
     return at
 
 

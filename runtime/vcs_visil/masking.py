@@ -106,7 +106,7 @@ def mask_caption(
         raise unknown_choice("count", count, COUNTS)
     check_text(caption, "caption")
     if MASK in caption:
-        raise TextError(f"caption: it holds {MASK} already")
+        raise TextError(f"caption: the text must not contain {MASK}")
     if isinstance(keywords, str):
         raise TypeError("keywords must be a sequence of strings, not one string")
     _check_keywords(keywords)
@@ -114,15 +114,15 @@ def mask_caption(
     order = list(dict.fromkeys(word for _, _, word in spans))
     missing = tuple(word for word in keywords if word not in order)
     if missing and not drop_missing:
-        raise TextError(f"keywords: {missing[0]!r} is no word of the caption")
+        raise TextError(f"keywords: {missing[0]!r} is not a word of the caption")
     present = [word for word in keywords if word not in missing]
     if not present:
-        raise TextError("keywords: none of them is in the caption")
+        raise TextError("keywords: no keyword is in the caption")
     for position, (word, expected) in enumerate(zip(present, order, strict=True), 1):
         if word != expected:
             raise TextError(
-                f"keywords: out of order: {word!r} is there before {expected!r}, which comes first"
-                f" in the caption (keyword {position})"
+                f"keywords: keyword {position}, {word!r}, must come after {expected!r}, as in the"
+                " caption"
             )
     text, end = "", 0
     for start, stop, _ in spans:
@@ -152,7 +152,7 @@ def builtin_keywords(caption: str, limit: int = MAX_KEYWORDS) -> list[str]:
         if len(word) > 2 and word.isalpha() and word not in STOP_WORDS and word != "video":
             first.setdefault(word, place)
     if not first:
-        raise TextError("caption: no word of it can be a keyword")
+        raise TextError("caption: no word of the caption can be a keyword")
 
     def rank(word: str) -> tuple[bool, int, int]:
         return word in _FREQUENT, -len(word), first[word]
@@ -210,5 +210,5 @@ def _check_keywords(keywords: Sequence[str]) -> None:
         if word != word.lower():
             raise TextError(f"keywords: {word!r} is not in lower case")
         if word in seen:
-            raise TextError(f"keywords: {word!r} is there twice")
+            raise TextError(f"keywords: {word!r} occurs twice")
         seen.add(word)

@@ -130,10 +130,10 @@ def _read(path: Path, fields: set[str]) -> str:
         for name in _LIKE_A_FIELD.findall(line):
             if name not in fields:
                 raise InputError(
-                    f"{path} line {number}: {{{name}}} is no field of this prompt; it has {wanted}"
+                    f"{path} line {number}: {{{name}}} is not one of the fields {wanted}"
                 )
             if name in seen:
-                raise InputError(f"{path} line {number}: the field {{{name}}} is there twice")
+                raise InputError(f"{path} line {number}: the field {{{name}}} occurs twice")
             seen.add(name)
     if missing := sorted(fields - seen):
         raise InputError(

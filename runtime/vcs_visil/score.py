@@ -187,8 +187,8 @@ def score(
         of_video, of_summary = side(video), side(summary)
         if of_video.known and all(value == options.floor for value in of_video.by_word):
             raise TextError(
-                f"the model finds none of the {len(words)} keywords in the video itself, "
-                "so nothing can be lost: no score"
+                f"there is no score, because the model finds none of the {len(words)} keywords in"
+                " the video"
             )
         losses = tuple(v - s for v, s in zip(of_video.by_word, of_summary.by_word, strict=True))
         total = math.fsum(losses)  # a sum of differences, so that equal sides give exactly 0

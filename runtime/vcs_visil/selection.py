@@ -111,7 +111,7 @@ def _checked(candidates: Iterable[tuple[str, float, float]]) -> list[tuple[str, 
     names = set()
     for name, score, tokens in listed:
         if name in names:
-            raise ValueError(f"candidates: {name!r} is there twice")
+            raise ValueError(f"candidates: {name!r} occurs twice")
         names.add(name)
         if not is_finite(score):
             raise ValueError(f"candidates: the score of {name!r} must be a number, not {score!r}")

@@ -36,7 +36,7 @@ class Image:
 
     def __post_init__(self) -> None:
         if not any(self.data.startswith(magic) for magic, _ in _KINDS):
-            raise InputError("image: neither PNG nor JPEG")
+            raise InputError("image must be PNG or JPEG")
 
     @property
     def media_type(self) -> str:
@@ -50,7 +50,7 @@ class Image:
         try:
             return cls(data)
         except InputError:
-            raise InputError(f"{path}: neither PNG nor JPEG") from None
+            raise InputError(f"{path} must be a PNG or JPEG file") from None
 
     @classmethod
     def from_pixels(cls, pixels: npt.NDArray[np.uint8]) -> Image:
@@ -135,11 +135,11 @@ class Summary:
         label = f"summary {self.name!r}"
         check_string(self.text, label)
         if len(self.keyframes) > MAX_KEYFRAMES:
-            raise TextError(f"{label}: {len(self.keyframes)} keyframes, more than {MAX_KEYFRAMES}")
+            raise TextError(f"{label}: {len(self.keyframes)} keyframes, at most {MAX_KEYFRAMES}")
         if not self.keyframes and not self.text.strip():
-            raise TextError(f"{label}: neither text nor keyframes")
+            raise TextError(f"{label} has neither text nor keyframes")
         if MASK in self.text:
-            raise TextError(f"{label}: it contains {MASK}")
+            raise TextError(f"{label} must not contain {MASK}")
         if self.tokens is not None and not (math.isfinite(self.tokens) and self.tokens >= 0):
             raise TextError(f"{label}: tokens must be a number of at least 0, not {self.tokens!r}")
 

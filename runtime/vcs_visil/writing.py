@@ -46,7 +46,7 @@ def write_caption(writer: Writer, prompts: Prompts, frames: Sequence[Image]) -> 
     def checked(text: str) -> str:
         check_text(text, "caption")
         if MASK in text:
-            raise TextError(f"caption: it holds {MASK}")
+            raise TextError(f"caption: it must not contain {MASK}")
         return text.strip()
 
     return ask_writer(writer, prompts.fill("caption", images=frames), checked)
@@ -168,7 +168,7 @@ def answer_question(
     def checked(text: str) -> str:
         letter = text.strip().strip("().").upper()
         if len(letter) != 1 or letter not in letters:
-            raise TextError(f"answer: {text.strip()[:40]!r} is none of {', '.join(letters)}")
+            raise TextError(f"answer: {text.strip()[:40]!r} is not one of {', '.join(letters)}")
         return letter
 
     listed = "\n".join(
@@ -220,7 +220,7 @@ def answered(
     for number, (_, options, letter) in enumerate(questions):
         if letter not in list(string.ascii_uppercase[: len(options)]):
             raise TextError(
-                f"questions[{number}]: {letter!r} is no letter of its {len(options)} options"
+                f"questions[{number}]: {letter!r} is not a letter of its {len(options)} options"
             )
     right = 0
     for question, options, letter in questions:

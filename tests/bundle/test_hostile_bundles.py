@@ -277,7 +277,7 @@ LISTED_PATHS = {
 ATTACKS: dict[str, tuple[Attack, str]] = {
     # The bundle in transit, or its folder.
     "one flipped bit": (flip, "is damaged"),
-    "a file too long": (lambda b: os.truncate(b / DATA, 1 << 20), "bytes, bundle.json says"),
+    "a file too long": (lambda b: os.truncate(b / DATA, 1 << 20), r"bytes, bundle\.json lists"),
     "a file cut short": (lambda b: os.truncate(b / DATA, 100), "has 100 bytes"),
     "a missing file": (lambda b: (b / TOKENIZER).unlink(), "is missing"),
     "an unlisted file": (unlisted("embedder/evil.so"), "evil.so is not listed"),
@@ -287,15 +287,15 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a link to the manifest": (link(MANIFEST), "no bundle.json"),
     "a pipe that blocks its reader": (fifo, "not a regular file"),
     # The manifest.
-    "a manifest of 100 MB": (lambda b: os.truncate(b / MANIFEST, 10**8), "this is no manifest"),
+    "a manifest of 100 MB": (lambda b: os.truncate(b / MANIFEST, 10**8), "it is not a manifest"),
     "a manifest nested without end": (
         lambda b: (b / MANIFEST).write_text('{"a":' * 100_000),
         "cannot be read",
     ),
-    "a newer schema": (manifest(lambda d: d.update(schema=5)), "this version reads schemas"),
+    "a newer schema": (manifest(lambda d: d.update(schema=5)), "this version reads only schemas"),
     "a key that stands twice": (key_twice, "twice"),
     "an unknown key": (manifest(lambda d: d.update(run="rm")), "unknown field `run`"),
-    "a number that is none": (embedder(dimension=float("nan")), "NaN is no number"),
+    "a number that is none": (embedder(dimension=float("nan")), "NaN is not a number"),
     "a path twice but for its case": (
         manifest(lambda d: d["files"].append({**d["files"][0], "path": MODEL.upper()})),
         "listed twice",
@@ -316,7 +316,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     # External data.
     "external data in an unlisted file": (
         initializer(location="evil.bin"),
-        "does not list beside it",
+        "does not list",
     ),
     "external data beside the weights": (
         # Listed, but no part of the hash that the signature shows.
@@ -325,7 +325,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     "external data in the manifest": (
         initializer(location="bundle.json"),
-        "does not list beside it",
+        "does not list",
     ),
     "external data in a link": (linked_data, "link is not listed"),
     "external data behind the end": (weights(offset="99999999", length="16"), "beyond the end"),
@@ -336,7 +336,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     ),
     "an offset that overflows": (weights(offset="18446744073709551616"), "is not a number"),
     "external data without a place": (initializer(offset="0"), "have the keys"),
-    "external data without anything": (initializer(), "does not say where"),
+    "external data without anything": (initializer(), "does not name"),
     "external data with two places": (
         edit(lambda m: m.graph.initializer.append(twice(external(location="/etc/passwd")))),
         "have the keys",
@@ -347,10 +347,10 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         edit(lambda m: m.training_info.add().initialization.initializer.append(FAR)),
         "training information",
     ),
-    "in two halves that readers merge": (raw(half_tensor), "stands twice|have the keys"),
+    "in two halves that readers merge": (raw(half_tensor), "occurs twice|have the keys"),
     "in a second graph that readers merge": (
         raw(lambda b: b + field(7, field(5, FAR.SerializeToString()))),
-        "stands twice|not the plain name",
+        "occurs twice|not the plain name",
     ),
     # Graphs that run what is no graph, or are none.
     "operators of a foreign library": (
@@ -369,15 +369,15 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         node(operator("PythonOp", "com.microsoft")),
         "'PythonOp' is not allowed",
     ),
-    "a graph that is text": (rewrite(MODEL, b"no protobuf"), "this is no ONNX graph"),
+    "a graph that is text": (rewrite(MODEL, b"no protobuf"), "this is not an ONNX graph"),
     "a graph that is empty": (rewrite(MODEL, b""), "between 1 byte"),
-    "a model without a graph": (rewrite(MODEL, field(2, b"producer")), "there is no graph"),
-    "a graph that is cut short": (raw(lambda b: b[:-3]), "this is no ONNX graph"),
-    "a length beyond the end": (append(b"\x3a" + varint(1 << 62)), "this is no ONNX graph"),
-    "a number that does not end": (append(b"\xff" * 100), "this is no ONNX graph"),
+    "a model without a graph": (rewrite(MODEL, field(2, b"producer")), "the file has no graph"),
+    "a graph that is cut short": (raw(lambda b: b[:-3]), "this is not an ONNX graph"),
+    "a length beyond the end": (append(b"\x3a" + varint(1 << 62)), "this is not an ONNX graph"),
+    "a number that does not end": (append(b"\xff" * 100), "this is not an ONNX graph"),
     "a field whose number overflows": (append(varint(1 << 32 | 58) + b"\0"), "impossible number"),
     "a group, which readers skip": (append(b"\x3b\x3c"), "impossible type"),
-    "a graph of another type": (append(b"\x38\x01"), "stands twice|wrong type"),
+    "a graph of another type": (append(b"\x38\x01"), "occurs twice|wrong type"),
     "a graph of more fields than any": (append(b"\x28\x01" * 1_000_001), "more than 1,000,000"),
     # The tokenizer.
     "a tokenizer that is none": (rewrite(TOKENIZER, b"{}"), "tokenizers cannot load it"),

@@ -87,7 +87,7 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        (("schema",), 1, "schema 1, but this version reads schemas 2 to 4 only"),
+        (("schema",), 1, "has schema 1, but this version reads only schemas 2 to 4"),
         (("schema",), "1", "schema: Expected `int`, got `str`"),
         (("schema",), True, "schema: Expected `int`, got `bool`"),
         (("files",), ..., "missing required field `files`"),
@@ -114,7 +114,7 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
         (
             ("embedder", "mask_instruction"),
             True,
-            "embedder: mask_instruction goes with neither a padded layout",
+            "embedder: mask_instruction excludes a padded layout",
         ),
         (
             ("embedder", "mask_instruction"),
@@ -144,7 +144,7 @@ def test_what_a_manifest_may_say_of_an_embedder_is_read(copy: Path) -> None:
             "magic",
             "segmenter.rules.name: Invalid enum value 'magic'",
         ),
-        (("segmenter", "rules"), None, "segmenter: neither rules nor a model"),
+        (("segmenter", "rules"), None, "segmenter: there must be rules, a model, or both"),
     ],
 )
 def test_a_manifest_that_is_wrong_names_the_field(

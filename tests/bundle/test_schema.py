@@ -21,7 +21,7 @@ SCHEMA_FILE = json.loads(
 )
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA_FILE)
 # Rules between fields, which the schema leaves to its descriptions.
-BEYOND = ("is not in files", "listed twice", "stride is above", "cosine_min is above")
+BEYOND = ("is not in files", "listed twice", "stride must be at most", "cosine_min is above")
 DIGEST = "0" * 64
 VALUES: tuple[Any, ...] = (
     None,
@@ -221,7 +221,7 @@ def test_the_graph_for_cuda_lies_beside_the_other_one(tmp_path: Path) -> None:
     document["files"].append({**document["files"][0], "path": "elsewhere/c.onnx"})
     document["embedder"]["cuda"]["model"] = "elsewhere/c.onnx"
     says = (
-        f"embedder.cuda: elsewhere/c.onnx is not in the folder of {document['embedder']['model']}"
+        f"embedder.cuda: elsewhere/c.onnx must be in the folder of {document['embedder']['model']}"
     )
     reason = parse(tmp_path, document)
     assert reason is not None

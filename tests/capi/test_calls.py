@@ -275,7 +275,7 @@ def test_strings_are_cut_between_characters_and_always_ended(opened: Host) -> No
 def test_a_signature_needs_a_scorer(opened: Host) -> None:
     for scorer, message in (
         (None, "is NULL"),
-        (opened.destroyed, "given back"),
+        (opened.destroyed, "freed"),
         (opened.orphan, "was closed"),
     ):
         buffer = ctypes.create_string_buffer(b"#####")
@@ -288,7 +288,7 @@ def test_giving_back_twice_is_refused_and_nothing_is_fine(opened: Host) -> None:
     model = opened.open()
     opened.api.vcs_model_close(model)
     opened.api.vcs_model_close(model)
-    assert "model: was given back" in opened.message()
+    assert "model was freed before" in opened.message()
     opened.api.vcs_model_close(opened.scorer)  # of another kind: it stays
     assert opened.score(opened.scorer, TEXT, TEXT) == 0
     opened.api.vcs_model_close(None)

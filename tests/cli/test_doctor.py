@@ -55,7 +55,7 @@ def test_doctor_looks_at_the_bundle_that_is_named(tiny_bundle: Path, tmp_path: P
     (damaged / "embedder/model.onnx").write_bytes(b"")
     report = json.loads(vcs("doctor", "--json", "--bundle", damaged).stdout)
     assert report["problems"] == [
-        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json says"
+        f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json lists"
         f" {(tiny_bundle / 'embedder/model.onnx').stat().st_size}"
     ]
 
@@ -114,14 +114,14 @@ def test_doctor_says_in_which_precision_openvino_computes_here(isa: str) -> None
         (
             "fpu avx512_bf16",
             (
-                "not installed; this processor multiplies in bf16 (AVX-512 BF16), which"
+                "not installed; this processor has bf16 (AVX-512 BF16), which"
                 " vcs-runtime[openvino] uses: docs/guide/processors.md"
             ),
         ),
         (
             "fpu avx512_bf16 amx_bf16",
             (
-                "not installed; this processor multiplies in bf16 (AMX), which"
+                "not installed; this processor has bf16 (AMX), which"
                 " vcs-runtime[openvino] uses: docs/guide/processors.md"
             ),
         ),
@@ -184,7 +184,7 @@ def test_an_environment_can_hold_the_default_bundle_of_all_its_users(
     [
         ([1.0, 0.4, 0.9], "openvino: 2.50 times as fast as cpu, with slightly different scores"),
         ([1.0, 1.6, 0.95], "cpu: no other device is clearly faster with this bundle"),
-        ([1.0], "cpu, the only one measured; vcs-runtime[openvino] adds openvino"),
+        ([1.0], "only cpu was measured; pip install 'vcs-runtime[openvino]' adds another device"),
     ],
 )
 def test_doctor_measures_the_devices_of_the_processor_in_turns(

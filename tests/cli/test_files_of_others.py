@@ -71,7 +71,7 @@ def test_a_failed_request_of_a_toolkit_is_an_error_of_its_pair(
         output = tmp_path / f"{name}.scores.jsonl"
         run = score(tmp_path / name, *options, "-o", output)
         assert run.code == 1
-        assert "(id 1): generated: a toolkit's failed request, not a description" in run.stderr
+        assert "(id 1): generated: the text is a toolkit's error message" in run.stderr
         assert ["error" in line for line in read_lines(output)] == [False, True, False]
 
 
@@ -81,9 +81,9 @@ def test_several_references_are_named_in_the_summary(
     whole = list(REFERENCES.values())
     sentences = [f"{sentence}." for sentence in story(0, 5).strip(".").split(". ")]
     cases = {
-        "5 references a pair, the best counts": dict.fromkeys(IDS, sentences),
-        "2 references a pair, the best counts": dict.fromkeys(IDS, whole),
-        "1 to 2 references a pair, the best counts": {IDS[0]: whole, IDS[1]: whole[:1]},
+        "5 references for a pair; the best counts": dict.fromkeys(IDS, sentences),
+        "2 references for a pair; the best counts": dict.fromkeys(IDS, whole),
+        "1 to 2 references for a pair; the best counts": {IDS[0]: whole, IDS[1]: whole[:1]},
     }
     for line, references in cases.items():
         file = dump(tmp_path / "several.json", references)
@@ -92,7 +92,7 @@ def test_several_references_are_named_in_the_summary(
         lone = "In 2 pairs the reference that counts is one sentence" in run.stdout
         assert lone == line.startswith("5")
     run = score("--references", file, "--predictions", predictions, "--aggregate", "mean")
-    assert "1 to 2 references a pair, their mean counts" in run.stdout
+    assert "1 to 2 references for a pair; their mean counts" in run.stdout
     run = score("--references", file, "--predictions", predictions, "--json")
     assert json.loads(run.stdout)["references"] == {"fewest": 1, "most": 2}
 
@@ -125,8 +125,8 @@ def test_a_list_in_a_cell_is_a_list(
         write_pairs(path, [row])
     run = score(path, "-o", tmp_path / "s")
     assert scored(run, tmp_path / "s") == scored(run, tmp_path / "wanted")
-    assert "a list written as text, whose items were read as texts: 1" in run.stderr
-    assert "2 references a pair" in run.stdout
+    assert "a list written as text was read as several texts (number of pairs: 1)" in run.stderr
+    assert "2 references for a pair" in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_only_looks_like_a_list_is_named_and_scored(
     write_pairs(tmp_path / "a.jsonl", [{"id": 7, "reference": story(0), "generated": text}])
     run = score(tmp_path / "a.jsonl")
     assert run.code == 0
-    assert "look like lists, each scored as one text: 1" in run.stderr
+    assert "texts like lists were scored as one text each: 1" in run.stderr
     assert "(id 7)" in run.stderr
 
 
@@ -150,7 +150,7 @@ def test_a_text_that_is_only_nan_is_named(score: Score, tmp_path: Path, text: st
     ]
     write_pairs(tmp_path / "a.jsonl", rows)
     run = score(tmp_path / "a.jsonl")
-    assert f"scored all the same: 1, as {text.strip()!r} (id 7): leave them empty" in run.stderr
+    assert f"1, such as {text.strip()!r} (id 7). Leave such a text empty" in run.stderr
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  \n", float("nan")])
@@ -221,7 +221,7 @@ def test_rows_with_one_id_are_the_references_of_one_video(
         "--references", path, "--predictions", predictions, *CAPTION_KEYS, "-o", tmp_path / "s"
     )
     assert scored(run, tmp_path / "s") == expected
-    assert "1 to 3 references a pair, the best counts" in run.stdout
+    assert "1 to 3 references for a pair; the best counts" in run.stdout
 
 
 def test_predictions_with_one_id_are_refused(
@@ -232,7 +232,7 @@ def test_predictions_with_one_id_are_refused(
         "--references", references, "--predictions", rows, *CAPTION_KEYS[:2], *CAPTION_KEYS[4:]
     )
     assert run.code == 2
-    assert "p.json entry 2: entry 1 has the id 'bakery', too" in run.stderr
+    assert "p.json entry 2: entry 1 also has the id 'bakery'" in run.stderr
 
 
 @pytest.mark.parametrize("key", ["image_id", "video_id", "film"])
@@ -251,7 +251,7 @@ def test_captions_among_several_lists_are_read_or_named(
     run = score("--references", path, "--predictions", predictions)
     if key == "film":
         assert run.code == 2
-        assert "'annotations' is a list of 2 objects: --rows annotations" in run.stderr
+        assert "'annotations' is a list of 2 objects: add --rows annotations" in run.stderr
         return
     assert run.code == 0
     by_video = {row[key]: [{"caption": row["caption"]}] for row in rows}
@@ -276,7 +276,7 @@ def test_rows_are_those_of_the_side_that_has_them(
         assert scored(run, tmp_path / "s") == scored(wanted, tmp_path / "w")
     run = score(*given, "--rows", "nothing")
     assert run.code == 2
-    assert "--rows nothing: none of the files is an object with this key" in run.stderr
+    assert "--rows nothing: no file is an object with this key" in run.stderr
 
 
 def test_texts_by_id_below_results_need_no_option(
@@ -300,13 +300,13 @@ def test_a_path_that_leads_nowhere_in_one_row_is_a_missing_prediction(
     assert f"no prediction for 1 of {len(REFERENCES)} references: {last!r}" in run.stderr
     run = score(*given, "action.0.answer")
     assert run.code == 2
-    assert "it holds no texts at 'action.0.answer'" in run.stderr
+    assert "the file holds no texts at 'action.0.answer'" in run.stderr
 
 
 @pytest.mark.parametrize(
     ("value", "options", "message"),
     [
-        ({"question": "Who?", "answer": "A man."}, (), "as of questions and answers"),
+        ({"question": "Who?", "answer": "A man."}, (), "a list of objects is not a text"),
         (
             {"start_frame": 0, "end_frame": 9, "caption": "A man."},
             ("--generated-key", "dense"),
@@ -413,7 +413,7 @@ def test_several_reference_files_are_several_references(
     assert scored(run, tmp_path / "s") == {
         line["id"]: line["vcs"] for line in read_lines(tmp_path / "w")
     }
-    assert "2 to 3 references a pair, the best counts" in run.stdout
+    assert "2 to 3 references for a pair; the best counts" in run.stdout
 
 
 def test_lines_of_several_reference_files_belong_together(score: Score, tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_lines_of_several_reference_files_belong_together(score: Score, tmp_path
     files = sorted(tmp_path.glob("*.txt"))
     run = score("--references", *files[:2], "--predictions", files[2])
     assert run.code == 0
-    assert "2 references a pair" in run.stdout
+    assert "2 references for a pair" in run.stdout
 
 
 @pytest.fixture
@@ -459,7 +459,7 @@ def test_a_folder_holds_a_text_a_file(
     both = ("--references", ref, "--predictions", gen)
     for run in (score(*both), vcs("report", ref, gen, "-o", tmp_path / "page.html", *engine)):
         assert run.code == 1
-        assert "gen: no prediction for 2 of 3 references: 'empty', 'lake'" in run.stderr
+        assert "gen: there is no prediction for 2 of 3 references: 'empty', 'lake'" in run.stderr
     (ref / "lake.txt").write_bytes(b"Caf\xe9.")
     assert "ref: lake.txt: not UTF-8" in score(*both).stderr
 
@@ -479,7 +479,7 @@ def test_a_folder_without_texts_is_named(score: Score, tmp_path: Path, predictio
     (tmp_path / "ref").mkdir()
     run = score("--references", tmp_path / "ref", "--predictions", predictions)
     assert run.code == 2
-    assert "ref: a folder without a file that ends in .txt" in run.stderr
+    assert "ref: the folder has no file that ends in .txt" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_ids_are_matched_without_folder_and_suffix(
     dump(tmp_path / f"{side}.json", changed)
     run = score(*given, "-o", tmp_path / "s")
     assert [*scored(run, tmp_path / "s").values()] == [*expected.values()]
-    assert "without folder and suffix 2 are the same, as " in run.stderr
+    assert "Ids were matched without folder and suffix, such as " in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_ids_that_may_be_others_are_not_matched(
     predictions = dump(tmp_path / "p.json", dict.fromkeys(here, story(1)))
     run = score("--references", references, "--predictions", predictions)
     assert run.code == 2
-    assert "no id in common" in run.stderr
+    assert "no id is the same as in" in run.stderr
 
 
 def written(path: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
@@ -561,7 +561,7 @@ def test_systems_of_gzip_files_have_their_names(
         path.write_bytes(gzip.compress(predictions.read_bytes()))
     run = score("--references", references, "--predictions", *files, "-o", tmp_path / "scores/")
     assert run.code == 0
-    assert "2 systems: each file counts as one\n" in run.stdout
+    assert "2 systems: each file is one system\n" in run.stdout
     assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == [
         "one.jsonl",
         "two.jsonl",
@@ -572,11 +572,11 @@ def test_systems_of_gzip_files_have_their_names(
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [
-        ("utf-16", "UTF-16, as PowerShell and Excel write it: iconv -f UTF-16 -t UTF-8"),
-        ("utf-16-le", "UTF-16 without a mark: iconv -f UTF-16LE -t UTF-8"),
-        ("utf-16-be", "UTF-16 without a mark: iconv -f UTF-16BE -t UTF-8"),
-        ("cp1252", "Windows-1252: iconv -f CP1252 -t UTF-8"),
-        ("latin-1", "Windows-1252: iconv -f CP1252 -t UTF-8"),
+        ("utf-16", "UTF-16, as PowerShell and Excel write it: type iconv -f UTF-16 -t UTF-8"),
+        ("utf-16-le", "UTF-16 without a mark: type iconv -f UTF-16LE -t UTF-8"),
+        ("utf-16-be", "UTF-16 without a mark: type iconv -f UTF-16BE -t UTF-8"),
+        ("cp1252", "Windows-1252: type iconv -f CP1252 -t UTF-8"),
+        ("latin-1", "Windows-1252: type iconv -f CP1252 -t UTF-8"),
     ],
 )
 def test_another_encoding_is_named_with_the_command_that_converts(

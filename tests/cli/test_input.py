@@ -86,7 +86,7 @@ def test_standard_input_is_named_in_errors_and_read_once(
     (tmp_path / "a").write_text("One.\nTwo.\n")
     stdin(tmp_path / "a")
     done = score("--references", "-", "--predictions", "-", "--format", "lines")
-    assert_refused(done, "can be read once only")
+    assert_refused(done, "can be read only once")
 
 
 @pytest.mark.parametrize("references", ["refs.json", "refs.csv"])
@@ -116,7 +116,7 @@ def test_a_folder_of_predictions_holds_a_system_a_file(score: Score, tmp_path: P
     write_json(tmp_path / "refs.json", texts_by_id("gt"))
     (tmp_path / "systems").mkdir()
     done = score("--references", tmp_path / "refs.json", "--predictions", tmp_path / "systems")
-    assert_refused(done, "systems: no file in it that ends in .jsonl")
+    assert_refused(done, "systems: the folder has no file that ends in .jsonl")
     for name in ("a", "b"):
         write_json(tmp_path / "systems" / f"{name}.json", texts_by_id("pred"))
     (tmp_path / "systems" / "README.md").write_text("not a system")
@@ -144,8 +144,8 @@ def test_what_has_no_match_is_named_once_and_counted(score: Score, tmp_path: Pat
         line.removeprefix(f"vcs-runtime: {tmp_path / 'p.json'}")
         for line in done.stderr.splitlines()
     ] == [
-        ": no prediction for 2 of 4 references: 'v1', 'v2'",
-        ": 1 prediction without a reference, left out: 'other'",
+        ": there is no prediction for 2 of 4 references: 'v1', 'v2'",
+        ": 1 prediction left out, because there is no reference: 'other'",
         " entry 3 (id v3): generated: the text is empty",
     ]
     lines = read_lines(tmp_path / "o.jsonl")
@@ -203,7 +203,7 @@ def test_kept_columns_stand_in_the_output(score: Score, tmp_path: Path) -> None:
     )
     assert [line["genre"] for line in read_lines(tmp_path / "p.jsonl")] == ["film\tx"] * 4
     done = score(tmp_path / "a.csv", *KEYS, "--keep-column", "vcs")
-    assert_refused(done, "--keep-column vcs: the output has another 'vcs'")
+    assert_refused(done, "--keep-column vcs: the output has another column 'vcs'")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
@@ -220,7 +220,7 @@ def test_one_id_twice_is_refused_before_the_first_score(
         "a.csv": ("line 5", "line 3"),
         "a.parquet": ("row 4", "row 2"),
     }
-    assert_refused(done, f"{name} {places[name][0]}: {places[name][1]} has the id 'b', too")
+    assert_refused(done, f"{name} {places[name][0]}: {places[name][1]} also has the id 'b'")
     assert not (tmp_path / "o.jsonl").exists()
     assert score(tmp_path / name, "-o", tmp_path / "o.jsonl", "--duplicates", "suffix").code == 0
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == ["a", "b", "c", "b#2"]
@@ -234,7 +234,7 @@ def test_one_id_twice_among_texts_is_refused(score: Score, tmp_path: Path) -> No
     assert_refused(done, "p.json: not JSON: an object has the key 'v0' twice")
     write_pairs(tmp_path / "p.jsonl", [{"id": 1, "text": "One."}, {"id": "1", "text": "Two."}])
     done = score(*given, tmp_path / "p.jsonl")
-    assert_refused(done, "p.jsonl line 2: line 1 has the id '1', too")
+    assert_refused(done, "p.jsonl line 2: line 1 also has the id '1'")
 
 
 ONE = '{"reference": "a", "generated": "b"}'
@@ -247,48 +247,48 @@ ONE = '{"reference": "a", "generated": "b"}'
             "a.jsonl",
             f"[{ONE},\n{ONE}]",
             (
-                "the suffix .jsonl says JSON lines, and it holds a JSON array or object: rename it,"
+                "the suffix .jsonl means JSON lines, but the file holds a JSON array or object: rename it,"
                 " or give --format json"
             ),
         ),
-        ("a.jsonl", f'{{\n"a": {ONE}\n}}', "it holds a JSON array or object"),
+        ("a.jsonl", f'{{\n"a": {ONE}\n}}', "the file holds a JSON array or object"),
         (
             "a.json",
             f"{ONE}\n{ONE}\n",
             (
-                "a.json: it holds JSON lines, not one JSON value: name it .jsonl, or give --format"
+                "a.json: the file holds JSON lines, not one JSON value: rename it to .jsonl, or add --format"
                 " jsonl"
             ),
         ),
-        ("a.csv", f"{ONE}\n", "the suffix .csv says CSV, and it holds JSON lines"),
+        ("a.csv", f"{ONE}\n", "the suffix .csv means CSV, but the file holds JSON lines"),
         (
             "a.csv",
             "reference\tgenerated\na\tb\n",
-            "a.csv line 1: tabs between its columns, not commas or semicolons: give --format tsv",
+            "a.csv line 1: the columns are separated by tabs, not by commas or semicolons: add",
         ),
         (
             "a.tsv",
             "reference,generated\na,b\n",
-            "a.tsv line 1: commas between its columns, not tabs: give --format csv",
+            "a.tsv line 1: the columns are separated by commas, not by tabs: add --format csv",
         ),
-        ("a.csv", "PAR1....", "the suffix .csv says CSV, and it holds Parquet"),
-        ("a.csv", "PK\3\4....", "and it holds an Excel file"),
-        ("a.txt", f"{ONE}\n", "the suffix .txt says one text a line, and it holds JSON lines"),
+        ("a.csv", "PAR1....", "the suffix .csv means CSV, but the file holds Parquet"),
+        ("a.csv", "PK\3\4....", "but the file holds an Excel file"),
+        ("a.txt", f"{ONE}\n", "the suffix .txt means one text a line, but the file"),
         (
             "a.csv",
             "reference,generated,reference\na,b,c\n",
-            "a.csv line 1: the column 'reference' is there twice",
+            "a.csv line 1: the column 'reference' occurs twice",
         ),
         (
             "a.jsonl",
             '{"reference": "a", "generated": "b", "generated": "c"}\n',
             "an object has the key 'generated' twice",
         ),
-        ("a.json", '"text"', "a.json: an array or an object of JSON was expected, not str"),
+        ("a.json", '"text"', "a.json: must be a JSON array or object, not str"),
         (
             "a.json",
             "[1]",
-            "a.json entry 1: an object with reference and generated was expected, not int",
+            "a.json entry 1: must be an object with reference and generated, not int",
         ),
         pytest.param("a.parquet", "x", "a.parquet is not a Parquet file", marks=needs("pyarrow")),
     ],
@@ -332,30 +332,27 @@ def test_format_overrules_the_suffix(score: Score, wanted: bytes, tmp_path: Path
             ),
         ),
         (("a.csv", "--references", "a.csv"), "give either PAIRS"),
-        (("--references", "a.csv"), "--references and --predictions belong together"),
-        (("a.csv", "a.txt"), "are the plain texts of one pair, but a.csv is not plain text"),
+        (("--references", "a.csv"), "give both --references and --predictions"),
+        (("a.csv", "a.txt"), "be the plain texts of one pair, but a.csv is not plain text"),
         (("a.csv", "a.csv", *KEYS), "a.csv would be two systems called 'a'"),
-        (
-            ("a.csv", "--id-key", "video"),
-            "type vcs-runtime score a.csv --id-key video",
-        ),
-        (("a.txt", "a.txt", "--id-key", "x"), "they have no format and no keys"),
+        (("a.csv", "--id-key", "video"), "type vcs-runtime score a.csv --id-key video"),
+        (("a.txt", "a.txt", "--id-key", "x"), "leave out --format and the options for keys"),
         (
             ("a.csv",),
             (
-                "a.csv line 1: no column 'reference' and no 'generated' (there is 'video', 'gt',"
+                "a.csv line 1: no column 'reference' and no 'generated' (it has 'video', 'gt',"
                 " 'pred', 'genre')"
             ),
         ),
         (
             ("a.csv", *KEYS[:-1], "x"),
-            "a.csv line 1: no column 'x' (there is 'video', 'gt', 'pred', 'genre')",
+            "a.csv line 1: no column 'x' (it has 'video', 'gt', 'pred', 'genre')",
         ),
-        (("a.csv", *KEYS, "--keep-column", "y"), "a.csv line 1: no column 'y' (there is"),
+        (("a.csv", *KEYS, "--keep-column", "y"), "a.csv line 1: no column 'y' (it has"),
         (
             ("--references", "a.csv", "--predictions", "a.csv", "--id-key", "video"),
             (
-                "a.csv line 2: no 'reference' or 'summary' or 'text' or 'caption' (there is 'video',"
+                "a.csv line 2: no 'reference' or 'summary' or 'text' or 'caption' (it has 'video',"
                 " 'gt', 'pred', 'genre'): give --reference-key"
             ),
         ),
@@ -441,7 +438,7 @@ def test_several_references_and_responses_of_lmms_eval(score: Score, tmp_path: P
     assert read_lines(tmp_path / "o.jsonl")[0]["reference_index"] == 1
     write_pairs(tmp_path / "a.jsonl", [{"doc_id": 0, "target": "A.", "filtered_resps": ["a", "b"]}])
     done = score(tmp_path / "a.jsonl", "--format", "lmms-eval")
-    assert_refused(done, "a.jsonl line 1: 2 responses to one question")
+    assert_refused(done, "a.jsonl line 1: there are 2 responses to one question")
 
 
 def test_a_vlmevalkit_table_of_tabs(score: Score, tmp_path: Path) -> None:
@@ -457,7 +454,10 @@ def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
     assert score(tmp_path / "p.jsonl").code == 1
     stdin(tmp_path / "p.jsonl")
     done = score("-")
-    assert (done.code, "reference: must be a string, not float" in done.stderr) == (1, True)
+    assert (done.code, "reference: the text must be a string, not float" in done.stderr) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -490,12 +490,12 @@ def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
         ("score p.jsonl --bundle all-MiniLM-L6-v2", "Did you mean default?"),
         ("bundle verify fats", "Did you mean fast?"),
         ("bundle verify d.tar", "`vcs-runtime bundle unpack d.tar -o FOLDER` checks and unpacks"),
-        ("bundle verify one.md", "a bundle is a folder, and this is a file"),
-        ("score p.jsonl --segmenter spacy", "segmenters are auto, rules, learned, punkt, time-"),
-        ("score one.md", "is one text, and a pair has two: REFERENCE.md GENERATED.md"),
+        ("bundle verify one.md", "a bundle is a folder, but this is a file"),
+        ("score p.jsonl --segmenter spacy", "Segmenters are auto, rules, learned, punkt, time-"),
+        ("score one.md", "is only one text: give REFERENCE.md GENERATED.md"),
         ("explain one.txt", "type vcs-runtime explain REFERENCE.txt GENERATED.txt for one pair"),
         ("score p.jsonl p.jsonl", "p.jsonl and p.jsonl would be two systems called 'p'"),
-        ("score p.jsonl -o nodir/s.jsonl", "nodir/s.jsonl: the folder nodir does not exist"),
+        ("score p.jsonl -o nodir/s.jsonl", "nodir does not exist: type mkdir -p nodir"),
         (
             "score k.jsonl",
             "type vcs-runtime score k.jsonl --reference-key ref --generated-key hyp\n",
@@ -504,13 +504,13 @@ def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
             "explain o.jsonl",
             "--reference-key groundTruth --generated-key 'model output' --id-key video",
         ),
-        ("score k.jsonl --generated-key x", "(there is 'ref', 'hyp'): give --reference-key ref"),
+        ("score k.jsonl --generated-key x", "(it has 'ref', 'hyp'): give --reference-key ref"),
         ("score sys.json refs.json", "score --references refs.json --predictions sys.json\n"),
         ("score sys.json", "score --references sys.json --predictions PREDICTIONS\n"),
         ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
         (
             "explain --references refs.json --predictions sys.json refs.json",
-            "one system was expected",
+            "give one system instead of ",
         ),
     ],
 )

@@ -112,8 +112,8 @@ def test_a_table_is_resumed_from_its_lines_until_it_is_whole(
     assert json.loads(done.stdout)["resumed"] == 1
     assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "wanted.csv").read_bytes()
     for option, says in (
-        ("--resume", "it is whole, so there is nothing to continue"),
-        ("--json", "it exists"),
+        ("--resume", "the file is complete already"),
+        ("--json", "it exists already"),
     ):
         done = score(pairs, "-o", tmp_path / "o.csv", option)
         assert_refused(done, says)
@@ -133,7 +133,7 @@ def test_other_suffixes_of_outputs_are_refused_with_the_choice(
 def test_a_table_is_not_the_input(score: Score, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("reference,generated\nOne.,Two.\n")
     done = score(tmp_path / "a.csv", "-o", tmp_path / "a.csv", "--overwrite")
-    assert_refused(done, "it is the input")
+    assert_refused(done, " is the input")
 
 
 def test_failed_pairs_are_counted_beside_the_means(score: Score, pairs: Path) -> None:
@@ -149,7 +149,9 @@ def test_failed_pairs_are_counted_beside_the_means(score: Score, pairs: Path) ->
         assert zero["scores"][name]["mean"] == pytest.approx((3 * mean + silent) / 4, abs=1e-12)
     assert zero["zeros"] == plain["zeros"]
     assert "means over 3 of 4 pairs; 1 failed\n" in score(pairs).stdout
-    assert "means over 4 of 4 pairs; 1 failed (as 0)\n" in score(pairs, "--on-error", "zero").stdout
+    assert (
+        "over 4 of 4 pairs; 1 failed (counted as 0)\n" in score(pairs, "--on-error", "zero").stdout
+    )
 
 
 def test_zero_counts_a_job_in_which_everything_failed(score: Score, tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_error_ends_the_job_at_the_first_failed_pair_and_resumes_when_it_is_mend
     done = score(pairs, "--on-error", "error", "-o", output)
     assert done.code == 2
     assert (
-        "p.jsonl line 3 (id p2): generated: the text is empty; what was finished before is kept"
+        "p.jsonl line 3 (id p2): generated: the text is empty; finished output is kept"
         in done.stderr
     )
     assert [line["id"] for line in read_lines(output)] == ["p0", "p1"]

@@ -12,7 +12,7 @@ from support.stories import write_pairs
 
 SENTENCES = ["A man enters the kitchen.", "He takes the milk.", "He drinks it at the table."]
 TIMES = [("00:00:00", "00:00:05"), ("00:00:05", "00:00:09"), ("00:00:09", "00:00:15")]
-NOTICE = "1 have segments with times, which are not used: --segmenter time-stamps"
+NOTICE = "the times of segments are not used in 1 of "
 
 
 def srt(end: str) -> str:

@@ -35,12 +35,12 @@ def test_several_systems_are_one_table_of_80_columns_the_best_first(
     assert [row.split()[0] for row in rows[:2]] == names[::-1]
     assert [len(row.split()) for row in rows[:2]] == [8, 8]
     assert max(len(row) for row in rows if not row.startswith(("vcs|", "next:"))) <= 80
-    assert "of 6 pairs" in done.stdout
-    assert "report margin, GAS and LAS" in done.stdout or "report VCS and margin" in done.stdout
+    assert "a VCS of 0. " in done.stdout
+    assert "report margin, GAS and LAS" in done.stdout or "eport VCS and margin" in done.stdout
     worst = " ".join(
         rows[rows.index(next(row for row in rows if row.startswith(f"worst: {names[1]}"))) :]
     )
-    assert "All of it is there" in worst or "It leaves out" in worst
+    assert "The whole reference is there" in worst or "It leaves out" in worst
     assert rows[-1] == f"next: vcs-runtime compare {tmp_path}/s/*.jsonl"
 
 
@@ -72,7 +72,7 @@ def test_explain_and_report_read_the_same(tiny_bundle: Path, tmp_path: Path) -> 
         *f"{tmp_path}/s.jsonl {tmp_path}/s.jsonl -o {tmp_path}/r.html".split(),
         *common,
     )
-    assert_refused(done, "no texts are called 's', as that score")
+    assert_refused(done, "no file of texts is called 's', like this")
 
 
 def test_report_takes_predictions_as_a_shell_expands_them(
@@ -94,7 +94,7 @@ def test_report_takes_predictions_as_a_shell_expands_them(
     done = vcs("report", *scores, *references, "--predictions", *systems, "-o", output, *common)
     assert (done.code, done.stdout) == (0, f"{output}\n")
     refused = vcs("report", *references, "--predictions", *systems, "-o", output, *common)
-    assert_refused(refused, "texts of 3 systems: a report on several needs")
+    assert_refused(refused, "a report on 3 systems needs their score files")
 
 
 def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_several_generated_columns_are_several_systems(tiny_bundle: Path, tmp_pa
     )
     assert (report.code, report.stderr) == (0, "")
     for arguments, says in (
-        (("explain", table, *keys, *both), "one system was expected, not 2: pred, other"),
+        (("explain", table, *keys, *both), "give one system instead of 2 (pred, other)"),
         (("score", table, *keys, *both[:2], *both[:2]), "a column is named twice"),
         (
             ("report", *scores, "--pairs", table, *keys, *both[:2], "-o", tmp_path / "r.html"),
-            "no texts are called 'pred', as that",
+            "no file of texts is called 'pred', like this",
         ),
     ):
         done = vcs(*arguments, *common)
@@ -144,11 +144,11 @@ def test_files_of_pairs_are_a_system_each_whose_markup_is_named_by_every_command
     same = vcs("explain", files[0], *common, "--id", "v2", "--json", "--also", "hm-cf")
     assert (with_scores.stdout, with_scores.stderr) == (same.stdout, same.stderr)
     other = vcs("explain", files[0], out / "a.jsonl", "--id", "v2", "--lct", 1, *common[-4:])
-    assert "a.jsonl: scored with lct:0, this run with lct:1: give the same options" in other.stderr
+    assert "scored with lct:0, but this run has lct:1: give the same options" in other.stderr
     for done, count in ((scored, 8), (report, 8), (vcs("explain", files[0], *common), 4)):
         said = (
-            f"of {count} generated texts, {count} with Markdown ('# Title'), which is scored too:"
-            " --clean markdown"
+            f"markup is scored as words: {count} of {count} with Markdown ('# Title'). To remove it,"
+            " add --clean markdown"
         )
         assert (done.code, said in done.stderr) == (0, True), done.stderr
 

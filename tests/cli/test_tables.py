@@ -137,7 +137,7 @@ COMMANDS = {
 def assert_whole(printed: str, tables: list[list[list[str]]]) -> None:
     """Assert that every cell is printed whole, unless its column is named as omitted."""
     text = " ".join(printed.split())
-    left_out = ", ".join(re.findall(r"Left out here: (.*?)\. See ", text))
+    left_out = ", ".join(re.findall(r"Not shown here: (.*?)\. See ", text))
     assert "\u2026" not in printed
     for heading, *cells in (column for table in tables for column in table):
         if f", {heading}, " not in f", {left_out}, ":
@@ -217,11 +217,11 @@ def test_columns_are_left_out_by_priority_and_named(
     ]
     assert (
         " ".join(" ".join(narrow[3:]).split())
-        == "Left out here: said. See them in a wider terminal or with --json."
+        == "Not shown here: said. See them in a wider terminal or with --json."
     )
     first = shown(36, drop=(1, 3))
     assert first[:2] == ["name                      three", "videochatflash-7b-res448   22.0"]
-    assert "Left out here: one two, said. See" in " ".join(first[2:])
+    assert "Not shown here: one two, said. See" in " ".join(first[2:])
     # The first column is never left out, and never broken.
     assert shown(10)[:2] == ["name", NAMES[0]]
-    assert shown(200, most=2)[-1] == "Left out here: three, said. See them with --json."
+    assert shown(200, most=2)[-1] == "Not shown here: three, said. See them with --json."

@@ -62,7 +62,7 @@ def test_the_table_for_people(pair: tuple[Path, Path]) -> None:
     assert head.split() == ["system", "zeros", "VCS", "difference", "p"]
     assert re.fullmatch(r"a +0 +0\.\d{3} ±0\.\d{3}  baseline *", a)
     assert re.fullmatch(r"b +0 +0\.\d{3} ±0\.\d{3}  \+0\.087\*\* ±0\.\d{3} +0\.0\d* *", b)
-    assert "VCS of 2 systems over the 40 pairs that all of them have scored." in rest
+    assert "VCS of 2 systems, over the 40 pairs that all systems scored." in rest
     [moved] = [line for line in rest if line.startswith("7 ")]
     assert moved.split()[-1] == "-0.4000"
     assert rest[-1] == "vcs|one"
@@ -82,7 +82,7 @@ def test_where_vcs_is_mostly_zero_the_margin_is_compared_and_said(tmp_path: Path
     write_pairs(tmp_path / "b.jsonl", zeros([-0.2, -0.1, 0.0, 0.2]))
     done = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert done.exit_code == 0
-    assert "VCS is 0 for 6 of 8 pairs, more than half: report margin, GAS and LAS" in done.stdout
+    assert "6 of 8 pairs have a VCS of 0. This is more than half, so report margin" in done.stdout
     head, b, a = (line.split() for line in done.stdout.splitlines()[:3])
     assert (head[2], a[1:3], b[1:3]) == ("margin", ["3", "-0.125"], ["3", "-0.025"])
     named = run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--score", "vcs", "--format", "json")
@@ -146,7 +146,7 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
     found = json.loads(done.stdout)
     assert found["pairs"] == 29
     assert sorted(map(int, found["left_out"])) == [3, *range(30, 40)]
-    assert "vcs-runtime: 3: not scored by b, left out\n" in done.stderr
+    assert "vcs-runtime: 3 is left out, because it has no score from b\n" in done.stderr
     assert [system["failed"] for system in found["systems"]] == [0, 1]
     assert [system["missing"] for system in found["systems"]] == [0, 10]
     head, b, a = (line.split() for line in run(*pair).stdout.splitlines()[:3])
@@ -158,30 +158,30 @@ def test_ids_of_one_file_alone_are_named_and_the_rest_is_compared(
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ([], "it holds no scores"),
+        ([], "the file holds no scores"),
         ([{"id": 1, "vcs": 0.5}], "line 1: not a line of a score file"),
-        ([{"id": 1, "vcs": 0.5, "signature": "s"}] * 2, "line 2: id 1 is there twice"),
-        ([{"id": 1, "vcs": float("nan"), "signature": "s"}], "line 1: 'vcs' is nan"),
-        ([{"id": 1, "signature": "s"}], "line 1: 'vcs' is None"),
-        ([{"id": 1, "vcs": 1.001, "signature": "s"}], r"line 1: 'vcs' is not in [0, 1]"),
-        ([{"id": 1, "vcs": 10**400, "signature": "s"}], r"line 1: 'vcs' is not in [0, 1]"),
+        ([{"id": 1, "vcs": 0.5, "signature": "s"}] * 2, "line 2: id 1 occurs twice"),
+        ([{"id": 1, "vcs": float("nan"), "signature": "s"}], "'vcs' must be a number, not nan"),
+        ([{"id": 1, "signature": "s"}], "line 1: 'vcs' must be a number, not None"),
+        ([{"id": 1, "vcs": 1.001, "signature": "s"}], r"line 1: 'vcs' must be from 0 to 1"),
+        ([{"id": 1, "vcs": 10**400, "signature": "s"}], r"line 1: 'vcs' must be from 0 to 1"),
         (
             [{"id": 1, "vcs": 0.5, "replaced_things": -1e300, "signature": "s"}],
-            "line 1: 'replaced_things' is not",
+            "line 1: 'replaced_things' must",
         ),
         (
             [{"id": 1, "vcs": 0.5, "margin": "0.5-7", "signature": "s"}],
-            "line 1: 'margin' is '0.5-7', not a number",
+            "line 1: 'margin' must be a number, not '0.5-7'",
         ),
         (
             [{"id": 1, "vcs": 0.5, "margin": None, "signature": "s"}],
-            "line 1: 'margin' is None, not a number",
+            "line 1: 'margin' must be a number, not None",
         ),
         (
             [{"id": 1, "vcs": 1, "signature": "s"}, {"id": 2, "vcs": 1, "signature": "t"}],
-            "line 2: scored as t, the lines before as s",
+            "line 2: scored as t, but the lines before as s",
         ),
-        ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id that all have scored"),
+        ([{"id": 99, "vcs": 0.5, "signature": "vcs|one"}], "no id has a score in all"),
     ],
 )
 def test_bad_files_are_named(
@@ -409,13 +409,13 @@ def test_systems_beside_the_reference_points_are_named(tmp_path: Path) -> None:
         files.append(tmp_path / f"{name}.jsonl")
         write_pairs(files[-1], lines([0.1, 0.2], signature, margin=margin))
     said = (
-        "lower and lowest lie below another film (margin -0.684). "
-        "best lies above a language model's retelling (margin 0.588)."
+        "lower and lowest have a mean below another film (margin -0.684). "
+        "best has a mean above a language model's retelling (margin 0.588)."
     )
     for format_ in ("text", "latex"):
         printed = run(*files, "--score", "margin", "--format", format_).stdout
         assert said in " ".join(printed.split())
-    assert "lies" not in run(*files, "--score", "vcs").stdout
+    assert "a mean above" not in run(*files, "--score", "vcs").stdout
     for path in files:
         path.write_text(path.read_text().replace("lct:0", "lct:1"))
     assert "another film" not in run(*files, "--score", "margin").stdout
@@ -454,7 +454,7 @@ def test_many_systems_need_many_resamples_and_get_them_by_default(tmp_path: Path
     for number, path in enumerate(files):
         write_pairs(path, lines((draw.uniform(0.3, 0.5, 20) + 0.02 * number).tolist()))
     assert (
-        "So few resamples show no p below 0.55."
+        "No p can be below 0.55: raise --resamples."
         in run(*files, "--resamples", 100, "--all-pairs").stdout
     )
     # Enough of them by default: the first and the last are far apart, corrected for all pairs.
@@ -490,11 +490,11 @@ def test_names_of_systems(five: list[Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["one"], "two or more score files are needed"),
-        (["one", "two", "--name", "A"], "a name is needed for each of the 2 files, not 1"),
+        (["one"], "give at least two score files"),
+        (["one", "two", "--name", "A"], "give a name for each of the 2 files, not 1"),
         (["one", "two", "--name", "A", "--name", "A"], "two systems are called 'A'"),
         (["one", "two", "--baseline", "nine"], "baseline must be one of 'one', 'two', not 'nine'"),
-        (["one", "two", "three", "--moved", "3"], "--moved lists the pairs of two systems"),
+        (["one", "two", "three", "--moved", "3"], "--moved compares the pairs of two systems"),
         (["one", "two", "--correction", "bonferroni"], "'bonferroni' is not one of 'holm', 'none'"),
     ],
 )

@@ -17,8 +17,8 @@ from vcs_runtime.scoring.score_table import NAMES
 
 SIGNATURE = "vcs|def:1.0.0|seg:sentencex@1+tiny-sat@0195|v:1"
 RULES, LEARNED = "sentencex", "tiny-sat"
-WARNED = "so a part of their differences may come from the segmenters: score all systems with "
-ALIKE = "Two segmenters cut one text differently"
+WARNED = "which may cause a part of the differences. Score all systems with "
+ALIKE = "Two segmenters may split a text differently"
 
 
 def scores(path: Path, names: list[str | None], signature: str = SIGNATURE) -> Path:
@@ -46,17 +46,17 @@ def test_compare_names_both_sides_and_warns_where_they_differ(tmp_path: Path) ->
         "Pairs split by rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1"
         " / 2." in printed
     )
-    assert f"2 pairs were not split alike in all systems, {WARNED}" in printed.replace("\n", " ")
+    assert f"2 pairs were split by different segmenters, {WARNED}" in printed.replace("\n", " ")
     for format_ in ("markdown", "latex"):
         done = vcs("compare", a, b, "--format", format_)
         assert "written 3 / 0, bare 1 / 2." in done.stdout
-        assert "2 pairs were not split alike" in done.stdout
+        assert "2 pairs were split by different segmenters" in done.stdout
     found = vcs("compare", a, b, "--format", "json")
-    assert "2 pairs were not split alike in all systems" in found.stderr
+    assert "2 pairs were split by different segmenters" in found.stderr
     told = json.loads(found.stdout)
     assert [own["segmenters"] for own in told["systems"]] == [{RULES: 3}, {LEARNED: 2, RULES: 1}]
     assert told["split_differently"] == 2
-    assert "2 pairs were not split alike" in vcs("compare", a, b, "--format", "csv").stderr
+    assert "2 pairs were split by different" in vcs("compare", a, b, "--format", "csv").stderr
 
 
 def test_compare_warns_of_a_mix_that_is_the_same_on_both_sides(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_compare_warns_of_a_mix_that_is_the_same_on_both_sides(tmp_path: Path) -
     done = vcs(
         "compare", tmp_path / "a.jsonl", scores(tmp_path / "b.jsonl", [LEARNED, RULES, RULES])
     )
-    assert "2 pairs were not split alike in all systems" in done.stdout
+    assert "2 pairs were split by different segmenters" in done.stdout
 
 
 def test_compare_says_which_one_segmenter_it_was_and_nothing_of_words(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_report_names_them_and_warns(tmp_path: Path) -> None:
     assert mix.endswith(
         "rules (sentencex) / the learned segmenter (tiny-sat): written 3 / 0, bare 1 / 2."
     )
-    assert warning.startswith("2 pairs were not split alike in all systems")
+    assert warning.startswith("2 pairs were split by different segmenters")
     assert vcs("report", b, "-o", report, "--overwrite").code == 0
     mix, warning = sentences_of(report)[-2:]
     assert mix.endswith("2 by the learned segmenter (tiny-sat), 1 by rules (sentencex).")
@@ -145,7 +145,7 @@ def test_rank_names_the_segmenters_of_each_model(whole_bundle: Path, tmp_path: P
         " / 0."
     )
     assert mix in notes
-    assert any(note.startswith("2 pairs were not split alike in all systems") for note in notes)
+    assert any(note.startswith("2 pairs were split by different segmenters") for note in notes)
     assert mix in (tmp_path / "auto" / "comparison.tex").read_text()
     vcs(*job, "-o", tmp_path / "one", "--segmenter", "learned")
     results = json.loads((tmp_path / "one" / "results.json").read_text())

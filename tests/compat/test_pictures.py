@@ -153,7 +153,7 @@ def test_an_unknown_section_is_refused_before_anything_is_written(
     wanted: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        ValueError, match="metrics_to_include must be 'all' or names out of 'Config', "
+        ValueError, match="metrics_to_include must be 'all' or names from 'Config', "
     ):
         compat.create_vcs_pdf_report(internals(), tmp_path / "a" / "b.pdf", wanted)
     assert not list(tmp_path.iterdir())

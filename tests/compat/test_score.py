@@ -125,35 +125,31 @@ def test_one_chunk_may_have_one_axis() -> None:
             TextError,
             "generated_text: segmenter_fn returned no segments",
         ),
-        (
-            {"segmenter_fn": str.strip},
-            ModelError,
-            "segmenter_fn returned something else than a list of strings",
-        ),
+        ({"segmenter_fn": str.strip}, ModelError, "segmenter_fn must return a list of strings"),
         (
             {"embedding_fn_las": lambda texts: embed(texts)[1:]},
             ModelError,
-            r"embedding_fn_gas: an array \(1, 64\), not \(2, d\)",
+            r"embedding_fn_gas has the shape \(1, 64\), not \(2, d\)",
         ),
         (
             {"embedding_fn_las": lambda texts: embed(texts)[1:], "embedding_fn_gas": embed},
             ModelError,
-            r"embedding_fn_las: an array \(3, 64\), not \(4, d\)",
+            r"embedding_fn_las has the shape \(3, 64\), not \(4, d\)",
         ),
         (
             {"embedding_fn_las": lambda texts: embed(texts) * np.nan, "embedding_fn_gas": embed},
             ModelError,
-            "embedding_fn_las: NaN",
+            "embedding_fn_las has NaN",
         ),
         (
             {"embedding_fn_las": lambda texts: embed(texts) * np.inf},
             ModelError,
-            "embedding_fn_gas: NaN",
+            "embedding_fn_gas has NaN",
         ),
         (
             {"embedding_fn_las": lambda texts: [["a"]] * len(texts)},
             ModelError,
-            "no array of numbers",
+            "not an array of numbers",
         ),
         (
             {
@@ -215,27 +211,27 @@ def test_chunks_of_vectors_have_numbers_in_place_of_texts() -> None:
         (
             {"reference_doc_embedding": np.ones((2, 64))},
             ModelError,
-            r"reference_doc_embedding: an array \(2, 64\), not \(1, d\)",
+            r"reference_doc_embedding has the shape \(2, 64\), not \(1, d\)",
         ),
         (
             {"generated_doc_embedding": np.ones(3)},
             ModelError,
-            "generated_doc_embedding: vectors of 64 and of 3",
+            "generated_doc_embedding has vectors of 64 and of 3",
         ),
         (
             {"reference_chunk_embeddings": np.ones((0, 64))},
             ModelError,
-            r"reference_chunk_embeddings: an array \(0, 64\), not \(n, d\)",
+            r"reference_chunk_embeddings has the shape \(0, 64\), not \(n, d\)",
         ),
         (
             {"generated_chunk_embeddings": np.ones((4, 3))},
             ModelError,
-            "generated_chunk_embeddings: vectors of 64 and of 3",
+            "generated_chunk_embeddings has vectors of 64 and of 3",
         ),
         (
             {"generated_chunk_embeddings": np.full((4, 64), np.nan)},
             ModelError,
-            "generated_chunk_embeddings: NaN",
+            "generated_chunk_embeddings has NaN",
         ),
     ],
 )
@@ -262,7 +258,7 @@ def test_internals_are_plain_values_from_which_the_pair_is_explained() -> None:
 
 @pytest.mark.parametrize("internals", [{}, None, {"config": {}}, {"config": 3}])
 def test_what_are_no_internals_is_refused(internals: Any) -> None:
-    with pytest.raises(ValueError, match="internals: not what compute_vcs_score returns"):
+    with pytest.raises(ValueError, match="internals must be a result of compute_vcs_score"):
         compat.explain_internals(internals)
 
 

@@ -62,7 +62,7 @@ def test_the_order_of_sentences_and_the_layout_of_the_matrix_change_nothing() ->
 
 
 def test_bad_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match="^coarse: a cosine lies between -1 and 1"):
+    with pytest.raises(ValueError, match="^coarse must be a cosine, between -1 and 1"):
         hm_cf([[0.5]], 40.0)
 
 

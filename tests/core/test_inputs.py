@@ -54,15 +54,15 @@ BAD_MATRICES = {
 @pytest.mark.parametrize("name", BAD_MATRICES)
 def test_bad_matrices_are_refused_by_name(name: str) -> None:
     bad = BAD_MATRICES[name]
-    with pytest.raises(ValueError, match=r"^similarity: "):
+    with pytest.raises(ValueError, match=r"^similarity(:| must) "):
         score_similarity(bad, 0.5)
-    with pytest.raises(ValueError, match=r"^similarity: "):
+    with pytest.raises(ValueError, match=r"^similarity(:| must) "):
         align(bad)
-    with pytest.raises(ValueError, match=r"^similarity: "):
+    with pytest.raises(ValueError, match=r"^similarity(:| must) "):
         hm_cf(bad, 0.5)
     for threads in (1, 5):
         matrices = [GOOD] * threads + [bad] + [np.array(GOOD)] * 3 + [bad]
-        with pytest.raises(ValueError, match=rf"^similarities\[{threads}\]: "):
+        with pytest.raises(ValueError, match=rf"^similarities\[{threads}\](:| must) "):
             score_batch(matrices, [0.5] * len(matrices))
 
 
@@ -78,12 +78,12 @@ def test_a_batch_names_the_first_bad_pair_whatever_its_size() -> None:
     "gas", [np.nan, np.inf, -np.inf, 1.5, -1.5, 87, None, "0.5", True, [0.1, 0.2], 1j, 10**400]
 )
 def test_bad_gas_is_refused(gas: Any) -> None:
-    with pytest.raises(ValueError, match=r"^gas: "):
+    with pytest.raises(ValueError, match=r"^gas must "):
         score_similarity(GOOD, gas)
-    with pytest.raises(ValueError, match=r"^gas: "):
+    with pytest.raises(ValueError, match=r"^gas must "):
         align(GOOD).scores(gas)
     if gas is not True:  # beside a float, numpy makes it one
-        with pytest.raises(ValueError, match=r"^gas(\[1\])?: "):
+        with pytest.raises(ValueError, match=r"^gas(\[1\])?(:| must) "):
             score_batch([GOOD, GOOD], [0.5, gas])
 
 
@@ -97,7 +97,7 @@ def test_good_gas_is_kept_as_it_is(gas: Any) -> None:
 
 @pytest.mark.parametrize("gas", [[0.5], [0.5] * 3, 0.5, [[0.5, 0.5]], None])
 def test_gas_of_a_batch_must_have_one_value_per_matrix(gas: Any) -> None:
-    with pytest.raises(ValueError, match=r"^gas: expected"):
+    with pytest.raises(ValueError, match=r"^gas must"):
         score_batch([GOOD, GOOD], gas)
 
 
@@ -171,7 +171,7 @@ def test_bad_embeddings_are_refused_by_name(argument: str) -> None:
     if argument != "ref_chunks":
         bad.append(np.ones((5,) if one_axis else (2, 5)))
     for value in bad:
-        with pytest.raises(ValueError, match=rf"^{argument}: "):
+        with pytest.raises(ValueError, match=rf"^{argument}(:| must) "):
             score_embeddings(**(good | {argument: value}))
     assert score_embeddings(**good).gas == 1.0
 
@@ -201,7 +201,7 @@ def test_other_real_types_are_accepted() -> None:
 
 @pytest.mark.parametrize("similarities", [None, 5, 0.5])
 def test_a_batch_that_is_no_sequence_is_refused(similarities: Any) -> None:
-    with pytest.raises(ValueError, match=r"^similarities: "):
+    with pytest.raises(ValueError, match=r"^similarities must "):
         score_batch(similarities, [0.5])
 
 

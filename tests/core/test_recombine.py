@@ -28,7 +28,7 @@ def test_dependent_scores_are_recomputed_and_the_others_stay() -> None:
 
 def test_unknown_parts_and_values_that_are_not_finite_are_refused() -> None:
     scores = score_similarity(np.eye(3), 1.0)
-    with pytest.raises(ValueError, match="vcs is not a part"):
+    with pytest.raises(ValueError, match="there is no part"):
         recombine(scores, vcs=1.0)
     with pytest.raises(ValueError, match="nas_d_recall must be a finite number"):
         recombine(scores, nas_d_recall=float("nan"))

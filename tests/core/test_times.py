@@ -106,10 +106,10 @@ def test_a_text_about_the_second_half_is_at_its_place_by_time_alone() -> None:
 @pytest.mark.parametrize(
     ("times", "says"),
     [
-        ([[0, 1]], r"^times: expected those of the reference and those of the generated text$"),
-        (([[0, 1]], [[0, 1]]), r"^times\[0\]: expected shape \(2, 2\), not \(1, 2\)$"),
+        ([[0, 1]], r"^times must be two arrays: of the reference and of the generated text$"),
+        (([[0, 1]], [[0, 1]]), r"^times\[0\] must have the shape \(2, 2\), not \(1, 2\)$"),
         (([[0, 1], [2, 2]], [[0, 1]]), r"^times\[0\]: segment 1 does not end after it starts$"),
-        (([[2, 3], [0, 1]], [[0, 1]]), r"^times\[0\]: segment 1 starts before the one before it$"),
+        (([[2, 3], [0, 1]], [[0, 1]]), r"segment 1 starts before the previous segment$"),
         (([[0, 1], [1, 2]], [[0, np.nan]]), r"^times\[1\]: holds NaN or infinity$"),
     ],
 )

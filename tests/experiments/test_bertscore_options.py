@@ -143,8 +143,8 @@ def test_a_baseline_becomes_0(tmp_path: Path, separator: str) -> None:
         ("LAYER,P,R\n1,1,1\n", "its first line must be LAYER,P,R,F"),
         ("", "its first line must be LAYER,P,R,F"),
         ("LAYER,P,R,F\n2,.1,.1,.1\n", "no baseline for layer 1"),
-        ("LAYER,P,R,F\n1,.1,.1\n", "line 2: a layer and three numbers"),
-        ("LAYER,P,R,F\n0,.1,.1,.1\n1,.1,x,.1\n", "line 3: a layer and three numbers"),
+        ("LAYER,P,R,F\n1,.1,.1\n", "line 2: must be a layer and three numbers"),
+        ("LAYER,P,R,F\n0,.1,.1,.1\n1,.1,x,.1\n", "line 3: must be a layer and three numbers"),
         ("LAYER,P,R,F\n1,.1,1,.1\n", "line 2: a baseline must be at least -1 and less than 1"),
         ("LAYER,P,R,F\n1,.1,nan,.1\n", "line 2: a baseline must be"),
         ("\xff", "not UTF-8"),
@@ -189,8 +189,8 @@ def test_the_command_takes_another_encoder_with_all_settings(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--bertscore-layer", 9), "its encoder has no layer 9, only 0 to 2"),
-        (("--bertscore", "PACKED"), "shows no states of single tokens"),
+        (("--bertscore-layer", 9), "its encoder has no layer 9, only the layers 0 to 2"),
+        (("--bertscore", "PACKED"), "has no vectors of single tokens"),
         (("--bertscore", "nowhere"), "nowhere"),
         (("--bertscore-baseline", "nowhere.tsv"), "nowhere.tsv"),
     ],

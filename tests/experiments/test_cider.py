@@ -141,7 +141,7 @@ def test_idf_is_over_the_references_that_are_scored_or_over_those_of_a_file(
 def test_a_single_item_has_no_idf(experiment: Any, tmp_path: Path) -> None:
     done = experiment("corruption", "--data", comparison(tmp_path / "data", scenes=1))
     assert (
-        "CIDEr is left out: its idf needs the references of two items or more (--idf-references)"
+        "CIDEr is left out: its idf needs references of at least two items; add more with --idf-references"
         in done.stderr
     )
     [line, *_] = read_lines(tmp_path / "out/pairs.jsonl")

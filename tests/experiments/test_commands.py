@@ -124,7 +124,7 @@ def test_what_is_left_out_is_counted_and_the_exit_code_is_1(
         f"1/{CASES[0]}: generated: the text has no sentence punctuation" in problem
         for problem in problems
     )
-    assert f"1/{CASES[1]}: published, but there is no such text here" in problems
+    assert f"1/{CASES[1]} has published scores, but no text here" in problems
     assert "published scenes without texts here: 1 (2)" in problems
     assert all(problem in done.stderr for problem in problems)
     assert "4 left out" in done.stderr
@@ -141,7 +141,7 @@ def test_no_result_replaces_the_data(experiment: Any, tmp_path: Path, name: str)
     before = data.read_bytes()
     done = experiment("vatex", "--data", data, "--overwrite")
     assert isinstance(done.exception, InputError)
-    assert str(done.exception) == f"{result}: it is the input {data}: choose another output"
+    assert str(done.exception) == f"{result} is the input {data}: choose another output"
     assert data.read_bytes() == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
 
@@ -157,7 +157,7 @@ def test_neither_models_nor_published_scores_are_replaced(experiment: Any, tmp_p
     rank = ("rank", "--references", tmp_path / "refs.json", "--predictions", models)
     compared = ("authors", "--data", authors, "--published", published)
     for job, out, name in ((rank, models, "results.json"), (compared, tmp_path, "pairs.csv")):
-        assert f"{name}: it is the input" in str(experiment(*job, out=out).exception)
+        assert f"{name} is the input" in str(experiment(*job, out=out).exception)
 
 
 def test_rank_orders_models_over_what_all_have(
@@ -180,8 +180,8 @@ def test_rank_orders_models_over_what_all_have(
     assert done.exit_code == 1
     for part in (
         "noise.json: no prediction for 3",
-        "noise.json: 77: no reference",
-        "unheard: no such model",
+        "noise.json: 77 is left out, because it has no reference",
+        "there are no predictions of model unheard",
     ):
         assert part in done.stderr
     rows = table(out, "ranking")
@@ -285,7 +285,7 @@ def test_rank_compares_with_a_baseline_as_compare_does(
         assert found["p bootstrap"] == pytest.approx(test["p_bootstrap_corrected"])
     latex = (out / "comparison.tex").read_text()
     assert "\n{}[red]\\_y & $" in latex
-    assert "% Left out: 2 more" in latex
+    assert "% Left out, because a system has no score" in latex
     wrong = experiment("rank", *arguments, "--baseline", "nobody", out=tmp_path / "o2")
     assert wrong.exit_code == 2
     assert "--baseline must be one of [red]_y, copy, half, not 'nobody'" in wrong.output
@@ -325,7 +325,7 @@ def test_parameters_are_the_corruption_experiment_at_each_setting(
         "parameters", "--data", data, "--chunk-size", 1, "--chunk-size", 2, "--lct", 0, "--lct", 1
     )
     assert done.exit_code == 0, done.output
-    assert "12 pairs: cut and embedded in" in done.stderr
+    assert "12 pairs: split and embedded in" in done.stderr
     for chunk_size in (1, 2):
         other = tmp_path / f"c{chunk_size}"
         finished = experiment("corruption", "--data", data, "--chunk-size", chunk_size, out=other)

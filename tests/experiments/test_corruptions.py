@@ -36,7 +36,7 @@ def test_corruptions_of_ones_own_are_made_scored_and_made_again(
     assert files(made).keys() == files(other).keys()
     assert files(made) != files(other)
     assert len(files(made)) == 2 * (1 + len(SERIES) * len(POSITIONS)) + 1  # and the record
-    assert "it exists" in str(
+    assert "exists already" in str(
         experiment("make-corruptions", "--references", texts, out=made).exception
     )
     out = tmp_path / "scored"

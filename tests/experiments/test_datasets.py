@@ -115,7 +115,7 @@ def test_a_level_that_is_no_number_is_left_out_and_a_case_may_have_a_slash(tmp_p
     problems = Problems()
     cases = read_cases(tmp_path, problems)
     assert [case.series for case in cases] == [None] * 4 + [("addition", "end", 1)]
-    assert "iteration 'x' is no whole number" in problems.messages[0]
+    assert "iteration 'x' is not a whole number" in problems.messages[0]
 
 
 def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_what_is_bad_is_named_counted_and_the_rest_goes_on(tmp_path: Path) -> No
         [
             ("scene 0", CASES[1], "description: the text is empty"),
             ("scene 1", "ground_truth: the text is empty"),
-            ("2.json", "no object with 'ground_truth' and 'categories'"),
+            ("2.json", "the object has no 'ground_truth' or 'categories'"),
             ("3.json", "not JSON"),
-            ("scene 4", CASES[0], "there twice"),
+            ("scene 4", CASES[0], "occurs twice"),
         ],
         strict=True,
     ):
@@ -205,7 +205,7 @@ def test_a_missing_author_and_an_empty_text_are_problems(tmp_path: Path) -> None
         "1": ["A1", "A2", "A3"],
         "2": ["A1", "A2"],
     }
-    assert "scene 2: missing author A3: left out" in problems.messages
+    assert "scene 2: no text of author A3: left out" in problems.messages
     assert any(
         message.startswith("scene 3: A1: the text is empty") for message in problems.messages
     )
@@ -229,7 +229,7 @@ def test_ratings_that_are_nan_or_missing_cost_their_candidate(tmp_path: Path) ->
         ("v3", ["r"], ["a"], [[1.0, 2.0, 3.0]]),
     ]
     assert len(problems.messages) == 5
-    assert "ratings [1, nan, 3] of candidate 0" in problems.messages[0]
+    assert "candidate 0 is left out, because its ratings [1, nan, 3]" in problems.messages[0]
     path.write_text('{"id": 1}\n')
     with pytest.raises(InputError, match="line 1: unknown dataset format"):
         vatex.read_vatex(path, Problems())

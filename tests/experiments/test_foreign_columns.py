@@ -80,22 +80,19 @@ def test_rank_shows_other_scores_and_ranks_by_them(experiment: Any, tmp_path: Pa
     [
         (
             '{"id": "0/x", "S": 1}\n{"id": "0/y", "S": "high"}\n',
-            "s.jsonl line 2: S of 0/y is 'high', not a number",
+            "s.jsonl line 2: S of 0/y must be a number, not 'high'",
         ),
-        (
-            '{"id": "0/x", "S": 1}\n\n{"id": "0/x", "S": 1}\n',
-            "s.jsonl line 3: id 0/x is there twice",
-        ),
-        ('{"scene": "0", "S": 1}\n', "s.jsonl line 1: no 'id' (there is 'scene', 'S')"),
+        ('{"id": "0/x", "S": 1}\n\n{"id": "0/x", "S": 1}\n', "s.jsonl line 3: id 0/x occurs twice"),
+        ('{"scene": "0", "S": 1}\n', "s.jsonl line 1: no 'id', only 'scene', 'S'"),
         (
             '{"id": "0/x", "a": 1, "b": 2}\n',
-            "s.jsonl line 1: no 'S', nor a single column of scores (there is 'id', 'a', 'b')",
+            "s.jsonl line 1: neither 'S' nor exactly one column of scores (it has 'id', 'a', 'b')",
         ),
-        ('{"id": "0/x", "S": NaN}\n', "s.jsonl line 1: S of 0/x is nan, not a number"),
-        ("", "s.jsonl: no scores in it"),
+        ('{"id": "0/x", "S": NaN}\n', "s.jsonl line 1: S of 0/x must be a number, not nan"),
+        ("", "s.jsonl: the file holds no scores"),
         (
             '{"scene": 0, "case": "' + CASES[0] + '", "S": 1}\n',
-            f"s.jsonl: no S of 0/{CASES[1]} (3 of 4 texts lack one)",
+            f"s.jsonl: no S for 0/{CASES[1]} (missing for 3 of 4 texts)",
         ),
     ],
 )
@@ -119,7 +116,7 @@ def test_names_of_other_scores_are_checked(experiment: Any, tmp_path: Path) -> N
     twice = ("--column", f"S={tmp_path / 's.jsonl'}") * 2
     assert "two columns are called 'S'" in experiment("corruption", "--data", data, *twice).output
     done = experiment("corruption", "--data", data, "--column", f"LAS={tmp_path / 's.jsonl'}")
-    assert str(done.exception) == "--column: 'LAS' is one of our columns: choose another name"
+    assert str(done.exception) == "--column: 'LAS' is already a column: choose another name"
     own = experiment("corruption", "--data", data, "--column", f"S={tmp_path / 'out/cases.csv'}")
     assert isinstance(own.exception, InputError)  # there is no such file
 

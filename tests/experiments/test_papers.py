@@ -59,7 +59,7 @@ def test_authors_are_compared_in_both_directions(
     out = tmp_path / "out"
     done = experiment("authors", "--data", tmp_path / "a.json", "--published", tmp_path / "p.csv")
     assert done.exit_code == 1
-    assert "0/A1-A2, BLEU-1: '' is no number: left out" in done.stderr
+    assert "0/A1-A2, BLEU-1: '' is not a number: left out" in done.stderr
     assert "scenes: 2, published scenes: 2" in done.stdout
     published = {row["metric"]: row for row in table(out, "published")}
     assert (published["LAS"]["pairs"], published["BLEU-1"]["pairs"]) == (2, 1)
@@ -96,7 +96,7 @@ def test_vatex_takes_the_first_and_all_references(
     write_pairs(tmp_path / "v.jsonl", videos)
     done = experiment("vatex", "--data", tmp_path / "v.jsonl", "--resamples", 100)
     assert done.exit_code == 1
-    assert "ratings [1, 2, nan] of candidate 2" in done.stderr
+    assert "candidate 2 is left out, because its ratings [1, 2, nan]" in done.stderr
     lines = {line["id"]: line for line in read_lines(tmp_path / "out" / "pairs.jsonl")}
     assert len(lines) == 11
     references, candidate = videos[1]["refs"][0], videos[1]["cands"][1]  # type: ignore[index]

@@ -67,28 +67,28 @@ def test_a_rewrite_of_its_kind_is_taken(kind: Kind) -> None:
         ("1.1", " \n ", "empty"),
         ("1.1", "<think>Only this.</think>", "empty"),
         ("1.1", "A\0b.", "characters"),
-        ("1.1", TEXT, "changes nothing"),
-        ("3.1", TEXT.upper().replace(",", ""), "changes nothing"),
+        ("1.1", TEXT, "the same words as"),
+        ("3.1", TEXT.upper().replace(",", ""), "the same words as"),
         ("1.1", f"Here is the rewritten text:\n\n{TEXT}", "remark"),
         ("1.1", f"Sure! {TEXT}", "remark"),
         ("1.1", f"Rewritten description: {TEXT}", "remark"),
         ("5.1", "I'm sorry, but I cannot do that.", "remark"),
         ("2.3", f"{TEXT} {TEXT}\n\nLet me know if it should be longer.", "remark"),
-        ("1.1", f"**Title**\n\n{TEXT}", "layout"),
-        ("2.4", "- " + TEXT.replace(". ", ".\n- "), "layout"),
+        ("1.1", f"**Title**\n\n{TEXT}", "not plain text"),
+        ("2.4", "- " + TEXT.replace(". ", ".\n- "), "not plain text"),
         ("1.2", '"' + rewritten(TEXT, KIND["1.2"]) + '"', "quotation"),
-        ("1.1", rewritten(TEXT, KIND["1.1"]).rstrip("."), "cut off"),
-        ("2.1", "He parks his car. " + TEXT, "words were asked for"),
-        ("2.2", TEXT[:-7] + "river.", "words were asked for"),
-        ("2.3", "He parks. He walks.", "words were asked for"),
-        ("2.4", TEXT + " He goes.", "words were asked for"),
-        ("5.1", TEXT.replace("man", "woman"), "words were asked for"),
-        ("2.6", TEXT + " He goes home.", "words were asked for"),
+        ("1.1", rewritten(TEXT, KIND["1.1"]).rstrip("."), "is not complete"),
+        ("2.1", "He parks his car. " + TEXT, "words, but must have "),
+        ("2.2", TEXT[:-7] + "river.", "words, but must have "),
+        ("2.3", "He parks. He walks.", "words, but must have "),
+        ("2.4", TEXT + " He goes.", "words, but must have "),
+        ("5.1", TEXT.replace("man", "woman"), "words, but must have "),
+        ("2.6", TEXT + " He goes home.", "words, but must have "),
         ("4.7", TEXT.replace(". ", ", ").replace("man", "fish"), "it has 1 sentences"),
         (
             "1.2",
             ". ".join(rewritten(TEXT, KIND["1.2"]).replace(".", "").split()) + ".",
-            "sentences, and the description has 4",
+            "sentences, but must have 4",
         ),
     ],
 )
@@ -118,10 +118,10 @@ def test_a_model_is_asked_again_with_its_answer_and_the_reason() -> None:
     assert Rewriter(writer, count).rewrite(TEXT, KIND["2.1"]) == good
     first, second, third = writer.prompts
     assert first == ask_for(KIND["2.1"], TEXT)
-    assert second.startswith(f"{first}{AGAIN}\n{TEXT}\n\nIt cannot be used: it changes nothing")
+    assert second.startswith(f"{first}{AGAIN}\n{TEXT}\n\nIt cannot be used: it has the same words")
     assert third.startswith(f"{first}{AGAIN}\n\n\nIt cannot be used: it is empty")
     with pytest.raises(
-        TextError, match="no answer of 2 can be used: it is empty.*; the last is ' '"
+        TextError, match="none of 2 answers can be used: it is empty.*; the last answer is ' '"
     ):
         Rewriter(Scripted(TEXT, " "), count, tries=2).rewrite(TEXT, KIND["2.1"])
 
@@ -186,7 +186,7 @@ def test_one_command_makes_a_set_of_all_kinds_that_corruption_scores(
     with fake.serve(Rewriting) as (url, log):
         done = make(experiment, texts, url, out, "--tries", 2)
     assert done.exit_code == 1, done.output
-    problem = "2/Macro-Actions -> Micro-Actions: no answer of 2 can be used: it has a remark"
+    problem = "2/Macro-Actions -> Micro-Actions: none of 2 answers can be used: it has a remark"
     assert problem in done.stderr
     assert "1 left out" in done.stderr
     assert len([path for path, _ in log if path == "/v1/chat/completions"]) == 2 * len(KINDS) + 1
@@ -236,7 +236,7 @@ def test_a_set_that_was_stopped_goes_on_to_the_same_bytes(experiment: Any, tmp_p
     assert finished.count(b"\n") == 20
     (part / FILE).write_bytes(finished + b'{"id": "2/')
     with fake.serve(Rewriting) as (url, log):
-        assert "it exists" in str(make(experiment, texts, url, part).exception)
+        assert "exists already" in str(make(experiment, texts, url, part).exception)
         assert make(experiment, texts, url, part, "--resume").exit_code == 1
         assert len([path for path, _ in log if "chat" in path]) == 2 * len(KINDS) - 20 + 2
         assert files(part) == files(whole)
@@ -248,7 +248,7 @@ def test_a_set_that_was_stopped_goes_on_to_the_same_bytes(experiment: Any, tmp_p
         write_json(texts, {str(i): story(i, sentences=6) for i in (1, 3)})
         other = make(experiment, texts, url, part, "--overwrite")
         assert isinstance(other.exception, InputError)
-        assert "2.json: it is not one of the descriptions" in str(other.exception)
+        assert "2.json is not one of the descriptions:" in str(other.exception)
     assert files(part) == files(whole)
 
 
@@ -257,12 +257,12 @@ def test_authors_are_written_one_run_a_model(experiment: Any, tmp_path: Path) ->
     with fake.serve(Retelling) as (url, _):
         for number in (2, 3):
             done = make(experiment, texts, url, out, "--author", number)
-            assert done.output.startswith(f"2 scenes by author {number} in "), done.output
-        assert "it exists" in str(make(experiment, texts, url, out, "--author", 2).exception)
+            assert done.output.startswith(f"scenes written as author {number} in "), done.output
+        assert "exists already" in str(make(experiment, texts, url, out, "--author", 2).exception)
         assert make(experiment, texts, url, out, "--author", 2, "--resume").exit_code == 0
         write_json(texts, {"1": story(1, sentences=6)})
         other = make(experiment, texts, url, out, "--author", 4)
-    assert "author1.json: its descriptions are not those of" in str(other.exception)
+    assert "author1.json has other descriptions than" in str(other.exception)
     by_scene = read_authors(out, Problems())
     assert {scene: sorted(by) for scene, by in by_scene.items()} == {
         key: ["A1", "A2", "A3"] for key in "12"
@@ -322,7 +322,7 @@ def test_what_a_random_model_writes_is_refused(tiny_writer: Path) -> None:
     from vcs_visil.models.genai import GenAI
 
     writer = GenAI(tiny_writer, "cpu")
-    with pytest.raises(TextError, match="no answer of 1 can be used"):
+    with pytest.raises(TextError, match="none of 1 answers can be used"):
         Rewriter(writer, count, tries=1).rewrite(TEXT, KIND["1.1"])
     assert f"|model:genai:text@{writer.fingerprint[-8:]}|" in Rewriter(writer, count).signature
 
@@ -341,6 +341,6 @@ def test_a_random_model_leaves_error_lines_and_the_mechanical_set(
     ids = [line["id"] for line in lines]
     assert ids == [f"{scene}/{kind.name}" for scene in (1, 2) for kind in KINDS]
     assert all(
-        "no answer of 1 can be used" in line["error"] and "text" not in line for line in lines
+        "none of 1 answers can be used" in line["error"] and "text" not in line for line in lines
     )
     assert len([case for case in read_cases(out, Problems()) if not case.series]) == 2 * 9

@@ -109,7 +109,7 @@ def test_a_weight_that_is_no_number_is_refused(copy: Path, wrong: float) -> None
 
 def test_layers_that_the_config_does_not_count_are_refused(copy: Path) -> None:
     change_json(copy / "config.json", num_hidden_layers=1)
-    with pytest.raises(CheckpointError, match=r"encoder\.layer\.1\.\S+ has no place"):
+    with pytest.raises(CheckpointError, match=r"encoder\.layer\.1\.\S+ does not belong"):
         open_encoder(copy)
 
 

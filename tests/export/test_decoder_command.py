@@ -139,7 +139,7 @@ def test_without_options_the_folder_decides(qwen3: Path, tmp_path: Path) -> None
     lines = run.stderr.splitlines()
     assert lines[2].startswith("vcs-runtime: fitness: ")
     assert lines[:2] == [
-        "vcs-runtime: the licence of the weights is not known here: their model card names it",
+        "vcs-runtime: the licence of the weights is unknown: see the model card",
         (
             "vcs-runtime: qwen3: fp16, vectors of 32 numbers, texts of up to 512 tokens,"
             " instruction ''"
@@ -231,7 +231,7 @@ def test_long_texts_are_cut_and_keep_their_end_token(qwen3: Path, tmp_path: Path
 def test_a_folder_of_transformers_needs_the_pooling_alone(tmp_path: Path, pooling: str) -> None:
     folder = write_tiny_decoder(tmp_path / "bare", "qwen3", sentence=False)
     run = export(folder, tmp_path / "bundle")
-    assert_refused(run, "there is no modules.json that names the pooling: name it (--pooling)")
+    assert_refused(run, "there is no modules.json with the pooling: give --pooling")
     bundle = exported(folder, tmp_path / "bundle", "--pooling", pooling)
     kind = {"mean": "mean", "last": "lasttoken"}[pooling]
     [vector] = vectors_of(bundle, TEXTS[:1])
@@ -258,7 +258,7 @@ def test_settings_of_the_tokenizer_add_special_tokens(tmp_path: Path) -> None:
     )
     change_json(settings, add_bos_token=False)
     run = export(folder, tmp_path / "d")
-    assert "add_bos_token is false, but tokenizer.json puts <|begin_of_text|> there" in run.stderr
+    assert "add_bos_token is false, but tokenizer.json adds <|begin_of_text|>" in run.stderr
 
 
 RECIPE = """
@@ -300,7 +300,7 @@ class TestRecipes:
         assert (spec.instruction, spec.max_tokens, spec.dimension) == ("Query: ", 200, 8)
         (qwen3 / "tokenizer.json").write_bytes((qwen3 / "tokenizer.json").read_bytes() + b" ")
         run = export(qwen3, tmp_path / "other", "--recipe", file)
-        assert_refused(run, "tokenizer.json: is not the published file of someone/tiny")
+        assert_refused(run, "tokenizer.json is not the published file of someone/tiny")
         run = export(
             qwen3, tmp_path / "own", "--recipe", file, "--own-weights", "--instruction", ""
         )
@@ -338,7 +338,7 @@ class TestRecipes:
         assert export(folder, tmp_path / "bundle", "--recipe", file).code == 0
         write_dense(folder, 48, (80, 48), seed=1)
         run = export(folder, tmp_path / "other", "--recipe", file)
-        assert_refused(run, "2_Dense/model.safetensors: is not the published file of someone/tiny")
+        assert_refused(run, "2_Dense/model.safetensors is not the published file of someone/tiny")
 
     @pytest.mark.parametrize(
         ("old", "new", "arguments", "message"),
@@ -404,7 +404,7 @@ class TestRecipes:
     ("options", "message"),
     [
         ({"pooling": "cls"}, "pooling must be one of mean, lasttoken, not 'cls'"),
-        ({"prompt": "a", "instruction": "b"}, "prompt and instruction exclude each other"),
+        ({"prompt": "a", "instruction": "b"}, "prompt and instruction cannot be combined"),
         (
             {"prompt": "a"},
             (

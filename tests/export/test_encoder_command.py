@@ -129,7 +129,7 @@ def test_another_family_than_the_recipes_is_refused(
     checkpoint: Path, recipe: Path, tmp_path: Path
 ) -> None:
     python = ("--optimum-python", "python")
-    assert "exclude each other" in refusal(
+    assert "cannot be combined" in refusal(
         checkpoint, tmp_path / "b", "--recipe", str(recipe), *python
     )
     config = json.loads((checkpoint / "config.json").read_text("utf-8"))
@@ -180,7 +180,7 @@ def test_prompts_and_instructions_stand_before_every_text(checkpoint: Path, tmp_
         assert spec_of(bundle).instruction == instruction
         assert np.array_equal(embed(bundle), embed(bundles[""], instruction + TEXT, ""))
     both = refusal(checkpoint, tmp_path / "b", "--prompt", "query", "--instruction", "a ")
-    assert "prompt and instruction exclude each other" in both
+    assert "prompt and instruction cannot be combined" in both
     assert "prompt 'other' is not one of the prompts" in refusal(
         checkpoint, tmp_path / "b", "--prompt", "other"
     )
@@ -217,11 +217,8 @@ def test_the_window_may_be_smaller(checkpoint: Path, tmp_path: Path) -> None:
 def test_pickled_weights_are_refused_with_advice(checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
     says = refusal(checkpoint, tmp_path / "bundle")
-    assert (
-        "its weights are in pytorch_model.bin alone, and pickled files are never opened here"
-        in says
-    )
-    assert "convert them to model.safetensors once" in says
+    assert "its weights are only in pytorch_model.bin, and pickled files are never opened" in says
+    assert "convert them to model.safetensors on a machine with PyTorch" in says
 
 
 def test_heads_that_give_no_vector_are_named_and_left_out(checkpoint: Path, tmp_path: Path) -> None:
@@ -229,7 +226,7 @@ def test_heads_that_give_no_vector_are_named_and_left_out(checkpoint: Path, tmp_
         (checkpoint / name).write_bytes(b"never opened")
     _, errors = export(checkpoint, tmp_path / "bundle")
     assert (
-        "left out, as they do not give a text's vector: colbert_linear.pt, sparse_linear.pt"
+        "left out, because they are not part of a text's vector: colbert_linear.pt, sparse_linear.pt"
         in errors
     )
     assert not [
@@ -274,10 +271,10 @@ def test_a_plain_transformer_has_the_pooling_that_the_user_names(tmp_path: Path)
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         (folder / name).unlink()
     says = refusal(folder, tmp_path / "bundle")
-    assert "there is no modules.json that names the pooling: name it (--pooling)" in says
+    assert "there is no modules.json with the pooling: give --pooling" in says
     plain = exported(folder, tmp_path / "plain", "--pooling", "mean")
     np.testing.assert_array_equal(embed(plain), embed(whole))
     says = refusal(
         folder, tmp_path / "bundle", "--pooling", "mean", "--recipe", "multilingual-e5-base"
     )
-    assert "--recipe and --pooling exclude each other" in says
+    assert "--recipe and --pooling cannot be combined" in says

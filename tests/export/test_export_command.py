@@ -57,7 +57,7 @@ def test_the_threshold_is_the_authors_for_models_of_this_kind(sat: Path, tmp_pat
 
 def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Path) -> None:
     for recipe in ("sat-3l-sm", recipes_folder() / "sat-3l-sm.toml"):
-        with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: another model"):
+        with pytest.raises(CheckpointError, match="in the recipe sat-3l-sm: this is another model"):
             invoke("--from", sat, "-o", tmp_path / "mine", "--recipe", recipe)
 
 
@@ -65,10 +65,10 @@ def test_a_recipe_by_name_or_file_refuses_another_model(sat: Path, tmp_path: Pat
     "case, command",
     [
         ("checkpoint", "is the input"),
-        ("checkpoint/new", "lies in the input"),
-        ("link/new", "lies in the input"),
+        ("checkpoint/new", "is in the input"),
+        ("link/new", "is in the input"),
         (".", "contains the input"),
-        ("text", "it is no folder"),
+        ("text", "is not a folder and"),
         ("precious", "a folder without bundle.json"),
     ],
     ["sat", "encoder", "nv-embed-v2"],

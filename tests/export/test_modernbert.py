@@ -238,7 +238,10 @@ GLOBAL = {"rope_type": "default", "rope_theta": 160000.0}
         ),
         ({"num_attention_heads": 32}, "attention heads of odd size cannot be rotated"),
         ({"num_attention_heads": 3}, "hidden_size 32 is not a multiple of num_attention_heads 3"),
-        ({"num_hidden_layers": 4}, "the tensor layers.4.attn.Wo.weight has no place in the model"),
+        (
+            {"num_hidden_layers": 4},
+            "the tensor layers.4.attn.Wo.weight does not belong to the model",
+        ),
         ({"num_hidden_layers": 6}, "the tensor layers.5.attn_norm.weight is missing"),
         (
             {"intermediate_size": 32},
@@ -261,6 +264,6 @@ def test_a_norm_before_the_first_attention_is_refused(checkpoint: Path, tmp_path
     tensors = load_file(checkpoint / "model.safetensors")
     tensors["layers.0.attn_norm.weight"] = tensors["layers.1.attn_norm.weight"].copy()
     save_file(tensors, checkpoint / "model.safetensors")
-    assert "layers.0.attn_norm.weight has no place in the model" in refusal(
+    assert "layers.0.attn_norm.weight does not belong to the model" in refusal(
         checkpoint, tmp_path / "bundle"
     )

@@ -231,7 +231,7 @@ def test_lower_precisions_are_smaller_and_say_what_they_lose(sharded: Path, tmp_
         (None, "padding_side", "left", "padding_side 'left'"),
         (None, "add_eos", False, "add_eos False"),
         (None, "is_mask_instruction", False, "is_mask_instruction False"),
-        (None, "text_config", None, "a JSON object was expected"),
+        (None, "text_config", None, "must be a JSON object"),
         ("text_config", "hidden_act", "gelu", "hidden_act 'gelu'"),
         ("text_config", "rope_scaling", {"factor": 2}, "rope_scaling"),
         ("text_config", "num_key_value_heads", 3, "not a multiple of num_key_value_heads 3"),
@@ -246,7 +246,7 @@ def test_lower_precisions_are_smaller_and_say_what_they_lose(sharded: Path, tmp_
         ("text_config", "rms_norm_eps", 0, "rms_norm_eps must be above 0"),
         ("text_config", "rope_theta", None, "rope_theta must be of type float"),
         ("text_config", "num_hidden_layers", 3, r"layers\.2\.input_layernorm\.weight is missing"),
-        ("text_config", "num_hidden_layers", 1, r"layers\.1\.\S+ has no place"),
+        ("text_config", "num_hidden_layers", 1, r"layers\.1\.\S+ does not belong"),
         ("text_config", "vocab_size", 9, r"embed_tokens\.weight has the shape"),
         ("text_config", "bos_token_id", None, "bos_token_id must be of type int"),
         ("text_config", "eos_token_id", 0, "</s> must have the id 0, not 2"),
@@ -314,7 +314,7 @@ def _rename(tensors: dict[str, Any]) -> None:
             r"latent_attention_model\.latents is missing",
         ),
         (_rename, r"embedding_model\.norm\.weight is missing"),
-        (lambda t: t.update(extra=np.zeros(3, np.float32)), "the tensor extra has no place"),
+        (lambda t: t.update(extra=np.zeros(3, np.float32)), "the tensor extra does not belong"),
         (
             lambda t: t.update({"embedding_model.norm.weight": np.zeros(32, np.int32)}),
             r"embedding_model\.norm\.weight is I32, only F32, F16, BF16",
@@ -373,7 +373,7 @@ def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(
 
 def test_an_index_beside_a_single_file_is_refused(copy: Path) -> None:
     write_safetensors(copy / "model.safetensors", {"x": np.zeros(1, np.float32)})
-    with pytest.raises(CheckpointError, match="which of them holds"):
+    with pytest.raises(CheckpointError, match="remove the wrong one"):
         open_nv_embed(copy)
 
 
@@ -455,7 +455,7 @@ class TestRecipes:
         content[-1] ^= 1
         (copy / SHARDS[0]).write_bytes(content)
         with pytest.raises(
-            CheckpointError, match=rf"{SHARDS[0]}: is not the published file .*--own-weights"
+            CheckpointError, match=rf"{SHARDS[0]} is not the published file .*--own-weights"
         ):
             build_from_recipe(recipe, copy, tmp_path / "other")
         own = build_from_recipe(recipe, copy, tmp_path / "other", own_weights=True)

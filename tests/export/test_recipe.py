@@ -97,7 +97,7 @@ def test_an_unknown_recipe_is_named() -> None:
     with pytest.raises(
         ExportError,
         match=(
-            "no recipe .no-such-model. for this kind of model, only all-minilm-l6-v2, or a TOML"
+            "no recipe .no-such-model. for this kind of model, only all-minilm-l6-v2; or name a TOML"
             " file"
         ),
     ):

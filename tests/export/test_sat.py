@@ -92,7 +92,7 @@ def test_the_tokenizer_cuts_and_pads_nothing(sat: Path, tmp_path: Path) -> None:
         ("model_type", "bert", "model_type 'bert' is not supported"),
         ("pad_token_id", 0, "pad_token_id 0 is not supported"),
         ("num_hidden_layers", 13, "num_hidden_layers 13 is not supported, only 1 to 12"),
-        ("num_hidden_layers", 2, r"encoder\.layer\.2\.\S+ has no place"),
+        ("num_hidden_layers", 2, r"encoder\.layer\.2\.\S+ does not belong"),
         ("hidden_act", "relu", "hidden_act 'relu'"),
         ("hidden_size", 30, "hidden_size 30 is not a multiple"),
         ("intermediate_size", 65, r"intermediate\.dense\.weight has the shape \(64, 32\)"),
@@ -102,7 +102,7 @@ def test_the_tokenizer_cuts_and_pads_nothing(sat: Path, tmp_path: Path) -> None:
             r"classifier\.weight has the shape \(3, 32\), config.json implies \(1, 32\)",
         ),
         ("id2label", None, "id2label must name"),
-        ("vocab_size", 400, r"tokenizer\.json: 368 tokens, but the model has 400"),
+        ("vocab_size", 400, r"tokenizer\.json: it has 368 tokens, but the model has 400"),
         ("max_position_embeddings", 4, "max_position_embeddings 4 leaves no room"),
     ],
 )
@@ -203,7 +203,7 @@ def test_the_authors_thresholds(
     [
         (
             lambda t: t["model"]["vocab"].insert(9, ["more", -9.0]),
-            "369 tokens, but the model has 368",
+            "it has 369 tokens, but the model has 368",
         ),
         (lambda t: t["model"].update(vocab=3), "not a tokenizer: "),
         (lambda t: t["added_tokens"].append({}), "not a tokenizer: "),
@@ -234,7 +234,7 @@ def test_int8_carries_its_agreement_with_fp32(sat: Path, tmp_path: Path) -> None
 def test_a_folder_of_graphs_alone_is_refused(copy: Path, tmp_path: Path) -> None:
     (copy / "model.safetensors").rename(copy / "model.onnx")
     for given, message in (
-        (copy, "there is no model.safetensors in it"),
+        (copy, r"the folder has no model\.safetensors"),
         (copy / "model.onnx", "no such folder"),
     ):
         with pytest.raises(CheckpointError, match=message):
@@ -268,7 +268,7 @@ class TestRecipes:
         self, recipe: SatRecipe, copy: Path, tmp_path: Path
     ) -> None:
         change_json(copy / "config.json", lookahead=None)
-        message = r"config\.json: lookahead is None, but 48 in the recipe tiny: another model"
+        message = r"config\.json: lookahead is None, but 48 in the recipe tiny: this is another"
         with pytest.raises(CheckpointError, match=message):
             from_recipe(recipe, copy, tmp_path / "bundle")
 
@@ -278,9 +278,7 @@ class TestRecipes:
     ) -> None:
         with (copy / name).open("ab") as file:
             file.write(b" ")
-        with pytest.raises(
-            CheckpointError, match=rf"{name}: is not the file that the recipe tiny names"
-        ):
+        with pytest.raises(CheckpointError, match=rf"{name} is not the file of the recipe tiny"):
             from_recipe(recipe, copy, tmp_path / "bundle")
 
     def test_a_tokenizer_of_another_name_is_checked_too(

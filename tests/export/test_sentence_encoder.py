@@ -217,9 +217,9 @@ MEAN = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
     ("file", "data", "message"),
     [
         ("config.json", {}, "model_type must be a string"),
-        ("1_Pooling/config.json", 3, "a JSON object was expected"),
-        ("sentence_bert_config.json", [], "a JSON object was expected"),
-        ("config_sentence_transformers.json", [], "a JSON object was expected"),
+        ("1_Pooling/config.json", 3, "must be a JSON object"),
+        ("sentence_bert_config.json", [], "must be a JSON object"),
+        ("config_sentence_transformers.json", [], "must be a JSON object"),
         (
             "1_Pooling/config.json",
             {**MEAN, "pooling_mode_cls_token": True},
@@ -319,7 +319,7 @@ def test_another_models_tokenizer_is_refused(checkpoint: Path, tmp_path: Path) -
     count = len(tokenizer["model"]["vocab"])
     tokenizer["model"]["vocab"]["further"] = count
     write_json(checkpoint / "tokenizer.json", tokenizer)
-    message = rf"tokenizer\.json: it has the token id {count}, but the model {count}"
+    message = rf"tokenizer\.json: it has the token id {count}, but the model has {count}"
     with pytest.raises(CheckpointError, match=message):
         build(checkpoint, tmp_path / "bundle")
 

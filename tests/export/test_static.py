@@ -123,7 +123,7 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     first = fetch(training)
     assert said[-1] == f"wrote {target}"
     assert fetch(training) == first
-    assert said[-1] == f"{target} exists already, and is whole"
+    assert said[-1] == f"{target} exists already and is complete"
     other = write_fast_training(tiny_bundle, tmp_path / "other.safetensors", seed=1)
     assert fetch(other) != first
     with Scorer.open(target, device="cpu") as scorer:

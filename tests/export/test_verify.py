@@ -73,7 +73,7 @@ def test_what_does_not_hold_is_noticed(bundle: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Embedder, "embed", spoilt)
     wrong = {check.name for check in verify_embedder(open_bundle(bundle)) if not check.holds}
-    assert wrong == {"unit length", "alone as in a batch"}
+    assert wrong == {"unit length", "alone and in a batch"}
 
 
 def test_the_scores_of_a_card_must_come_out(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_scores_of_a_card_must_come_out(tmp_path: Path) -> None:
         CARD.format(scores="[[").replace("queries", "asked"),
     ):
         card.write_text(text, "utf-8")
-        with pytest.raises(ExportError, match="README.md: there is no example"):
+        with pytest.raises(ExportError, match=r"README\.md: the file has no example"):
             list(verify_embedder(bundle, card=card))
 
 
@@ -104,4 +104,4 @@ def test_the_command_tells_and_fails(bundle: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("vcs_export.checks.verify.TOLERANCES", {"fp32": -1.0})
     run = CliRunner().invoke(cli, ["export", "verify", str(bundle)])
     assert run.exit_code == 1
-    assert "FAILED alone as in a batch" in run.stdout
+    assert "FAILED alone and in a batch" in run.stdout

@@ -85,11 +85,11 @@ def put(target: Path, kind: str) -> None:
 
 
 FOREIGN = {
-    "file": "no folder",
+    "file": "not a folder",
     "broken link": "a broken link",
     "link to a folder": "a folder without bundle.json",
     "folder": "a folder without bundle.json",
-    "another bundle.json": "a folder whose bundle.json is no bundle's",
+    "another bundle.json": "a folder whose bundle.json is not of a bundle",
     "link to a manifest": "a folder without bundle.json",
     "folder of that name": "a folder without bundle.json",
 }
@@ -100,7 +100,7 @@ def test_only_a_bundle_is_replaced(tmp_path: Path, kind: str) -> None:
     target = tmp_path / "bundle"
     put(target, kind)
     before = sorted(os.listdir(tmp_path)), os.path.islink(target)
-    with pytest.raises(ExportError, match=f"{target}: it is {FOREIGN[kind]}, and is not replaced"):
+    with pytest.raises(ExportError, match=f"{target} is {FOREIGN[kind]} and is not replaced"):
         write(target, replace=True)
     assert (sorted(os.listdir(tmp_path)), os.path.islink(target)) == before
     if kind == "file":
@@ -119,7 +119,7 @@ def test_a_bundle_with_a_foreign_file_is_not_replaced(
     (target / "bundle.json").write_text(text if manifest == "whole" else text[:-20])
     (target / name).write_text("mine")
     with pytest.raises(
-        ExportError, match=f"it is a bundle with a file that is not its own, {name}, and is"
+        ExportError, match=f"is a bundle with a file that is not its own, {name} and is"
     ):
         write(target, replace=True)
     assert (target / name).read_text() == "mine"

@@ -175,13 +175,13 @@ def test_the_callers_current_gpu_stays(dry_gpu: DryGpu) -> None:
 UNFIT = [
     (
         {"capability": "7.0"},
-        "is sm70, and ONNX Runtime 1.31.1 has code for sm75, sm80, sm86, sm89, sm90a, sm120a only",
+        "is sm70, but ONNX Runtime 1.31.1 has code only for sm75, sm80, sm86, sm89, sm90a, sm120a",
     ),
     ({"capability": "10.0"}, "is sm100, and"),
     ({"capability": "12.1"}, "is sm121, and"),
     (
         {"driver": 12040},
-        "driver is for CUDA 12.4, and ONNX Runtime 1.31.1 is built for CUDA 13: install driver 580",
+        "driver supports CUDA 12.4, but ONNX Runtime 1.31.1 needs CUDA 13: install driver 580",
     ),
 ]
 

@@ -47,9 +47,7 @@ def test_a_forked_child_of_a_process_that_used_cuda_is_told_so(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in.put_in(monkeypatch, forked=True)
-    why = (
-        "this process was forked from one that had used CUDA: start processes with the method spawn"
-    )
+    why = "this process was forked after CUDA was used: start processes with the method spawn"
     for device in ("cuda:0", "cuda:all"):
         with pytest.raises(DeviceError, match=why):
             Embedder.open(tiny_bundle, device)
@@ -82,7 +80,7 @@ def test_auto_takes_a_gpu_only_where_it_can_start_and_says_why(
     assert device.reason == "auto: CUDA cannot start: missing: libcurand.so.10 (nvidia-curand)"
     machine.libraries.add("curand")
     machine.gpus = 0
-    assert "there is no such GPU, the driver shows 0" in choose_device("auto").reason
+    assert "there is no such GPU; the driver shows 0" in choose_device("auto").reason
     machine.available = ["CPUExecutionProvider"]
     assert (
         choose_device("auto").reason
@@ -101,7 +99,8 @@ def test_without_a_number_the_gpu_is_that_of_the_local_rank(
     assert [choose_device(device).index for device in devices] == [3, 3, 3]
     assert choose_device("cuda:2").index == 2
     with pytest.warns(
-        UserWarning, match=r"cuda:0 is named on local rank 3: .* 'cuda' alone means the GPU of"
+        UserWarning,
+        match=r"cuda:0 is used on local rank 3; .* the GPU of the rank, give 'cuda'",
     ):
         assert choose_device("cuda:0").index == 0
     for rank in ("", "0", "8", "-1", "x", "³"):

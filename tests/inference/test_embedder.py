@@ -82,7 +82,7 @@ def test_max_length_lowers_the_window(embedder: Embedder) -> None:
     lowered = embedder.embed([text], max_length=5)
     assert np.abs(lowered - embedder.embed([text])).max() > 1e-4
     for wrong in (0, 2, embedder.spec.max_tokens + 1):
-        with pytest.raises(ValueError, match=r"^max_length must be in \[3, 32\]"):
+        with pytest.raises(ValueError, match=r"^max_length must be from 3 to 32"):
             embedder.embed([text], max_length=wrong)
 
 
@@ -91,14 +91,14 @@ def test_a_bundle_may_refuse_long_texts(tmp_path: Path) -> None:
     edit(folder, lambda data: data["embedder"].update(long_text="error"))
     with Embedder.open(folder, device="cpu") as strict:
         strict.embed(["man walks"])
-        with pytest.raises(TextError, match="a text of 40 tokens is longer than the model's 30"):
+        with pytest.raises(TextError, match="a text has 40 tokens, but .* accepts at most 30"):
             strict.embed(["dog", "man " * 40])
 
 
 def test_bad_arguments_are_named(embedder: Embedder) -> None:
     with pytest.raises(TypeError, match="^texts"):
         embedder.embed("a text")
-    with pytest.raises(TextError, match=r"^texts\[1\]: must be a string, not NoneType"):
+    with pytest.raises(TextError, match=r"^texts\[1\]: the text must be a string, not NoneType"):
         embedder.embed(["a", None])  # type: ignore[list-item]
 
 
@@ -106,7 +106,7 @@ def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
     bundle = open_bundle(build_tiny_bundle(tmp_path))
     empty_graph = b"\x3a\x00"
     for content, reason in (
-        (b"no protobuf", "this is no ONNX graph"),
+        (b"no protobuf", "this is not an ONNX graph"),
         (empty_graph, "ONNX Runtime cannot load it"),
     ):
         (bundle.root / "embedder/model.onnx").write_bytes(content)
@@ -132,8 +132,6 @@ def test_a_model_whose_vectors_are_zeros_is_refused(tmp_path: Path) -> None:
     relist(bundle)
     with (
         Embedder.open(bundle, device="cpu") as embedder,
-        pytest.raises(
-            BundleError, match=r"bundle .*: tiny-bert returned vectors of length 0 to 0, off by 1"
-        ),
+        pytest.raises(BundleError, match=r"tiny-bert returned vectors of length 0 to 0, but"),
     ):
         embedder.embed([story(1, 12)])

@@ -247,7 +247,7 @@ def test_rewards_are_refused_with_the_way_out(unfit_bundle: Path) -> None:
 
 def test_a_calibration_that_mends_nothing_is_no_way_out(tiny_bundle: Path, tmp_path: Path) -> None:
     bundle = planted(tiny_bundle, tmp_path / "worse", mended=False)
-    with pytest.raises(BundleError, match="take another model"):
+    with pytest.raises(BundleError, match="use another model"):
         TrainingScorer(ScorerConfig(bundle, "cpu"))
     with pytest.raises(BundleError, match="even calibrated"):
         TrainingScorer(ScorerConfig(bundle, "cpu", calibrated=True))

@@ -148,7 +148,7 @@ def test_a_batch_of_a_fixed_shape_is_not_halved(tmp_path: Path, machine: stand_i
     with Embedder.open(bundle, "cuda:0", batch_invariant=True) as embedder:
         machine.before = fail
         with pytest.raises(
-            DeviceMemoryError, match="allow more memory, or do without --batch-invariant"
+            DeviceMemoryError, match="allow more memory, or leave out --batch-invariant"
         ):
             embedder.embed(TEXTS)
     assert len(machine.runs) == 1

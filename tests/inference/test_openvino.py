@@ -257,7 +257,7 @@ def test_a_token_beyond_the_vocabulary_is_refused(sat_bundle: Path, tmp_path: Pa
     tokenizer.save(str(tmp_path / "larger.json"))
     wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
     with pytest.raises(
-        BundleError, match=r"does not take the token \d+ .*the model's table has \d+ rows"
+        BundleError, match=r"does not accept the token \d+ .*the model's table has \d+ rows"
     ):
         Segmenter.open(wrong, "openvino")
 
@@ -489,7 +489,7 @@ def test_a_processor_that_lacks_kernels_for_bf16_is_told_to_do_without(
     with pytest.raises(DeviceError) as error:
         open_session(tiny_bundle / "embedder/model.onnx", device)
     assert f"in {precision}: Supported primitive descriptors list is empty" in str(error.value)
-    advised = str(error.value).endswith(". The device openvino:fp32 does without bf16.")
+    advised = str(error.value).endswith(". The device openvino:fp32 needs no bf16.")
     assert advised == (precision == "bf16")
 
 
@@ -533,7 +533,7 @@ def test_a_release_that_returns_nan_is_refused(
         sys.modules, "openvino", SimpleNamespace(__version__="2025.4.1-20426-releases/2025/4")
     )
     with pytest.raises(
-        MissingExtraError, match=r"needs openvino 2026\.0 or later, and 2025\.4\.1-20426"
+        MissingExtraError, match=r"needs openvino 2026\.0 or later, but 2025\.4\.1-20426"
     ):
         Embedder.open(tiny_bundle, "openvino")
 

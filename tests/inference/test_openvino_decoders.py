@@ -114,7 +114,7 @@ def test_a_token_beyond_the_vocabulary_is_refused(tmp_path: Path) -> None:
     tokenizer.add_tokens(["one-more"])
     tokenizer.save(str(bundle.root / "embedder/tokenizer.json"))
     refused = pytest.raises(
-        DeviceError, match=f"input_ids holds {rows}, and the model's table has {rows} rows"
+        DeviceError, match=f"input_ids holds {rows}, but the model's table has {rows} rows"
     )
     with Embedder.open(Bundle(bundle.root, bundle.manifest), "openvino") as embedder, refused:
         embedder.embed(["a dog one-more"])

@@ -34,7 +34,7 @@ TEXTS = ["the dog runs", "a young woman opens the door and looks at the river", 
 def refusal(bundle: Path, installed: str) -> str:
     """The sentence about a release that is too old."""
     return (
-        f"{bundle}/embedder/model.onnx needs ONNX Runtime {NEEDED} or later, and {installed} is"
+        f"{bundle}/embedder/model.onnx needs ONNX Runtime {NEEDED} or later, but {installed} is"
         f" installed: pip install --upgrade 'onnxruntime>={NEEDED}'"
     )
 
@@ -103,6 +103,6 @@ def test_doctor_says_that_a_cpu_runs_no_model_in_bf16(tmp_path: Path) -> None:
     done = vcs("doctor", "--bundle", bundle)
     assert done.code == 1
     assert (
-        "! auto: tiny-nv-embed is in bf16, for which ONNX Runtime has kernels on a GPU only"
+        "! auto: tiny-nv-embed is in bf16, for which ONNX Runtime has only GPU kernels"
         in done.stdout
     )

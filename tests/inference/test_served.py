@@ -122,7 +122,7 @@ TWO = entries([[1, 0], [0, 1]])
         ({"data": TWO["data"][:1] * 2}, "the index 0 for 2 texts"),
         (entries([[1, 0], [0, 1], [1, 1]]), "the index 2 for 2 texts"),
         (entries([[1, 0], [float("nan"), 1]]), "NaN or infinity for the text 'b'"),
-        (entries([[1, 0], [0]]), "no array of numbers"),
+        (entries([[1, 0], [0]]), "not an array of numbers"),
     ],
 )
 def test_an_answer_that_is_not_two_vectors_ends_the_job(
@@ -157,11 +157,8 @@ def test_the_command_asks_the_named_server_alone_and_keeps_no_vectors_unasked(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (
-            ["--embedder", "http://h:1/v1"],
-            "--embedder URL and --embedder-model NAME belong together",
-        ),
-        (["--embedder-model", "m"], "--embedder URL and --embedder-model NAME belong together"),
+        (["--embedder", "http://h:1/v1"], "give both --embedder URL and --embedder-model NAME"),
+        (["--embedder-model", "m"], "give both --embedder URL and --embedder-model NAME"),
         (["--embedder", "h:1", "--embedder-model", "m"], "url must be like http://HOST:PORT"),
         (
             ["--embedder", "http://h:1", "--embedder-model", "a|b"],

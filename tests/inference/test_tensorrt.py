@@ -89,7 +89,7 @@ def test_a_batch_beyond_all_profiles_is_refused(
     built(bundle)
     with Embedder.open(bundle, "tensorrt:0", proof=False) as embedder:
         embedder.embed(["a man"])
-        with pytest.raises(DeviceError, match=r"no profile takes \d+ x \d+ tokens: build engines"):
+        with pytest.raises(DeviceError, match=r"the engine does not fit \d+ x \d+ tokens: build"):
             embedder.embed(TEXTS)
 
 
@@ -200,9 +200,9 @@ def test_auto_takes_an_engine_that_was_measured_to_be_faster_else_cuda_and_says_
             {"architecture": (9, 0)},
             r"NVIDIA L4 is sm90, .* for sm80, sm86, .*: use cuda:0, or NVID",
         ),
-        ({"architecture": (7, 5)}, r"NVIDIA L4 is sm75, and TensorRT for RTX builds engines for"),
-        ({"driver": 12040}, r"driver is for CUDA 12.4, and TensorRT for RTX 1.7.* driver 580 or"),
-        ({"gpus": 0}, "there is no such GPU, the driver shows 0"),
+        ({"architecture": (7, 5)}, r"NVIDIA L4 is sm75, but TensorRT for RTX builds engines"),
+        ({"driver": 12040}, r"driver supports CUDA 12.4, but TensorRT for RTX 1.7.* driver 580 or"),
+        ({"gpus": 0}, "there is no such GPU; the driver shows 0"),
     ],
 )
 def test_a_gpu_that_runs_no_engine_is_told_why(
@@ -231,7 +231,7 @@ def test_engines_are_not_loaded_where_others_can_write(bundle: Path, fake: Fake)
     """An engine holds machine code."""
     built(bundle)
     folder_of(bundle).chmod(0o777)
-    with pytest.raises(DeviceError, match="other users can write to it, so it is not used"):
+    with pytest.raises(DeviceError, match="other users can write to this folder"):
         Embedder.open(bundle, "tensorrt:0")
 
 
@@ -249,7 +249,7 @@ def test_a_damaged_or_missing_engine_is_refused(bundle: Path, fake: Fake) -> Non
 
 def test_a_decoder_has_no_engine(tmp_path: Path, fake: Fake) -> None:
     bundle = build_tiny_nv_embed_bundle(tmp_path)
-    with pytest.raises(DeviceError, match="is a decoder, whose graphs have operators of ONNX Run"):
+    with pytest.raises(DeviceError, match="is a decoder, whose graphs have operators that"):
         Embedder.open(bundle, "tensorrt:0")
 
 
@@ -306,7 +306,7 @@ def test_a_built_engine_shows_no_vectors_of_tokens(bundle: Path, fake: Fake) -> 
     built(bundle)
     with (
         Embedder.open(bundle, "tensorrt:0") as embedder,
-        pytest.raises(DeviceError, match="a built engine shows no vectors of tokens"),
+        pytest.raises(DeviceError, match="an engine has no vectors of tokens"),
     ):
         embedder.show_tokens()
 
@@ -330,7 +330,7 @@ def test_bf16_is_refused_on_a_cpu(bundle: Path, device: str) -> None:
     with pytest.raises(
         DeviceError,
         match=(
-            f"^{device}: .* is in bf16, .* on a GPU only: use a GPU or openvino, .*--precision fp16"
+            f"^{device}: .* is in bf16, .* only GPU kernels: use a GPU or openvino, .*--precision fp16"
         ),
     ):
         Embedder.open(bundle, device)

@@ -162,7 +162,7 @@ def test_a_view_in_place_of_the_vectors_is_refused(tmp_path: Path) -> None:
     )
     with closing(sqlite3.connect(tmp_path / "vectors-3.sqlite")) as db:
         db.execute(f"CREATE VIEW vectors AS {endless}")
-    with pytest.raises(CacheError, match="it holds something else than vectors"):
+    with pytest.raises(CacheError, match="the file is not a vector cache"):
         VectorCache(tmp_path, "model", 8)
 
 

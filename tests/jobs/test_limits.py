@@ -36,7 +36,7 @@ def test_a_line_without_end_is_refused(
     separator = "\t" if suffix == "tsv" else ","
     source.write_text(f"reference{separator}generated\n" if line == 2 else "")
     os.truncate(source, LONG)
-    says = f"{source} line {line}: a line of more than 64 MB; --max-read-mb lifts the limit"
+    says = f"{source} line {line}: a line has more than 64 MB: raise --max-read-mb"
     if suffix == "txt":
         assert_refused(score("--references", source, "--predictions", source), says)
     else:
@@ -46,7 +46,7 @@ def test_a_line_without_end_is_refused(
 def test_a_row_of_many_lines_is_refused(score: Callable[..., Finished], tmp_path: Path) -> None:
     source = tmp_path / "p.csv"
     source.write_text('reference,generated\n"a.","b."\n"' + "a line\n" * 400 + '","c."\n')
-    says = "line 3: a row of more than 0.001 MB; --max-read-mb lifts the limit"
+    says = "line 3: a row has more than 0.001 MB: raise --max-read-mb"
     assert_refused(score(source, "--max-read-mb", "0.001"), f"{source} {says}")
     assert score(source, "--max-read-mb", "0.01").code == 0
 
@@ -59,9 +59,7 @@ def test_a_file_that_is_read_as_a_whole_has_a_limit(
     text.write_text(story(1))
     for path, arguments in ((array, (array,)), (text, (text, text))):
         done = score(*arguments, "--max-read-mb", "0.0001")
-        assert_refused(
-            done, f"{path}: a file of more than 0.0001 MB; --max-read-mb lifts the limit"
-        )
+        assert_refused(done, f"{path}: a file has more than 0.0001 MB: raise --max-read-mb")
         for much in ("1", "1e6"):  # more than any memory: a limit, and no size to be prepared for
             assert score(*arguments, "--max-read-mb", much).code == 0
     os.truncate(text, 1_000_000_001)
@@ -76,7 +74,7 @@ def test_a_limit_lifts_that_of_lines_and_changes_no_score(
 ) -> None:
     usual = score(pairs_file, "-o", tmp_path / "o.jsonl")
     monkeypatch.setattr(reading, "LINE_MB", 0.0001)
-    assert_refused(score(pairs_file), f"{pairs_file} line 1: a line of more than 0.0001 MB")
+    assert_refused(score(pairs_file), f"{pairs_file} line 1: a line has more than 0.0001 MB")
     lifted = score(pairs_file, "-o", tmp_path / "p.jsonl", "--max-read-mb", "1")
     assert (usual.code, lifted.code) == (0, 0)
     assert (tmp_path / "p.jsonl").read_bytes() == (tmp_path / "o.jsonl").read_bytes()
@@ -88,7 +86,8 @@ def test_the_limit_can_be_set_for_scores_of_visil(tmp_path: Path) -> None:
     write_pairs(source, [{"id": "v", "signature": "s", "summaries": [summary]}])
     command = ("visil", "select", source, "--alpha", "1", "--max-read-mb")
     assert_refused(
-        vcs(*command, "0.00001"), f"{source} line 1: a line of more than 1e-05 MB; --max-read-mb"
+        vcs(*command, "0.00001"),
+        f"{source} line 1: a line has more than 1e-05 MB: raise",
     )
     assert vcs(*command, "1").code == 0
 
@@ -112,14 +111,14 @@ def test_devices_and_pipes_are_refused_where_they_cannot_work(
         ("bundle", "unpack", special, "-o", tmp_path / "u"),
         ("experiment", "authors", "--data", special, "-o", tmp_path / "x", *bundle),
     ):
-        assert_refused(vcs(*arguments), f"{special}: not a regular file")
+        assert_refused(vcs(*arguments), f"{special}: must be a regular file")
     for arguments in (
         ("score", special, refs, *bundle),
         ("compare", special, scores),
         ("compare", scores, special),
         ("visil", "select", special, "--alpha", "1"),
     ) * (kind == "device"):
-        assert_refused(vcs(*arguments), f"{special}: not a regular file")
+        assert_refused(vcs(*arguments), f"{special}: must be a regular file")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")

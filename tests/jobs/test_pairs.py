@@ -46,18 +46,18 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ('{"reference": "a", ', "not JSON"),
-        ("[1, 2]", "an object with reference and generated was expected, not list"),
+        ("[1, 2]", "must be an object with reference and generated, not list"),
         ('"text"', "not str"),
         ('{"reference": "a"}', "no 'generated'"),
         (
             '{"gt": "a"}',
             (
-                "no 'reference' and no 'generated' (there is 'gt'): give --reference-key gt"
+                "no 'reference' and no 'generated' (it has 'gt'): give --reference-key gt"
                 " --generated-key NAME"
             ),
         ),
         ('{"generated": "a"}', "no 'reference'"),
-        ("{}", "there is nothing"),
+        ("{}", "'reference' and no 'generated' (it has nothing)"),
         (
             '{"id": [1], "reference": "a", "generated": "b"}',
             "'id' must be a string or a whole number, not list",
@@ -93,8 +93,8 @@ def test_csv_gives_the_same_pairs(tmp_path: Path) -> None:
     [
         (["reference,text", "a,b"], " line 1: no column 'generated'"),
         ([""], " line 1: no column 'reference'"),
-        (["reference,generated", "a"], " line 2: not as many fields as the header"),
-        (["reference,generated", "a,b,c"], " line 2: not as many fields as the header"),
+        (["reference,generated", "a"], " line 2: more or fewer fields than the header"),
+        (["reference,generated", "a,b,c"], " line 2: more or fewer fields than the header"),
         (["reference,generated", b"\xff,b"], "not UTF-8"),
         (["reference,generated", '"a"b,c'], " line 2: not CSV"),
     ],
@@ -127,9 +127,9 @@ def test_parquet_gives_the_same_pairs(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.jsonl: No such file"):
         count_pairs(tmp_path / "missing.jsonl")
-    with pytest.raises(InputError, match=r"a folder without a file that ends in \.txt"):
+    with pytest.raises(InputError, match=r"the folder has no file that ends in \.txt"):
         count_pairs(tmp_path)
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match="must be a regular file"):
         count_pairs(Path("/dev/null"))
 
 

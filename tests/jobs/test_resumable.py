@@ -109,13 +109,9 @@ def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(
         (
             "abc",
             "other",
-            "line 1: its signature has s, and this run's has other: resume with the same options",
+            "line 1: its signature has s, but this run's has other: resume with the same options",
         ),
-        (
-            "axc",
-            "s",
-            "line 2: id 'b', where the input has 'x': this is the output of another input",
-        ),
+        ("axc", "s", "line 2: id 'b', but the input has 'x': this is the output of another input"),
         ("ab", "s", "line 3: the output has more lines than the input has items"),
     ],
 )
@@ -136,7 +132,7 @@ def test_a_file_that_no_job_has_written_is_refused(tmp_path: Path, line: str) ->
     output = tmp_path / "o.jsonl"
     output.write_text(line + "\n")
     with pytest.raises(
-        InputError, match=r"o\.jsonl line 1: (this is no line of an earlier run|not JSON)"
+        InputError, match=r"o\.jsonl line 1: (this line was not written by an earlier run|not JSON)"
     ):
         run(output, "abc", resume=True)
 
@@ -251,7 +247,7 @@ def test_an_output_that_changes_while_the_job_is_running_ends_it(
     with pytest.raises(InputError) as refusal:
         run(output, "a" if last else "abc", work)
     assert str(refusal.value).startswith(
-        f"{output}: {happened} while the job was running, and what was "
+        f"{output}: {happened} while the job was running, so output "
     )
     assert "continue with --resume" in str(refusal.value)
     if output.exists():
@@ -288,7 +284,7 @@ def test_files_without_numbers_are_told_apart_by_name(
     run(output, "abc", inputs=[source], overwrite=True)
     assert len(read_lines(output)) == 3
     (tmp_path / "link").symlink_to(source)
-    with pytest.raises(InputError, match="it is the input"):
+    with pytest.raises(InputError, match=" is the input"):
         run(tmp_path / "link", "abc", inputs=[source], overwrite=True)
     assert source.read_text() == "precious"
 
@@ -306,7 +302,7 @@ def test_an_input_that_changes_while_it_is_read_ends_the_job(
                 JobFiles(path, inputs=[source]), letters(items, 3), one_each, lambda *_: None
             )
         assert str(refusal.value).startswith(
-            f"{source}: it had 3 items when the job began, and has {now}; "
+            f"{source}: it had 3 items when the job began, but has {now}; "
         )
     assert "".join(line["id"] for line in read_lines(output)) == items[:4]
 

@@ -78,7 +78,7 @@ def test_failed_pairs_are_reported_and_listed(scorer: Scorer, tmp_path: Path) ->
     assert (summary.scored, summary.failed) == (1, 3)
     assert messages == [
         f"{source} line 2 (id bad): generated: the text is empty",
-        f"{source} line 3: reference: must be a string, not int",
+        f"{source} line 3: reference: the text must be a string, not int",
         f"{source} line 4: reference: the text holds a lone surrogate U+D800 (at position 1)",
     ]
     assert ["error" in line for line in read_lines(tmp_path / "o.jsonl")] == [
@@ -171,7 +171,7 @@ def test_a_file_where_the_lines_of_a_table_would_lie_is_not_overwritten(
         run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
         assert not lines.exists()
     else:
-        with pytest.raises(InputError, match=r"\.out\.csv\.lines: it holds what a job with"):
+        with pytest.raises(InputError, match=r"\.out\.csv\.lines is the unfinished output"):
             run(scorer, pairs_file, tmp_path / "out.csv", overwrite=True)
         assert lines.read_text() == text
 
@@ -181,7 +181,7 @@ def test_an_output_that_exists_is_not_overwritten_unasked(
 ) -> None:
     output = tmp_path / "out.jsonl"
     output.write_text("something precious")
-    with pytest.raises(InputError, match=r"out\.jsonl: it exists; continue it with --resume"):
+    with pytest.raises(InputError, match=r"out\.jsonl exists already: continue it with --resume"):
         run(scorer, pairs_file, output)
     assert output.read_text() == "something precious"
     run(scorer, pairs_file, output, overwrite=True)
@@ -196,7 +196,7 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
     before = output.read_bytes()
     with pytest.raises(
         InputError,
-        match=r"out\.jsonl line 1: its signature has chunk:2, and this run's has chunk:1: resume",
+        match=r"out\.jsonl line 1: its signature has chunk:2, but this run's has chunk:1: resume",
     ):
         run(scorer, pairs_file, output, resume=True)
     other = tmp_path / "other.jsonl"
@@ -212,7 +212,7 @@ def test_resume_refuses_the_output_of_other_options_or_another_input(
         )
     foreign = tmp_path / "foreign.jsonl"
     foreign.write_text('{"some": "file"}\n')
-    with pytest.raises(InputError, match="no line of an earlier run"):
+    with pytest.raises(InputError, match=r"line 1: this line was not written by an earlier run"):
         run(scorer, pairs_file, foreign, resume=True)
     assert output.read_bytes() == before
 
@@ -234,8 +234,7 @@ def test_an_output_that_is_the_input_is_refused(
     )
     assert done.code == 2
     assert (
-        done.stderr
-        == f"vcs-runtime: {output}: it is the input {pairs_file}: choose another output\n"
+        done.stderr == f"vcs-runtime: {output} is the input {pairs_file}: choose another output\n"
     )
     assert pairs_file.read_bytes() == content
 
@@ -261,7 +260,7 @@ def test_resume_refuses_texts_that_have_changed_under_their_ids(
         assert (
             str(refusal.value)
             == f"{output} line {number}: the texts of id {number - 1} have changed since this line"
-            " was written: resume with the same input, or use another output"
+            " was written: resume with the same input, or choose another output"
         )
         assert output.read_bytes() == before
 
@@ -287,13 +286,13 @@ def test_resume_refuses_other_columns_of_the_input(
     write_pairs(pairs_file, [row | {"note": note} for row in rows])
     with pytest.raises(
         InputError,
-        match="line 1: its columns of the input are {'note': 'first'}, and this run's are",
+        match="line 1: its kept columns are {'note': 'first'}, but this run's are",
     ):
         score(*kept, resume=True)
     assert (tmp_path / "o.jsonl").read_bytes() == before
     write_pairs(pairs_file, rows)
     (tmp_path / "o.jsonl").write_bytes(before.replace(b'"note"', b'"error": "x", "note"', 1))
-    with pytest.raises(InputError, match="line 1: its columns of the input are {'vcs': "):
+    with pytest.raises(InputError, match="line 1: its kept columns are {'vcs': "):
         score("note", resume=True)  # which no job writes: an error beside scores
 
 
@@ -312,7 +311,7 @@ def test_a_pairs_file_that_grows_or_shrinks_meanwhile_is_told(
     ]  # longer than a buffer of the reader
     for changed, now in ((long[:5], "5 now"), ([*long, *long], "more now")):
         write_pairs(pairs_file, long)
-        with pytest.raises(InputError, match=f"it had 12 items when the job began, and has {now}"):
+        with pytest.raises(InputError, match=f"it had 12 items when the job began, but has {now}"):
             run_blocks(
                 partial(score_and_change, rows=changed),
                 pairs_file,
@@ -343,7 +342,7 @@ def test_a_full_disk_keeps_what_was_finished(
 
     monkeypatch.setattr(os, "write", write)
     with pytest.raises(
-        InputError, match=r"out\.jsonl: No space left on device; what was finished before is kept"
+        InputError, match=r"out\.jsonl: No space left on device; finished output is kept:"
     ):
         run_blocks(score_in_fours, pairs_file, JobFiles(output, progress=False), scorer.signature)
     monkeypatch.setattr(os, "write", real_write)
@@ -368,14 +367,16 @@ def test_an_output_that_cannot_be_locked_is_refused(
         raise OSError(errno.ENOTSUP, "Not supported")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(InputError, match=r"out\.jsonl: it cannot be locked \(Not supported\): use"):
+    with pytest.raises(InputError, match=r"out\.jsonl: it cannot be locked \(Not supported\)"):
         OutputFile(tmp_path / "out.jsonl")
 
 
 def test_an_output_in_a_folder_that_is_not_there_is_named(
     scorer: Scorer, pairs_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"none/out\.jsonl: the folder .*none does not exist"):
+    with pytest.raises(
+        InputError, match=r"out\.jsonl: the folder .*none does not exist: type mkdir"
+    ):
         run(scorer, pairs_file, tmp_path / "none/out.jsonl")
 
 

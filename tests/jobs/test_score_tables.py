@@ -141,7 +141,7 @@ def test_a_table_that_fails_leaves_a_job_that_another_format_finishes(
     run(scorer, pairs_file, tmp_path / f"expected-{other}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score_tables, "_write_separated", fail)
-        with pytest.raises(InputError, match=r"out\.csv: .*--resume finishes the job"):
+        with pytest.raises(InputError, match=r"out\.csv: .*continue with --resume, also"):
             run(scorer, pairs_file, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
     assert run(scorer, pairs_file, tmp_path / other, resume=True).resumed == 12

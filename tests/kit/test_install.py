@@ -101,7 +101,7 @@ def test_a_check_installs_nothing(kit: Path, tmp_path: Path) -> None:
 def test_another_python_is_refused_by_name(copy: Path, tmp_path: Path) -> None:
     reseal(copy, python="3.99")
     assert re.fullmatch(
-        r"this kit is for CPython 3\.99, and .* is cpython"
+        r"this kit is for CPython 3\.99, but .* is cpython"
         rf" {sys.version_info[0]}\.{sys.version_info[1]}: "
         r"name the right one with PYTHON=/path/to/python3\.99",
         refusal(copy, tmp_path / "new"),
@@ -114,7 +114,7 @@ def test_another_platform_is_refused_by_name(make_kit: Make, tmp_path: Path) -> 
     assert make_kit(tmp_path / "kit", "--platform", other).code == 0
     message = refusal(tmp_path / "kit", tmp_path / "new")
     assert re.match(
-        rf"this kit is for {other}, and this machine is \w+: onnxruntime-1\.0-.*\.whl does not"
+        rf"this kit is for {other}, but this machine is \w+: onnxruntime-1\.0-.*\.whl does not"
         r" fit; ",
         message,
     )
@@ -205,9 +205,7 @@ def test_a_wheel_that_was_exchanged_is_not_installed(copy: Path, tmp_path: Path)
 def test_what_doctor_finds_ends_with_code_1_and_stays_installed(kit: Path, tmp_path: Path) -> None:
     done = install(kit, tmp_path / "new", STAND_IN_EXIT="1")
     assert done.returncode == 1
-    assert (
-        done.stderr == f"install: it is installed in {tmp_path / 'new'}, but doctor ended with 1\n"
-    )
+    assert done.stderr == f"install: it is installed in {tmp_path / 'new'}, but doctor failed (1)\n"
     assert (tmp_path / "new" / PROGRAMS).is_dir()
 
 

@@ -258,7 +258,7 @@ def test_a_damaged_wheel_of_vcs_runtime_is_refused(
     damaged = tmp_path / own.name
     damaged.write_bytes(own.read_bytes()[:-30])
     message = refused(make_kit(tmp_path / "kit", wheel=damaged), tmp_path / "kit")
-    assert f"{own.name}: it is damaged" in message
+    assert f"{own.name} is damaged" in message
 
 
 def test_a_bundle_that_cannot_score_is_refused(
@@ -287,7 +287,7 @@ def test_an_output_that_exists_is_left_alone(
     assert (done.code, done.stderr.count("\n")) == (2, 1)
     assert "exists already" in done.stderr
     assert [path.name for path in (tmp_path / "kit").iterdir()] == ["mine"]
-    assert "lies in the input" in make_kit(tiny_bundle / "kit").stderr
+    assert "is in the input" in make_kit(tiny_bundle / "kit").stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="uses coreutils")

@@ -93,14 +93,14 @@ def test_the_command_says_what_it_says_without_ray(
     )
     assert again.returncode == 2
     assert again.stderr.endswith(
-        "it exists; continue it with --resume, or replace it with --overwrite\n"
+        "exists already: continue it with --resume, or replace it with --overwrite\n"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--actors", 9), "actors: 9 are asked for; with 1 CPUs each"),
+        (("--actors", 9), "actors: 9 do not fit: with 1 CPUs for each"),
         (("--device", "cuda:0"), "offers a GPU"),
         (("--device", "cuda:1"), "Ray chooses the GPU of an actor"),
         (("--device", "cuda:all"), "each Ray actor has its own GPU: use 'cuda:0'"),
@@ -152,9 +152,9 @@ def test_ray_that_does_not_start_in_time_is_named_with_what_to_do(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("p.jsonl", "--actors", 2), "--actors and --address belong to --runner ray"),
-        (("p.jsonl", "--address", "auto"), "--actors and --address belong to --runner ray"),
-        (("r", "g", "--runner", "ray"), "--runner ray scores a file of PAIRS"),
+        (("p.jsonl", "--actors", 2), "--actors and --address need --runner ray"),
+        (("p.jsonl", "--address", "auto"), "--actors and --address need --runner ray"),
+        (("r", "g", "--runner", "ray"), "--runner ray needs PAIRS, a file of pairs"),
         (("p.jsonl", "--runner", "ray", "--actors", 0), "--actors"),
     ],
 )

@@ -100,13 +100,13 @@ def test_the_actor_takes_and_gives_arrays(tiny_bundle: Path, scorer: Scorer) -> 
     assert list(scored) == ["ref", "text", "id", *names_of(Options())]
     assert scored["vcs"][0] == scorer.score([story(1), story(2)], story(3), chunk_size=2).vcs
     assert [bool(error) for error in scored["error"]] == [False, True, True]
-    assert scored["error"][2] == "reference: is null"
+    assert scored["error"][2] == "reference: the text is null"
     assert all("chunk:2" in signature for signature in scored["signature"])
     empty = actor({name: column[:0] for name, column in batch.items()})
     for name in names_of(Options()):
         assert (len(empty[name]), empty[name].dtype) == (0, scored[name].dtype)
         assert (scored[name].dtype == object) == (name in TEXTS)
-    with pytest.raises(InputError, match=r"no column 'ref' \(there is 'reference'\)"):
+    with pytest.raises(InputError, match=r"no column 'ref' \(it has 'reference'\)"):
         actor({"reference": np.array(["a"])})
 
 
@@ -139,7 +139,7 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
     assert third.resumed == len(pairs)
     assert third.to_dict()["scores"].keys() == second.to_dict()["scores"].keys()
     assert third.signature == scorer.signature
-    with pytest.raises(Exception, match="its signature has chunk:1, and this run's has chunk:2"):
+    with pytest.raises(Exception, match="its signature has chunk:1, but this run's has chunk:2"):
         score_shards(dataset, folder, options=Options(chunk_size=2), **pool)
     changed = dataset.map(
         lambda row: {**row, "generated": row["generated"] and f"{row['generated']} More."}
@@ -156,7 +156,7 @@ def test_shards_hold_every_digit_and_a_second_run_goes_on(
 @pytest.mark.parametrize(
     ("actors", "needs", "says"),
     [
-        (5, {}, r"actors: 5 are asked for; with 1 CPUs each, and one CPU left free for reading"),
+        (5, {}, r"actors: 5 do not fit: with 1 CPUs for each, and one CPU for reading"),
         (2, {"threads": 3}, r"\(3 CPUs; 2 CPUs\) has room for 1"),
         (None, {"threads": 4}, "has room for 0"),
         (

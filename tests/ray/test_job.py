@@ -169,7 +169,7 @@ def test_pairs_that_kill_three_actors_end_the_job_and_are_named(
     pairs = [{"id": i, "reference": story(i), "generated": story(50 + i)} for i in range(12)]
     pairs[7]["generated"] = "A man may die of this."
     write_pairs(tmp_path / "p.jsonl", pairs)
-    with pytest.raises(DeviceError, match="3 actors died of the pairs from line 7 to line 9"):
+    with pytest.raises(DeviceError, match="3 actors died while scoring line 7 to line 9"):
         run(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
     assert [line["id"] for line in read_lines(tmp_path / "o.jsonl")] == list(range(6))
 

@@ -104,7 +104,7 @@ def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(
     assert classes[:5] == ["", "soft about", "lead", "controls choice", ""]
     sentences = systems.counts.sentences()
     assert [sentence[:22] for sentence in sentences] == [
-        "VCS is 0 for 8 of 12 p",
+        "8 of 12 pairs have a V",
         "Order could not be jud",
     ]
     assert page.inner_text(".lead") == what_to_report(8, 12)
@@ -120,7 +120,7 @@ def test_an_overview_begins_with_the_zeros_and_gives_means_of_the_judged(
 def test_the_zeros_of_all_systems_have_their_reasons(tmp_path: Path) -> None:
     systems = systems_of(tmp_path / "r.html", "first", "second")
     [one, _], [both, _] = systems.summaries[0].counts.sentences(), systems.counts.sentences()
-    assert both == re.sub(r"\d+(?=,| of| pairs)", lambda count: str(2 * int(count[0])), one)
+    assert both == re.sub(r"\d+(?= because| of| pairs)", lambda count: str(2 * int(count[0])), one)
 
 
 def test_a_row_says_its_flags_in_words(visit: Any, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_the_margin_is_drawn_where_most_are_zero_and_any_headline_score_on_reque
         report.finish(few)
     page = visit(tmp_path / "few.html")
     assert page.input_value("#score") == "vcs"
-    assert page.inner_text(".lead") == "None of 2 pairs has a VCS of 0: report VCS and margin."
+    assert page.inner_text(".lead") == "No pair has a VCS of 0. Report VCS and margin."
 
 
 def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_reference_points_stand_beside_scores_made_as_they_were(visit: Any, tmp_
         with HtmlReport(tmp_path / "r.html", "t") as report:
             report.finish(systems)
         text = visit(tmp_path / "r.html").text_content("main")
-        assert ("weak lies below another film." in text) == (count > 0)
+        assert ("weak has a mean below another film." in text) == (count > 0)
 
 
 def test_the_summary_figure_says_why_vcs_is_what_it_is() -> None:
@@ -253,7 +253,7 @@ def test_texts_belong_to_the_score_file_of_their_name_and_pages_are_shared(
     done = vcs("report", *scores, *of, "-o", tmp_path / "x.html", *engine)
     assert done.code == 2
     assert (
-        "no texts are called 'delta', as that score file is: there are beta, alpha, gamma"
+        "no file of texts is called 'delta', like this score file, only beta, alpha, gamma"
         in done.stderr
     )
 
@@ -270,8 +270,8 @@ def test_other_texts_than_those_that_were_scored_are_refused(
     html = tmp_path / "r.html"
     done = vcs("report", tmp_path / "s.jsonl", "--pairs", zeros, "--pages", 1, "-o", html, *engine)
     assert done.code != 0
-    assert f"id {worst['id']} scored margin {worst['margin']:.4f}, VCS 0.0000" in done.stderr
-    assert "these are not the texts that were scored" in done.stderr
+    assert f"id {worst['id']} has margin {worst['margin']:.4f}, VCS 0.0000" in done.stderr
+    assert "give the texts that were scored" in done.stderr
     assert not html.exists()
 
 

@@ -114,7 +114,7 @@ def test_a_page_begins_with_the_headline_scores_and_the_reason_of_a_zero(
     assert f"margin {e.scores.margin:.3f}" in formulas
     assert f"{e.scores.sas:.3f} + {e.scores.nas:.3f} \u2212 1" in formulas
     assert FULL_NAMES["sas"] in formulas
-    assert ("One chunk against one has no order." in page.inner_text("main")) == (name == "single")
+    assert ("has one chunk, so there is no order." in page.inner_text("main")) == (name == "single")
 
 
 def test_an_abbreviation_is_explained_where_it_first_stands(visit: Any, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_what_the_font_lacks_is_marked_and_said(tmp_path: Path) -> None:
     e = explained([[0.9, 0.1], [0.2, 0.8]], texts=texts)
     write_pdf(e, tmp_path / "r.pdf", "漢字.txt", ("漢字.txt", "b"))  # a warning is an error here
     first, *others = drawn_pages(pair_document(e, "t"))
-    assert "The font of this document lacks 8 of" in words(first)
+    assert "because the font lacks them: 8 of" in words(first)
     assert "x_1^2 $said$ \\alpha" in " ".join(map(words, others))
     assert "font of this document" not in words(
         next(drawn_pages(pair_document(explained([[0.9]]), "t")))

@@ -279,7 +279,7 @@ def test_the_pdf_has_the_table_the_sentence_and_the_key_figures(
             word.reference_chunk + 1,
         )
         assert " ".join(map(str, row)) in pages[number - 1]
-    assert "Of substitution and replaced words, 0 is perfect." in " ".join(pages)
+    assert "For substitution and replaced words, 0 is perfect." in " ".join(pages)
     write_pdf(e, tmp_path / "r.pdf")
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
     plain = pair_document(explain(RED, BLUE, ()), "t")

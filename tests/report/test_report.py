@@ -126,7 +126,7 @@ def test_a_report_does_not_replace_what_it_reads(
     }[kind]
     done = vcs("report", *arguments, "-o", output, "--bundle", tiny_bundle, "--device", "cpu")
     assert done.code == 2
-    assert done.stderr == f"vcs-runtime: {output}: it is the input {read}: choose another output\n"
+    assert done.stderr == f"vcs-runtime: {output} is the input {read}: choose another output\n"
     assert output.is_symlink()
 
 
@@ -183,7 +183,7 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     done = vcs("report", pairs_file, "-o", tmp_path / "r.html", *engine)
     assert (done.code, done.stderr.strip()) == (
         1,
-        "vcs-runtime: bad: generated: the text holds nothing but punctuation",
+        "vcs-runtime: bad: generated: the text has only punctuation",
     )
     assert (tmp_path / "r.html").read_text().count('id="block-') == 12
     scores = tmp_path / "s.jsonl"
@@ -196,7 +196,7 @@ def test_the_command(tiny_bundle: Path, pairs_file: Path, tmp_path: Path) -> Non
     other = vcs(
         "report", scores, "--pairs", pairs_file, "--lct", 1, "-o", tmp_path / "t.html", *engine
     )
-    assert "scored with lct:0, this run with lct:1: give the same options" in other.stderr
+    assert "scored with lct:0, but this run has lct:1: give the same options" in other.stderr
     refused = vcs("report", scores, "-o", tmp_path / "s.pdf")
     assert refused.code == 2
     assert refused.stderr.endswith("or several score files: write this report as .html\n")
@@ -223,12 +223,14 @@ def test_one_pair_and_several_systems_are_drawn_as_pictures(
             assert (done.code, done.stdout, done.stderr) == (0, f"{output}\n", "")
             assert output.read_bytes().startswith(start)
             again = vcs("report", *sources, "-o", output, *(engine if sources is pair else ()))
-            assert "it exists; replace it with --overwrite" in again.stderr
+            assert "exists already (--overwrite replaces it)" in again.stderr
     svg = (tmp_path / "systems.svg").read_bytes()
     output = tmp_path / "again.svg"
     texts = ("--references", pairs_file, "--predictions", pairs_file)
     done = vcs("report", *scores, "-o", output, *texts)
-    assert done.stderr == "vcs-runtime: a picture shows scores alone: the texts are not used\n"
+    assert (
+        done.stderr == "vcs-runtime: the texts are not used, because a picture shows only scores\n"
+    )
     assert output.read_bytes() == svg
 
 

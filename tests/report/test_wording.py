@@ -83,6 +83,6 @@ def test_every_treatment_of_long_texts_is_described(policy: str, words: str) -> 
 
 def test_words_and_unknown_fields_are_described_too() -> None:
     short = dict(settings_of(signature_of(Options(short=True), (), ("emb:mine", "new:7"))))
-    assert short["Chunks"] == "words, as short captions are compared"
+    assert short["Chunks"] == "words, for short captions"
     assert (short["Embedding model"], short["new"]) == ("mine", "7")
     assert settings_of("vcs|drawn") == []

@@ -54,7 +54,7 @@ def test_it_changes_no_other_score_and_is_absent_unless_asked_for(
 
 
 def test_short_texts_have_none(metric: str) -> None:
-    with pytest.raises(ValueError, match=f"also: short texts have no sentences for {metric}"):
+    with pytest.raises(ValueError, match=f"short texts have no sentences; leave out {metric}"):
         Options(short=True, also=[metric])
 
 
@@ -113,7 +113,7 @@ def test_a_file_without_it_is_neither_compared_by_it_nor_continued_with_it(
     done = score(pairs_file, "-o", out)
     assert not [own for own in FURTHER[metric] if own in done.stdout + out.read_text()]
     compared = vcs("compare", out, out, "--name", "a", "--name", "b", "--score", name)
-    assert_refused(compared, f"line 1: '{name}' is None")
+    assert_refused(compared, f"line 1: '{name}' must be a number, not None")
     continued = score(pairs_file, "--also", metric, "-o", out, "--resume")
     assert_refused(continued, f"also:{metric}")
 

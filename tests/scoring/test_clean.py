@@ -66,10 +66,10 @@ def test_the_signature_names_cleaning_in_one_order_and_only_if_there_is_some(
 
 def test_a_text_of_which_nothing_is_left_is_an_error_of_its_own(scorer: Scorer) -> None:
     result = score(scorer, (story(1), "<think>A man walks."), Options(clean=["think"]))
-    assert result.error == "generated: nothing is left after cleaning (think)"
+    assert result.error == "generated: no text is left after cleaning (think)"
     nothing = score(scorer, (story(1), "Sure!</s>"), Options(clean=["chat"]))
-    assert nothing.error == "generated: nothing is left after cleaning (chat)"
-    assert str(score(scorer, ("***", story(1)), ALL).error).startswith("reference: nothing is left")
+    assert nothing.error == "generated: no text is left after cleaning (chat)"
+    assert str(score(scorer, ("***", story(1)), ALL).error).startswith("reference: no text is left")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_commands_clean_what_they_are_told(tiny_bundle: Path, tmp_path: Path) ->
     done = vcs("score", pairs, "-o", scores, *models)
     assert done.code == 1
     assert (
-        "generated: nothing is left after cleaning (markdown, think, list-numbers)" in done.stderr
+        "generated: no text is left after cleaning (markdown, think, list-numbers)" in done.stderr
     )
     assert "|clean:markdown+think+list-numbers|" in done.stdout
     assert '"vcs": 1.0' in scores.read_text("utf-8") or '"vcs": 0.99' in scores.read_text("utf-8")

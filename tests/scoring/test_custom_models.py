@@ -254,20 +254,20 @@ def test_any_array_will_do(form: Any, own: Scorer) -> None:
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
-        (lambda rows: rows[1:], r"an array \(\d+, 64\) for \d+ texts: it must be \(\d+, d\)"),
-        (lambda rows: rows[0], r"an array \(64,\) for \d+ texts"),
-        (lambda rows: rows[:, :0], r"an array \(\d+, 0\) for \d+ texts"),
+        (lambda rows: rows[1:], r"an array of shape \(\d+, 64\) for \d+ texts; the shape must"),
+        (lambda rows: rows[0], r"an array of shape \(64,\) for \d+ texts"),
+        (lambda rows: rows[:, :0], r"an array of shape \(\d+, 0\) for \d+ texts"),
         (
             lambda rows: np.where(np.arange(len(rows))[:, None] == 1, np.nan, rows),
             "NaN or infinity for the text '",
         ),
-        (lambda rows: None, "no array of numbers: its type is object"),
-        (lambda rows: [[1.0], [1.0, 2.0]], "no array of numbers"),
-        (lambda rows: [["1"]] * len(rows), "no array of numbers: its type is <U1"),
-        (lambda rows: rows + 1j, "no array of numbers: its type is complex128"),
+        (lambda rows: None, "not an array of numbers: its type is object"),
+        (lambda rows: [[1.0], [1.0, 2.0]], "not an array of numbers"),
+        (lambda rows: [["1"]] * len(rows), "not an array of numbers: its type is <U1"),
+        (lambda rows: rows + 1j, "not an array of numbers: its type is complex128"),
         (
             lambda rows: np.ones_like(rows).astype("M8[s]"),
-            "no array of numbers: its type is datetime64",
+            "not an array of numbers: its type is datetime64",
         ),
     ],
 )
@@ -291,7 +291,7 @@ def test_vectors_of_two_lengths_are_refused() -> None:
     scorer = Scorer.open(embedder=Growing(), segmenter=Points())
     scorer.score(*PAIRS[0])
     with pytest.raises(
-        ModelError, match="word-counts@1: a vector of 9 components after vectors of 8"
+        ModelError, match="word-counts@1: it returned a vector of 9 components after vectors of 8"
     ):
         scorer.score(*PAIRS[1])
 
@@ -300,9 +300,9 @@ def test_vectors_of_two_lengths_are_refused() -> None:
     ("returned", "says"),
     [
         (lambda texts: [], "0 lists for 2 texts"),
-        (lambda texts: texts, "something else than a list of strings"),
-        (lambda texts: [[1]] * len(texts), "something else than a list of strings"),
-        (lambda texts: [None] * len(texts), "something else than a list of strings"),
+        (lambda texts: texts, "something other than a list of strings"),
+        (lambda texts: [[1]] * len(texts), "something other than a list of strings"),
+        (lambda texts: [None] * len(texts), "something other than a list of strings"),
     ],
 )
 def test_segments_that_are_none_stop_the_call_and_name_the_segmenter(

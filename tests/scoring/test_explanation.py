@@ -199,7 +199,7 @@ def test_sentences_say_the_amounts() -> None:
     for name, cost in e.costs.items():
         assert f"cost {cost:.3f}" in e.sentences[name]
     assert e.sentences["nas_l"].endswith("Missing chunks cost order, too.")
-    assert explained(np.eye(5), 1.0).sentences["loss"] == "Nothing was lost."
+    assert explained(np.eye(5), 1.0).sentences["loss"] == "Nothing lowered the score."
 
 
 def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> None:
@@ -216,7 +216,7 @@ def test_one_chunk_is_called_the_only_one_and_no_number_is_minus_nothing() -> No
     assert (
         explained(np.eye(5))
         .sentences["window_regularizer"]
-        .endswith("nothing is taken off for chance.")
+        .endswith("nothing is subtracted for chance.")
     )
 
 
@@ -286,7 +286,7 @@ def test_the_command_explains_a_file(tiny_bundle: Path, scorer: Scorer, tmp_path
     engine = ("--bundle", tiny_bundle, "--device", "cpu")
     code, out, err = run(pairs, "--json", *engine)
     assert code == 1
-    assert err == "vcs-runtime: b: generated: the text holds nothing but punctuation\n"
+    assert err == "vcs-runtime: b: generated: the text has only punctuation\n"
     expected = json.dumps(scorer.explain(story(1), hostile).to_dict())
     assert json.loads(out) == {"id": "a", **json.loads(expected)}
     (tmp_path / "p.toml").write_text("[thresholds]\nsupport = 0.9")

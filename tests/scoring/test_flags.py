@@ -72,13 +72,13 @@ def test_the_sentence_gives_the_numbers_behind_a_zero() -> None:
     assert (
         sentence
         == f"VCS is 0 because content (SAS {scores.sas:.3f}) and order (NAS {scores.nas:.3f})"
-        f" together stay below 1: margin {scores.margin:.3f}."
+        f" together stay below 1. The margin is {scores.margin:.3f}."
     )
     scores, n_ref, n_gen = scored(("order_undefined",))
     assert (
         describe(scores.to_dict(), n_ref, n_gen)
         == "VCS is 0 by definition: with 3 and 2 chunks order cannot be judged. "
-        f"Content can: GAS {scores.gas:.3f}, LAS {scores.las:.3f}."
+        f"Content can be judged: GAS {scores.gas:.3f}, LAS {scores.las:.3f}."
     )
 
 
@@ -93,14 +93,14 @@ def test_counts_add_up_and_are_said_in_two_sentences() -> None:
     zeros, unjudged = counts.sentences()
     assert (
         zeros
-        == "VCS is 0 for 36 of 45 pairs: in 2, content and order are too weak together; in 3, the"
-        " order is no better than chance; in 5, the order is no better than chance and the texts"
-        " share too little; in 13, the texts share too little; in 7, the texts share too little"
-        " and order cannot be judged; in 6, order cannot be judged."
+        == "36 of 45 pairs have a VCS of 0: 2 because content and order are too weak together; 3"
+        " because the order is no better than chance; 5 because the order is no better than chance"
+        " and the texts share too little; 13 because the texts share too little; 7 because the"
+        " texts share too little and order cannot be judged; 6 because order cannot be judged."
     )
     assert (
-        unjudged == "Order could not be judged in 30 of 45 pairs: 17 with one chunk against one, "
-        "13 with too few or too unequal chunks."
+        unjudged == "Order could not be judged in 30 of 45 pairs: 17 with one chunk in each text, "
+        "13 with numbers of chunks that are too small or too different."
     )
     assert sum(counts.reasons.values()) == 36
     assert counts.mostly_zero
@@ -127,7 +127,7 @@ def test_reference_points_belong_to_the_settings_they_were_measured_with() -> No
         "vcs|def:1.0.0|chunk:1|lct:0|ctx:0.6/4|seg:sentencex@1.0.32+boundary-en@51c6|cut:0.55/118/fp32"
         "|emb:all-minilm-l6-v2@4e4b|long:window_mean/256|prec:fp32|engine:ort-cpu|v:0.1.0"
     )
-    assert "another film is -0.684" in reference_points(line)
+    assert "another film have a mean margin of -0.684" in reference_points(line)
     for other in (
         line.replace("chunk:1", "chunk:3"),
         line.replace("minilm-l6", "x"),
@@ -171,7 +171,7 @@ def test_a_text_that_was_not_split_is_named_by_every_door(
     assert "not_split" in result.flags
     explanation = scorer.explain(several, one)
     assert explanation.flags == result.flags
-    assert "learned segmenter" in explanation.sentences["vcs"]
+    assert "--segmenter learned" in explanation.sentences["vcs"]
     assert ",".join(result.flags) == to_columns([result])["flags"][0]
     [trained] = TrainingScorer(ScorerConfig(tiny_bundle, "cpu")).score_many([(several, one)])
     assert trained.flags == result.flags
@@ -216,6 +216,8 @@ def test_counts_of_several_systems_name_the_first_pair_that_was_not_split() -> N
         counts.add(scores.to_dict(), n_ref, n_gen, ("not_split",), name)
         counts.add(scores.to_dict(), n_ref, n_gen)
         total += counts
-    assert total.about_not_split().startswith("In 2 of 4 pairs (first: a), a text of more than 40")
+    assert total.about_not_split().startswith(
+        "In 2 of 4 pairs (first: a), one text counts as a single sentence"
+    )
     assert total.flags["not_split"] == 2
     assert FlagCounts().about_not_split() == ""

@@ -34,7 +34,7 @@ def test_a_pair_of_too_many_chunks_is_an_error_and_the_job_goes_on(
     assert (finished.code, [line["id"] for line in lines]) == (1, [0, 1, 2])
     assert (
         lines[1]["error"]
-        == "pair: the similarities of 12,000 x 12,001 chunks take 1.15 GB, more than 1: "
+        == "pair: the similarities of 12,000 x 12,001 chunks need 1.15 GB, more than 1: "
         "join more sentences to a chunk, or raise max_pair_gb (--max-pair-gb)"
     )
     assert lines[1]["error"] in finished.stderr
@@ -60,13 +60,13 @@ def test_the_limit_is_lifted_by_an_option_and_changes_no_score(
 def test_all_references_count_and_so_do_sentences_of_hm_cf(tiny_bundle: Path) -> None:
     with Scorer.open(tiny_bundle, device="cpu", max_pair_gb=FITS) as scorer:
         alone = scorer.score(*TEXTS)
-        with pytest.raises(TextError, match=r"24 x 12 chunks take 2.3e-06 GB"):
+        with pytest.raises(TextError, match=r"24 x 12 chunks need 2.3e-06 GB"):
             scorer.score([TEXTS[0], TEXTS[0]], TEXTS[1])
         assert scorer.score([TEXTS[0], TEXTS[0]], TEXTS[1], chunk_size=3).error is None
     with Scorer.open(tiny_bundle, device="cpu", max_pair_gb=TOO_LITTLE) as scorer:
         assert scorer.score(*TEXTS, chunk_size=2).error is None
         with pytest.raises(
-            TextError, match="12 x 12 sentences take .*: leave out hm-cf, or raise max_pair_gb"
+            TextError, match="12 x 12 sentences need .*: leave out hm-cf, or raise max_pair_gb"
         ):
             scorer.score(*TEXTS, chunk_size=2, also=["hm-cf"])
     with Scorer.open(tiny_bundle, device="cpu") as scorer:

@@ -161,7 +161,9 @@ def test_a_sentence_says_what_was_replaced(
     reference: str, generated: str, said: str, explain: Callable[..., Explanation]
 ) -> None:
     whole, _, margin = (
-        explain(reference, generated).sentences["substitution"].partition(" Where VCS is 0, ")
+        explain(reference, generated)
+        .sentences["substitution"]
+        .partition(" For pairs with a VCS of 0, ")
     )
     assert whole == f"Substitution is {said}"
     assert margin == "" or margin.startswith("LAS counts: margin strict is -")

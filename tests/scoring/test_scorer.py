@@ -241,7 +241,7 @@ def test_a_bad_pair_does_not_stop_those_of_the_model(mixed: Scorer) -> None:
     results = mixed.score_many([LOOSE[0], ("?!.", "a man"), ("a man", " "), LOOSE[1]])
     assert [result.error for result in results] == [
         None,
-        "reference: the text holds nothing but punctuation",
+        "reference: the text has only punctuation",
         "generated: the text is empty",
         None,
     ]
@@ -252,7 +252,7 @@ def test_the_segmenter_can_be_chosen(tiny_bundle: Path, mixed_bundle: Path) -> N
         assert "|seg:sentencex@" in opened.signature
         assert "|cut:" not in opened.signature
     for bundle, name, says in (
-        (tiny_bundle, "learned", "rules only, no learned segmenter"),
+        (tiny_bundle, "learned", "has no learned segmenter"),
         (tiny_bundle, mixed_bundle / "nowhere", "no such folder"),
     ):
         with pytest.raises(BundleError, match=says):
@@ -362,12 +362,12 @@ def test_short_texts_are_compared_word_by_word(scorer: Scorer) -> None:
     [
         ("", "A.", "^reference: the text is empty"),
         ("A.", " ", "^generated: the text is empty"),
-        (None, "A.", "^reference: is null"),
-        ("A.", 3, "^generated: must be a string, not int"),
+        (None, "A.", "^reference: the text is null"),
+        ("A.", 3, "^generated: the text must be a string, not int"),
         ([], "A.", "^reference: the list is empty"),
         (["A.", ""], "A.", r"^reference\[1\]: the text is empty"),
         (["A.", "a man b"], "A.", r"^reference\[1\]: the text has no sentence punctuation"),
-        ("?!. ...", "A.", "^reference: the text holds nothing but punctuation"),
+        ("?!. ...", "A.", "^reference: the text has only punctuation"),
         ("A.", "a man walks", "^generated: the text has no sentence punctuation"),
     ],
 )
@@ -485,9 +485,7 @@ def test_line_ends_of_other_systems_change_nothing(scorer: Scorer, line_end: str
 
 
 def test_short_texts_of_stop_words_alone_are_refused(scorer: Scorer) -> None:
-    with pytest.raises(
-        TextError, match="^generated: the text holds nothing but punctuation and stop words"
-    ):
+    with pytest.raises(TextError, match="^generated: the text has only punctuation and stop words"):
         scorer.score_short("a man", "it is the")
 
 

@@ -225,7 +225,7 @@ def test_int8_is_refused_on_a_gpu_and_auto_runs_it_on_the_cpu(
         assert scorer.embedder.device.provider_name == "ort-cuda"
         assert scorer.segmenter.device is not None
         assert scorer.segmenter.device.provider_name == "ort-cpu"
-        assert "kernels on the CPU only" in describe(scorer.segmenter.device)
+        assert "kernels: export it with `--precision fp16`" in describe(scorer.segmenter.device)
         assert describe(scorer.segmenter.device).startswith("the GPU is not used: ")
         assert scorer.score(stripped(1, 3), stripped(2, 3)).vcs is not None
 
@@ -252,7 +252,7 @@ def test_a_tokenizer_of_another_model_is_refused(
     tokenizer.save(str(tmp_path / "larger.json"))
     wrong = Substitute.of(sat_bundle, tokenizer=tmp_path / "larger.json")
     with pytest.raises(
-        BundleError, match=r"model\.onnx does not take the token \d+ of .*tokenizer\.json"
+        BundleError, match=r"model\.onnx does not accept the token \d+ of .*tokenizer\.json"
     ):
         BoundaryModel(wrong, model.spec, choose_device("cpu"))
 
@@ -265,7 +265,7 @@ def test_a_graph_that_is_not_a_learned_segmenter_is_refused(
         model=tiny_bundle / "embedder/model.onnx",
         tokenizer=tiny_bundle / "embedder/tokenizer.json",
     )
-    with pytest.raises(BundleError, match="gives no logits"):
+    with pytest.raises(BundleError, match="returns no logits"):
         BoundaryModel(wrong, model.spec, choose_device("cpu"))
 
 

@@ -181,7 +181,7 @@ def test_pieces_that_do_not_join_to_the_text_are_refused(
 ) -> None:
     """As the versions 1.0.11 to 1.0.26 of sentencex cut some texts."""
     monkeypatch.setattr("sentencex.segment", lambda _, text: pieces)
-    with pytest.raises(TextError, match=r"sentencex@.* do not join to their text again: install"):
+    with pytest.raises(TextError, match=r"sentencex@.* do not join to the text again: install"):
         Rules(RulesSpec("sentencex", "en")).split("A dog. It")
 
 
@@ -251,7 +251,7 @@ def test_a_piece_too_long_for_a_sentence_is_doubted(before: str) -> None:
     text = before + "word " * MAX_WORDS + "end."
     reason = doubt(text, RULES.split(text))
     assert reason is not None
-    assert reason.startswith("101 words without sentence punctuation between them")
+    assert reason.startswith("101 words have no sentence punctuation between them")
 
 
 @pytest.mark.parametrize("word", ["a", "an", "the"])
@@ -261,7 +261,7 @@ def test_a_piece_of_too_many_short_words_is_doubted(word: str) -> None:
     text = f"{' '.join(words)} b."
     reason = doubt(text, [text])
     assert reason is not None
-    assert reason.startswith("101 words without sentence punctuation between them")
+    assert reason.startswith("101 words have no sentence punctuation between them")
 
 
 def test_paragraphs_are_doubted_and_one_sentence_is_not() -> None:

@@ -112,9 +112,9 @@ def test_one_of_both_can_be_chosen(
 
 
 def test_what_a_bundle_lacks_cannot_be_chosen(tiny_bundle: Path, sat_bundle: Path) -> None:
-    with pytest.raises(BundleError, match="it has rules only, no learned segmenter"):
+    with pytest.raises(BundleError, match="it has no learned segmenter, only rules"):
         Segmenter.open(tiny_bundle, use="learned")
-    with pytest.raises(BundleError, match="it has a learned segmenter only, no rules"):
+    with pytest.raises(BundleError, match="it has no rules, only the learned segmenter"):
         Segmenter.open(sat_bundle, use="rules")
     with pytest.raises(
         ValueError, match="use must be one of 'auto', 'rules', 'learned', not 'sat'"
@@ -142,7 +142,7 @@ def test_sentences_for_scoring(rules: Segmenter, learned: Segmenter, mixed: Segm
     with pytest.raises(TextError, match="^generated: the text has no sentence punctuation"):
         rules.sentences(STRIPPED, "generated")
     with pytest.raises(
-        TextError, match="^generated: 101 words without sentence punctuation between them"
+        TextError, match="^generated: 101 words have no sentence punctuation between them"
     ):
         rules.sentences("word " * MAX_WORDS + "end.", "generated")
     assert learned.sentences(PUNCTUATED, "x") is None
@@ -187,7 +187,7 @@ def test_bad_arguments_are_named(rules: Segmenter, learned: Segmenter) -> None:
         for call in (opened.split, opened.boundary_probabilities):
             with pytest.raises(TypeError, match="^texts"):
                 call("a.")
-            with pytest.raises(TextError, match=r"^texts\[1\]: must be a string, not int"):
+            with pytest.raises(TextError, match=r"^texts\[1\]: the text must be a string, not int"):
                 call(["a.", 3])  # type: ignore[list-item]
             with pytest.raises(
                 TextError, match=r"^texts\[0\]: the text holds a lone surrogate U\+DC00"

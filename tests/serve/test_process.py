@@ -39,7 +39,7 @@ def refused(*arguments: object) -> str:
 def test_other_machines_need_a_token(host: str, tmp_path: Path) -> None:
     # The bundle that does not exist would end a server that started in spite of it.
     message = refused("--host", host, "--bundle", tmp_path / "none")
-    assert message.endswith(f"--host {host} is reached by other machines: add --token-file")
+    assert message.endswith(f"other machines can reach --host {host}: add --token-file")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_limits_out_of_range(option: str, value: str, names: str) -> None:
 def test_files_that_hold_no_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     assert str(file) in refused("--token-file", file)
-    assert "/dev/zero: not a regular file" in refused("--token-file", "/dev/zero")
+    assert "/dev/zero: must be a regular file" in refused("--token-file", "/dev/zero")
     for content in ("", "short", "two words of a token", "ä" * 20, f"{TOKEN}\n{TOKEN}"):
         file.write_text(content, "utf-8")
         assert f"{file}: a token is one line" in refused("--token-file", file)

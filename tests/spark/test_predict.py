@@ -66,8 +66,8 @@ def test_several_columns_are_a_dictionary(tiny_bundle: Path, scorer: Scorer) -> 
     one = scorer.score(*TEXTS[0], chunk_size=2)
     assert (scored["vcs"][0], scored["n_ref"][0], scored["error"][0]) == (one.vcs, one.n_ref, "")
     assert list(scored["error"][1:]) == [
-        "reference: is null",
-        "generated: the text holds nothing but punctuation",
+        "reference: the text is null",
+        "generated: the text has only punctuation",
     ]
     assert set(scored["signature"]) == {one.signature}
 

@@ -297,8 +297,8 @@ def test_a_notice_has_counts_examples_and_what_removes_them() -> None:
     assert counts.total == 4
     assert counts.unused(["chat"]) == ["time-stamps", "think", "markdown"]
     assert counts.shares(["time-stamps", "chat"]) == (
-        "1 with time stamps ('[0:01]'), 1 with numbered labels ('Frame 1:'),"
-        " 2 with special tokens ('</s>')"
+        "1 of 4 with time stamps ('[0:01]'), 1 of 4 with numbered labels ('Frame 1:'),"
+        " 2 of 4 with special tokens ('</s>')"
     )
 
 

@@ -115,8 +115,8 @@ def test_the_worst_outputs_need_as_many_pairs_and_a_score_that_ranks(scorer: Sco
     assert first["id"] == min((0, 1), key=lambda i: results[i].margin)
     assert Results().worst(3, []) == []
     for arguments, keywords, message in (
-        ((1, pairs[:1]), {}, "pairs: 1, but there are 2 results"),
-        ((1, pairs), {"ids": ["a"]}, "ids: 1, but there are 2 results"),
+        ((1, pairs[:1]), {}, "pairs must have the length 2, not 1"),
+        ((1, pairs), {"ids": ["a"]}, "ids must have the length 2, not 1"),
         ((0, pairs), {}, "n must be 1 or more, not 0"),
         ((1, pairs), {"score": "substitution"}, "score: pairs are not ranked by 'substitution'"),
         (

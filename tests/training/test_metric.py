@@ -126,7 +126,7 @@ def test_reset_forgets_what_is_still_being_scored(config: ScorerConfig) -> None:
 def test_lengths_that_differ_are_refused(
     metric: TextMetric, preds: list[str], target: list[str]
 ) -> None:
-    with pytest.raises(ValueError, match="target must hold a reference for each of"):
+    with pytest.raises(ValueError, match="target must have a reference for each of"):
         metric.update(preds, target)
     assert metric.compute()["count"] == 0
 

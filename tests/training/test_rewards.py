@@ -81,7 +81,7 @@ def test_a_row_that_cannot_be_scored_has_the_lowest_reward_and_the_others_are_sc
     assert second is not None
     assert second > 0.99
     assert logged == {"vcs/unscorable": 0.5, "vcs/zeros": 0.0}
-    assert "1 of 2 could not be scored: generated:" in caplog.text
+    assert "1 of 2 texts could not be scored: generated:" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_residue_of_models_is_named_once_and_cleaned_if_asked(
     plain = raw.score_many([(TEXT, OTHER)])[0].margin
     assert plain not in raw.reward_fn(*arguments, reference=[TEXT] * 3)
     raw.reward_fn(*arguments, reference=[TEXT] * 3)
-    notices = [each.message for each in caplog.records if "scored too" in each.message]
+    notices = [each.message for each in caplog.records if "scored as words" in each.message]
     assert notices == [
-        "of 3 generated texts, 1 with reasoning ('<think>'), 1 with special tokens"
-        " ('<|im_end|>'), 1 with a polite opening or end ('Sure! Here it is:'), which is scored"
-        " too: clean=('think', 'chat') (reported once)"
+        "markup is scored as words: 1 of 3 with reasoning ('<think>'), 1 of 3 with special tokens"
+        " ('<|im_end|>'), 1 of 3 with a polite opening or end ('Sure! Here it is:'). To remove it,"
+        " pass clean=('think', 'chat') (reported once)"
     ]
     caplog.clear()
     cleaned = TrainingScorer(config, clean=("think", "chat"))
@@ -158,7 +158,7 @@ def test_residue_of_models_is_named_once_and_cleaned_if_asked(
     assert "|clean:think+chat|" in metric.signature
     options = {"bundle": config.bundle, "device": "cpu", "clean": ["think", "chat"]}  # of YAML
     assert [compute_score("", text, TEXT, **options) for text in residue] == [plain] * 3
-    assert not [each for each in caplog.records if "scored too" in each.message]
+    assert not [each for each in caplog.records if "scored as words" in each.message]
     with pytest.raises(ValueError, match="^clean must be one of"):
         TrainingScorer(config, clean=["html"])
 
@@ -166,7 +166,7 @@ def test_residue_of_models_is_named_once_and_cleaned_if_asked(
 def test_a_missing_column_shows_in_the_first_step(rewards: TrainingScorer) -> None:
     with pytest.raises(ValueError, match="no 'reference' \\(it has 'caption'\\)"):
         rewards.reward_fn(["p"], [TEXT], caption=[TEXT])
-    with pytest.raises(ValueError, match="reference has 2 rows, completions 1"):
+    with pytest.raises(ValueError, match="reference has 2 rows, but completions has 1"):
         rewards.reward_fn(["p"], [TEXT], reference=[TEXT, TEXT])
 
 
@@ -202,9 +202,9 @@ def test_rewards_that_are_mostly_zero_are_reported_once_with_the_reason(
         == "all 4 completions of a prompt have reward 0, which teaches nothing (reported once)"
     )
     assert (
-        messages[1] == "VCS is 0 for 12 of 12 pairs: in 12, order cannot be judged. "
-        "Order could not be judged in 12 of 12 pairs: 12 with too few or too unequal chunks. "
-        'Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives others.'
+        messages[1] == "12 of 12 pairs have a VCS of 0 because order cannot be judged. "
+        "Order could not be judged in 12 of 12 pairs: 12 with numbers of chunks that are too small"
+        ' or too different. Rewards that are all 0 teach nothing: use TrainingScorer(score="margin").'
     )
     caplog.clear()
     dense = TrainingScorer(config).reward_fn(["p"] * 8, completions, reference=references)
@@ -253,12 +253,12 @@ def test_verls_arguments_for_reward_models_are_passed_over(config: ScorerConfig)
             {"score": {"spice": 1.0}},
             "score must be one of .* 'nas_l_recall', 'coarse'.* 'vcs_strict'",
         ),
-        *(({"score": name}, f"of {name}, smaller is better") for name in sorted(SMALLER_IS_BETTER)),
+        *(({"score": name}, f"a smaller {name} is better") for name in sorted(SMALLER_IS_BETTER)),
         (
             {"score": {"vcs": 1.0, "substitution": 0.5}},
-            "give it a weight below 0, or take 'margin_strict'",
+            "give it a weight below 0, or use 'margin_strict'",
         ),
-        ({"score": {}}, "no weights"),
+        ({"score": {}}, "one weight"),
         ({"score": {"las": "much"}}, "weight of las"),
         ({"score": {"las": float("nan")}}, "weight of las"),
         ({"deadline_s": 0}, "deadline_s must be a number of seconds above 0, not 0"),

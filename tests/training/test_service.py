@@ -175,7 +175,7 @@ def test_references_are_embedded_once_and_outlive_a_release(
     )
     monkeypatch.setattr(Embedder, "release", lambda self: (released.append(1), release(self))[1])
     wrong = background.fill([TEXT, [TEXT, OTHER], "..."])
-    assert wrong == ["reference: the text holds nothing but punctuation"]
+    assert wrong == ["reference: the text has only punctuation"]
     assert embedded.count(TEXT) == embedded.count(OTHER) == 1
     for step in range(3):
         background.reward_fn(["p"] * 4, [story(10 + step)] * 4, reference=[TEXT] * 4)

@@ -97,7 +97,7 @@ SECRET = "sk-very-secret"
     "url", [f"http://{SECRET}@h:1", f"http://u:{SECRET}@h:1", f"http://h:1/?key={SECRET}"]
 )
 def test_a_key_in_an_address_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match="a key goes into VCS_RUNTIME_API_KEY") as caught:
+    with pytest.raises(ValueError, match="put a key into VCS_RUNTIME_API_KEY") as caught:
         Client(url, 1)
     assert SECRET not in str(caught.value)
 
@@ -112,6 +112,6 @@ def test_no_error_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         Client(url, HANGS_AFTER_S).get("/")
     for wrong in (f"{SECRET}\nX: y", f"{SECRET}é"):
         monkeypatch.setenv(http.KEY, wrong)
-        with pytest.raises(ModelError, match=r"VCS_RUNTIME_API_KEY: .* no key") as caught:
+        with pytest.raises(ModelError, match=r"VCS_RUNTIME_API_KEY: the key") as caught:
             Client("http://127.0.0.1:1", HANGS_AFTER_S).get("/")
         assert SECRET not in str(caught.value)

@@ -32,7 +32,7 @@ def test_a_program_that_imported_onnxruntime_first_is_warned_once(
 ) -> None:
     with pytest.warns(
         RuntimeWarning,
-        match="imported before vcs-runtime, and may report .* ORT_DISABLE_TELEMETRY=1",
+        match="imported before vcs-runtime and may send .* ORT_DISABLE_TELEMETRY=1",
     ):
         assert import_onnxruntime() is imported
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"

@@ -180,20 +180,20 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, vision_m
     (folder / "part.jsonl").write_bytes(whole[: first + 100])
     done = score(source, folder / "part.jsonl", *model, "--resume")
     assert done.exit_code == 0, done.output
-    assert "1 of them before" in done.stdout
+    assert "1 of them earlier" in done.stdout
     assert (folder / "part.jsonl").read_bytes() == whole
     refused = score(source, folder / "part.jsonl", *model, "--resume", "--method", "sequential")
-    assert "its signature has method:forced, and this run's has method:sequential" in str(
+    assert "its signature has method:forced, but this run's has method:sequential" in str(
         refused.exception
     )
     refused = score(
         *f"{source} {folder}/part.jsonl --model genai:{vision_model} --frames 3 --resume".split()
     )
-    assert "its signature has frames:2, and this run's has frames:3" in str(refused.exception)
+    assert "its signature has frames:2, but this run's has frames:3" in str(refused.exception)
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     refused = score(source, folder / "part.jsonl", *model, "--resume")
-    assert "line 1: id 0, where the input has 1" in str(refused.exception)
+    assert "line 1: id 0, but the input has 1" in str(refused.exception)
     write_pairs(source, [rows[0], rows[1] | {"caption": CAPTION + " It rains."}])
     refused = score(source, folder / "part.jsonl", *model, "--resume")
     assert "line 2: the texts of id 1 have changed since this line was written" in str(
@@ -212,7 +212,7 @@ def test_an_output_that_the_job_reads_is_refused(
     for output in (source, answers, tmp_path / "link"):
         before = output.read_bytes()
         refused = score(source, output, "--model", f"recorded:{answers}", option)
-        assert f"{output}: it is the input" in str(refused.exception)
+        assert f"{output} is the input" in str(refused.exception)
         assert output.read_bytes() == before
 
 
@@ -236,8 +236,8 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(
     for error, says in zip(
         errors,
         [
-            "'zebra' is no word",
-            "past the end of 50",
+            "'zebra' is not a word",
+            "the video has only 50",
             "neither text nor",
             "'keywords' must be",
             "nowhere.png",
@@ -256,7 +256,7 @@ def test_what_cannot_be_scored_is_named_and_the_others_go_on(
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"), [(fake.AllZero, "fails the probe: numbers"), (fake.Broken, "HTTP 500")]
+    ("fault", "says"), [(fake.AllZero, "fails the probe numbers"), (fake.Broken, "HTTP 500")]
 )
 def test_nothing_is_written_where_the_model_fails(
     folder: Path, fault: type[fake.Fault], says: str, tmp_path: Path
@@ -311,7 +311,7 @@ def test_a_model_is_named_by_kind_and_place(folder: Path, tmp_path: Path) -> Non
         ((), "--model must be one of genai:DIR, vllm:URL, "),
         (
             ("--model", "made-up"),
-            "recorded:FILE, not 'made-up' (--model-name names a server's model)",
+            "recorded:FILE, not 'made-up' (to choose a server's model, use --model-name)",
         ),
         (("--model", "vllm:"), "not 'vllm:'"),
         (("--model", "vllm:x:1"), "url must be like"),
@@ -327,9 +327,7 @@ def test_another_models_record_is_refused(
     text_model: Path, vision_model: Path, tmp_path: Path
 ) -> None:
     Recorder(GenAI(text_model), tmp_path / "r.jsonl").close()
-    with pytest.raises(
-        InputError, match=r"it is the record of genai:text@\w+, not of genai:vision@"
-    ):
+    with pytest.raises(InputError, match=r"is the record of genai:text@\w+, not of genai:vision@"):
         Recorder(GenAI(vision_model), tmp_path / "r.jsonl")
 
 
@@ -341,7 +339,7 @@ def test_the_frames_command(folder: Path, tmp_path: Path) -> None:
     assert [number_of(Image.read(path)) for path in sorted((tmp_path / "f").iterdir())] == [7, 28]
     assert "000028.png  00:00:01:03" in done.stdout
     late = visil("frames", folder / "a.mp4", "-o", tmp_path / "f", "--at", "00:00:02:00")
-    assert "past the end of 50 frames" in str(late.exception)
+    assert "the video has only 50 frames" in str(late.exception)
 
 
 def test_neither_pytorch_nor_a_socket_is_needed(
@@ -382,20 +380,20 @@ def test_scores_of_several_models_or_twice_are_not_read(tmp_path: Path) -> None:
             [*good, {**line, "id": "d", "signature": "visil|def:1|model:n|frames:2"}],
             "cannot be compared",
         ),
-        ([*good, line], "line 4: id a is there twice"),
+        ([*good, line], "line 4: id a occurs twice"),
         (good[2:], "holds no scores"),
-        ([{"id": 1}], "line 1: no line of"),
-        ([{**line, "summaries": [{"name": "x"}]}], "line 1: it holds no scores of summaries"),
-        ([3], "line 1: no line of"),
-        ([{**line, "summaries": line["summaries"] * 2}], "line 1: the summary 'x' is there twice"),
+        ([{"id": 1}], "line 1: not a line of"),
+        ([{**line, "summaries": [{"name": "x"}]}], "line 1: the line holds no scores of summaries"),
+        ([3], "line 1: not a line of"),
+        ([{**line, "summaries": line["summaries"] * 2}], "line 1: the summary 'x' occurs twice"),
         (
             [{"id": "a", "signature": "vcs|chunk:1", "vcs": 0.5}],
-            "line 1: it holds no scores of summaries",
+            "line 1: the line holds no scores of summaries",
         ),
         *(
             (
                 [{**line, "summaries": [{**line["summaries"][0], **wrong}]}],
-                "line 1: it holds no scores",
+                "line 1: the line holds no scores",
             )
             for wrong in (
                 {"visil": True},
@@ -436,8 +434,8 @@ def test_answers_are_matched_with_the_scores_of_their_summaries(tmp_path: Path) 
     assert read.videos == ["7", "7"]
     assert read.skipped == 1
     for row, says in (
-        ({"id": 7, "name": "x"}, "line 4: an object with"),
-        (3, "line 4: an object with"),
+        ({"id": 7, "name": "x"}, "line 4: must be an object with"),
+        (3, "line 4: must be an object with"),
         ({"id": 7, "name": "x", "correct": 2}, "line 4: 'correct' must be 0 or 1, not 2"),
         ({"id": 7, "name": "z", "correct": 1}, "line 4: .* has no score of summary 'z' of '7'"),
     ):

@@ -200,7 +200,7 @@ def test_the_drop_by_confused_summaries(tmp_path: Path) -> None:
 def test_what_is_printed_and_drawn(files: tuple[Path, Path], tmp_path: Path) -> None:
     done = visil("report", files[0], "--answers", files[1], "--plots", tmp_path / "p")
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "1 lines with an error are left out" in done.stderr
+    assert "a.jsonl: lines with an error are left out" in done.stderr
     assert "text     3.1000 ± 1.5556  59.52 ± 0.67" in done.stdout
     assert "33.3 % of 3 (6.1 % to 79.2 %)" in done.stdout
     assert "random" in done.stdout
@@ -222,11 +222,11 @@ def test_answers_from_the_full_video_are_left_out_of_the_correlation(
     write_pairs(tmp_path / "c.jsonl", lines)
     done = visil("correlate", files[0], "--answers", tmp_path / "c.jsonl", "--json")
     assert json.loads(done.stdout)["n"] == 6
-    assert "2 answers from the full video are left out" in done.stderr
+    assert "c.jsonl: answers from the full video are left out" in done.stderr
 
 
 def test_what_cannot_be_reported_is_named(files: tuple[Path, Path], tmp_path: Path) -> None:
-    assert "give SCORES, --judged or both" in visil("report").stderr
+    assert "give SCORES, --judged, or both" in visil("report").stderr
     assert (
         "--answers needs SCORES"
         in visil("report", "--judged", files[1], "--answers", files[1]).stderr
@@ -251,7 +251,7 @@ def test_what_cannot_be_reported_is_named(files: tuple[Path, Path], tmp_path: Pa
         assert says in str(refused.exception)
     done = visil("report", tmp_path / "t.jsonl")
     assert (
-        "the tokens of a summary are unknown; add them to the items; the frontier is left out"
+        "a summary has no number of tokens: add it to the items; the frontier is left out"
         in done.stderr
     )
     assert done.exit_code == 0

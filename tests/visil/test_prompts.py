@@ -49,12 +49,12 @@ def test_an_answer_may_have_another_text_of_what_is_given(
         (
             "score.txt",
             "\n{given}\n{masked.caption}",
-            r"score\.txt line 3: {masked\.caption} is no field of this prompt; it has {given}",
+            r"score\.txt line 3: {masked\.caption} is not one of the fields {given}",
         ),
         (
             "score.txt",
             "{given} {masked_caption}\n{given}",
-            r"score\.txt line 2: the field {given} is there twice",
+            r"score\.txt line 2: the field {given} occurs twice",
         ),
         (
             "answer-given-text.txt",

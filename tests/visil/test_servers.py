@@ -180,7 +180,10 @@ class CutsAlone(fake.VLLMHandler):
 
 @pytest.mark.parametrize(
     ("handler", "check", "says"),
-    [(Forgetful, "greedy", "after 'window' has"), (CutsAlone, "chain", "alone has other tokens")],
+    [
+        (Forgetful, "greedy", "after 'window' has"),
+        (CutsAlone, "chain", "without the rest"),
+    ],
 )
 def test_answers_that_are_begun_are_looked_at_too(
     handler: type[fake.Handler], check: str, says: str
@@ -377,7 +380,7 @@ def test_no_other_server_is_asked_and_other_answers_are_named() -> None:
         VLLM(url).force(["Which?"], ANSWER)
     with (
         fake.serve(MoreIds) as (url, _),
-        pytest.raises(ModelError, match=r"14 tokens, 13 log-prob"),
+        pytest.raises(ModelError, match=r"14 tokens, but 13 log-probabilities"),
     ):
         VLLM(url).force(["Which?"], ANSWER)
 

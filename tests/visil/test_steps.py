@@ -71,7 +71,7 @@ def test_a_text_is_rewarded_for_the_questions_that_it_answers() -> None:
         (
             "A",
             [("Who?", ["dog", "man"], "b")],
-            r"questions\[0\]: 'b' is no letter of its 2 options",
+            r"questions\[0\]: 'b' is not a letter of its 2 options",
         ),
     ):
         with pytest.raises(TextError, match=says):
@@ -84,7 +84,7 @@ def test_what_cannot_be_used_is_asked_for_once_more_with_the_reason() -> None:
     first, second = writer.prompts
     assert CAPTION in first
     assert second.startswith(first)
-    assert "'zebra' is no word of the caption" in second
+    assert "'zebra' is not a word of the caption" in second
 
 
 JUDGED = [{"corresponds": True, "confidence": 5}, {"corresponds": False, "confidence": 1}]
@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] =
             ("man, sedan", "not JSON"),
             ('{"a": 1}', "array of strings"),
             ("[1]", "array of strings"),
-            ('["sedan", "man"]', "out of order"),
+            ('["sedan", "man"]', "must come after"),
             ('["Man"]', "lower case"),
             ('["video"]', "'video' cannot be a keyword"),
             ([f"w{i}" for i in range(21)], "21 words"),
@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] =
             ([*MOMENTS[:2], {"timestamp": "00:00:03:00"}], "needs a"),
             (MOMENTS[::-1], "order of time"),
             ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:03:25"}], "no frame 25"),
-            ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:04:00"}], "past the end"),
+            ([*MOMENTS[:2], {**MOMENTS[2], "timestamp": "00:00:04:00"}], "but the video has only"),
             (["a"], "array of objects"),
         ],
     ),
@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[Callable[[Scripted], object], list[tuple[Any, str]]]] =
         lambda writer: writing.answer_question(
             writer, PROMPTS, SUMMARIES[0], "Who?", ["dog", "man"]
         ),
-        [(text, "none of A, B") for text in ("", "C", "The man", "AB")],
+        [(text, "is not one of A, B") for text in ("", "C", "The man", "AB")],
     ),
     "judgements": (
         lambda writer: writing.judge_summaries(writer, PROMPTS, [], SUMMARIES),
@@ -270,13 +270,13 @@ def test_every_step_by_its_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "option", "says"),
     [
-        ("keywords", ("--seed", 1), "--seed is an option of confuse, not of keywords"),
+        ("keywords", ("--seed", 1), "--seed is only for confuse, not for keywords"),
         ("answer", ("--builtin",), "--builtin is"),
         (
             "confuse",
             ("--frames", 2),
             (
-                "--frames is an option of answer, caption, correspond, keyframes, summarize, not of"
+                "--frames is only for answer, caption, correspond, keyframes, summarize, not for"
                 " confuse"
             ),
         ),
@@ -345,14 +345,14 @@ def test_a_step_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path, name:
         assert write(name, source, part, "--model", f"vllm:{url}", "--resume").exit_code == 1
         assert len(log) == asked
         other = write(name, source, part, "--model", f"stepping:{url}", "--resume")
-    assert "signature has model:vllm:made/up, and this run's has model:openai:made/up" in str(
+    assert "signature has model:vllm:made/up, but this run's has model:openai:made/up" in str(
         other.exception
     )
     rows = read_lines(source)
     write_pairs(source, rows[::-1])
     with fake.serve(Writing) as (url, log):
         other = write(name, source, part, "--model", f"vllm:{url}", "--resume")
-    assert "line 1: id 0, where the input has 4" in str(other.exception)
+    assert "line 1: id 0, but the input has 4" in str(other.exception)
     for number, changed in ((1, {"caption": "A dog."}), (2, {"summaries": []})):
         write_pairs(source, [*rows[: number - 1], rows[number - 1] | changed, *rows[number:]])
         with fake.serve(Writing) as (url, log):
@@ -370,13 +370,13 @@ def test_a_step_refuses_to_write_into_what_it_reads(tmp_path: Path, option: str)
     template.write_text("{prompt}")
     before = source.read_bytes()
     refused = write("keywords", source, source, "--builtin", option)
-    assert f"{source}: it is the input" in str(refused.exception)
+    assert f"{source} is the input" in str(refused.exception)
     assert source.read_bytes() == before
     with fake.serve(Writing) as (url, _):
         refused = write(
             "caption", source, template, "--model", f"vllm:{url}", "--template", template, option
         )
-    assert f"{template}: it is the input" in str(refused.exception)
+    assert f"{template} is the input" in str(refused.exception)
     assert template.read_text() == "{prompt}"
 
 
@@ -398,7 +398,7 @@ def test_a_field_that_was_there_is_compared_when_a_step_resumes(tmp_path: Path) 
     assert "line 2: the texts of id 1 have changed" in str(refused.exception)
     output.write_bytes(b'{"id": ')  # the first item begins otherwise
     refused = write("keywords", source, output, "--builtin", "--resume")
-    assert "this is not the output of an earlier run" in str(refused.exception)
+    assert "out.jsonl is not the output of an earlier run:" in str(refused.exception)
     assert output.read_bytes() == b'{"id": '
 
 
@@ -409,7 +409,7 @@ def test_what_a_step_cannot_use_is_named_and_listed(tmp_path: Path) -> None:
         fields = write("keywords", source, tmp_path / "k.jsonl", "--model", f"vllm:{url}")
     assert "job.jsonl line 2: 'summaries' must be a list" in done.stderr
     errors = [row["error"] for row in read_lines(tmp_path / "a.jsonl") if row["id"] == 1]
-    assert errors == ["'summaries' must be a list, and not empty, not nothing"]
+    assert errors == ["'summaries' must be a list that is not empty, not nothing"]
     assert "job.jsonl line 2: 'caption' must be a text" in fields.stderr
     assert ["keywords" in row for row in read_lines(tmp_path / "k.jsonl")] == [
         True,
@@ -450,8 +450,8 @@ def test_keyframes_and_truths_made_elsewhere_are_checked(tmp_path: Path) -> None
         == "00:00:02:00"
     )
     for keyframes, says in (
-        (["a.png"], "1 keyframes, but 2"),
-        ([{}, {}], "a text was expected"),
+        (["a.png"], "1 keyframes; 2"),
+        ([{}, {}], "a text"),
         ([1, 2], "a text"),
     ):
         with pytest.raises(InputError, match=says):
@@ -478,13 +478,13 @@ def test_a_caption_by_the_model_that_scores_is_told(tmp_path: Path) -> None:
             files = JobFiles(tmp_path / f"{handler.__name__}.jsonl", report=told.append)
             score_videos(model(url), tmp_path / "c.jsonl", files, VisilOptions(), Scope(frames=1))
     assert [line for line in told if "made by" in line] == [
-        f"{tmp_path / 'c.jsonl'} line 1: made by the model that scores, which favours it: take"
-        " another (docs/guide/visil.md)"
+        f"{tmp_path / 'c.jsonl'} line 1: the summary was made by the model that scores, which favours it: use"
+        " another model (docs/guide/visil.md)"
     ]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_in_the_place_of_a_video_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "v.mp4")
-    with pytest.raises(InputError, match=r"v\.mp4: not a regular file"):
+    with pytest.raises(InputError, match=r"v\.mp4: must be a regular file"):
         VideoFile(tmp_path / "v.mp4")

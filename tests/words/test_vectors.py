@@ -149,16 +149,16 @@ def test_a_graph_that_does_not_show_its_table_is_refused_by_name(
     rows = np.zeros((3, 32), np.float32)
     holes = np.full(table_of(tiny_bundle).shape, np.nan, np.float32)
     cases: list[tuple[str, Change, str]] = [
-        ("renamed", rename_the_input, "in 0 tables"),
-        ("rotated", rotate, "in 0 tables"),
+        ("renamed", rename_the_input, "has 0 tables"),
+        ("rotated", rotate, "has 0 tables"),
         (
             "levels",
             stored_as(levels, ir.DataType.INT8),
-            "of ONNX's type 3, and only fp32, fp16 and bf16",
+            "of ONNX's type 3, but only fp32, fp16 and bf16",
         ),
-        ("short", stored_as(rows, ir.DataType.FLOAT), "and the embedder vectors of 3"),
+        ("short", stored_as(rows, ir.DataType.FLOAT), "but the embedder has vectors of 3"),
         ("nan", stored_as(holes, ir.DataType.FLOAT), "NaN or infinity"),
-        ("flat", stored_as(rows.ravel(), ir.DataType.FLOAT), r"of the shape \(96,\), not of rows"),
+        ("flat", stored_as(rows.ravel(), ir.DataType.FLOAT), r"the shape \(96,\), not two axes"),
     ]
     for name, change, message in cases:
         bundle = open_bundle(changed(tiny_bundle, tmp_path / name, change))

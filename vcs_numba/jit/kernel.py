@@ -198,7 +198,9 @@ class Kernel:
         except Exception as error:
             missing()
             warnings.warn(
-                f"vcs_numba compiles without a cache: {error}", RuntimeWarning, stacklevel=5
+                f"vcs_numba cannot use its cache: {error}",
+                RuntimeWarning,
+                stacklevel=5,
             )
         dispatcher.compile(tuple(map(_resolve, self._signature)))
         dispatcher.disable_compile()

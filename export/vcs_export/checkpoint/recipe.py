@@ -174,7 +174,7 @@ class EmbedderRecipe(PublishedRecipe, frozen=True, kw_only=True):
             actual = getattr(config, key, None)
             if actual != expected:
                 raise CheckpointError(
-                    f"{path}: is not {self.source}: {key} is {actual}, not {expected}"
+                    f"{path} is not {self.source}: {key} is {actual}, not {expected}"
                 )
 
     def check_dimension(self, dimension: int, full: int) -> None:
@@ -236,8 +236,8 @@ def load_recipe(recipe: str | Path, kind: type[R]) -> R:
         names = _names(kind)
         if recipe not in names:
             raise ExportError(
-                f"there is no recipe {recipe!r} for this kind of model, only {', '.join(names)}, or"
-                " a TOML file"
+                f"there is no recipe {recipe!r} for this kind of model, only {', '.join(names)};"
+                " or name a TOML file"
             )
     folder = path.parent
 

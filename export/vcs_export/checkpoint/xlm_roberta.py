@@ -103,6 +103,6 @@ def _labels(path: Path, data: Any) -> int:
     names = data.get("id2label")
     if not isinstance(names, dict) or not names:
         raise CheckpointError(
-            f"{path}: id2label must name the classifier's labels, not be {names!r}"
+            f"{path}: id2label must name the classifier's labels, but it is {names!r}"
         )
     return len(names)

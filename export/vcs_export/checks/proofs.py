@@ -41,7 +41,7 @@ def with_proofs(bundle: Bundle, log: Callable[[str], None]) -> Manifest:
                 raise VcsError(f"its weights have {size / 1e9:.1f} GB")
             proof = proof or _on_device(bundle, part, "cpu", make)
         except (VcsError, MemoryError) as error:
-            log(f"{spec.name}: no proof yet, `vcs-runtime export verify` adds it: {error}")
+            log(f"{spec.name}: no proof ({error}): `vcs-runtime export verify` adds it")
             continue
         manifest = _added(manifest, part, proof)
     return manifest
@@ -59,7 +59,7 @@ def verify_proofs(bundle: Bundle, device: str) -> Iterator[Check]:
             known = _recorded(bundle, spec)
         try:
             proof = _on_device(bundle, part, device, partial(_compared, known))
-            detail = f"as {proof.environment} gave it"
+            detail = f"same as on {proof.environment}"
             if proof != spec.proof:
                 manifest = _added(manifest, part, proof)
                 write_whole(bundle.root / MANIFEST, manifest.to_json())

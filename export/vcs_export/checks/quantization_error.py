@@ -316,7 +316,7 @@ class Measuring:
         except DeviceError as error:
             if not self._fallback:
                 raise
-            self._report(f"{self._precision} is measured on the CPU after all: {error}")
+            self._report(f"{self._precision} is measured on the CPU instead: {error}")
         self._fallback = False
         self._device = "cpu"
         return work(self._device)

@@ -56,7 +56,7 @@ def _added_token(
     `existing` is the token that `tokenizer.json` puts at this end, if there is one.
     """
     if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected")
+        raise CheckpointError(f"{path} must be a JSON object")
     key = f"add_{name}_token"
     added = data.get(key)
     token = data.get(f"{name}_token")
@@ -69,8 +69,8 @@ def _added_token(
         return number
     if existing == (number,):
         raise CheckpointError(
-            f"{path}: {key} is false, but {TOKENIZER} puts {token} there: releases of transformers"
-            " differ in what they do"
+            f"{path}: {key} is false, but {TOKENIZER} adds {token}: releases of transformers treat"
+            " this differently"
         )
     return None
 

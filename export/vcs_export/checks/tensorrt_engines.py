@@ -57,7 +57,9 @@ def build_engines(bundle: Bundle, log: Log, builder_log: TextIO | None = None) -
         elif spec:
             paths.append(_build(bundle, spec, log, builder_log))
     if not paths:
-        raise ExportError(f"{bundle.root}: TensorRT takes no model of it: {'; '.join(problems)}")
+        raise ExportError(
+            f"{bundle.root}: TensorRT accepts none of its models: {'; '.join(problems)}"
+        )
     return paths
 
 
@@ -67,7 +69,7 @@ def _build(bundle: Bundle, spec: tensorrt.Spec, log: Log, builder_log: TextIO | 
         folder = tensorrt.engine_folder(bundle, spec)
         make_folder(folder, 0o700)
     except OSError as error:
-        raise ExportError(f"engines cannot be kept: {error}") from None
+        raise ExportError(f"engines cannot be saved: {error}") from None
     graph = bundle.path(spec.model)
     with tempfile.TemporaryDirectory(prefix="vcs-runtime-") as work:
         half = graph if spec.precision == "fp16" else write_half(graph, Path(work, "half"))
@@ -107,8 +109,8 @@ def build_plan(
         errors = [parser.get_error(number) for number in range(parser.num_errors)]
         words = [f"{error.node_operator()} {error.node_name()}: {error.desc()}" for error in errors]
         raise ExportError(
-            f"TensorRT's parser refuses the graph: {'; '.join(words) or log.words()}. It takes"
-            " standard ONNX operators alone, in fp32 and fp16: use cuda:N"
+            f"TensorRT's parser refuses the graph: {'; '.join(words) or log.words()}. It accepts"
+            " only standard ONNX operators in fp32 and fp16: use cuda:N"
         )
     config = builder.create_builder_config()
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default: float32 would have ten bits
@@ -138,7 +140,8 @@ def _check_near(bundle: Bundle, spec: EmbedderSpec, half: Path, log: Log) -> Non
     log(f"cosine of fp16 to the bundle's vectors, {error.texts} texts: {cosines}")
     if error.cosine_mean < _LEAST_COSINE:
         raise ExportError(
-            f"{spec.name} loses too much in fp16: cosines {cosines}, {_LEAST_COSINE} is the least"
+            f"{spec.name} loses too much in fp16: cosines {cosines}, at least {_LEAST_COSINE}"
+            " needed"
         )
 
 

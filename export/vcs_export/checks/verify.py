@@ -62,7 +62,7 @@ def verify_embedder(
         precision = spec.cuda.precision if spec.cuda else None
         tolerance = TOLERANCES.get(precision or spec.precision, 1e-5)
         alone = np.concatenate([embedder.embed([text]) for text in texts])
-        yield _near("alone as in a batch", together, alone, tolerance)
+        yield _near("alone and in a batch", together, alone, tolerance)
         order = np.random.default_rng(0).permutation(len(texts))
         shuffled = embedder.embed([texts[i] for i in order])
         yield _near("in any order", together[order], shuffled, tolerance)
@@ -74,7 +74,7 @@ def verify_embedder(
     steps = (PADDING_STEP, 5 * PADDING_STEP, 11 * PADDING_STEP)
     sizes = [size for size in steps if size + _PADDING <= padded_length(spec.max_tokens)]
     if sizes:  # a very short window has no room for padding
-        yield _near("unpadded as padded", *_padded(bundle, spec, device, sizes), tolerance)
+        yield _near("with and without padding", *_padded(bundle, spec, device, sizes), tolerance)
 
 
 def _near(name: str, first: Array, second: Array, tolerance: float) -> Check:
@@ -144,4 +144,4 @@ def _example(card: Path) -> tuple[str, list[str], list[str], Scores]:
             queries, passages = constants["queries"], constants["passages"]
             if expected.shape == (len(queries), len(passages)) and expected.size:
                 return task, queries, passages, expected
-    raise ExportError(f"{card}: there is no example with queries, passages and their scores in it")
+    raise ExportError(f"{card}: the file has no example with queries, passages and their scores")

@@ -187,7 +187,7 @@ def decoder(
         --recipe qwen3-embedding-0.6b -o judge
     """
     if streaming.own_weights and recipe is None:
-        raise click.UsageError("--own-weights needs --recipe: without one, no weights are compared")
+        raise click.UsageError("--own-weights needs --recipe, which names the published weights")
     from vcs_export.checkpoint.recipe import DecoderRecipe
     from vcs_export.families.decoder import (
         ATTENTIONS,
@@ -254,7 +254,7 @@ def nv_embed_v2(checkpoint: Path, output: Path, streaming: _Streaming) -> None:
 
 def _log_licence(recipe: PublishedRecipe | None) -> None:
     if recipe is None:
-        log("the licence of the weights is not known here: their model card names it")
+        log("the licence of the weights is unknown: see the model card")
     else:
         log(f"the weights of {recipe.source} are licensed under {recipe.licence}")
 
@@ -422,9 +422,9 @@ def encoder(
     from vcs_export.write import check_target, named_after
 
     if recipe is not None and optimum_python is not None:
-        raise click.UsageError("--recipe and --optimum-python exclude each other")
+        raise click.UsageError("--recipe and --optimum-python cannot be combined")
     if recipe is not None and options["pooling"] is not None:
-        raise click.UsageError("--recipe and --pooling exclude each other")
+        raise click.UsageError("--recipe and --pooling cannot be combined")
     check_target(output, overwrite, checkpoint)
     settings = EmbedderOptions(**options)
     if published := read_recipe(recipe, SentenceRecipe):
@@ -432,7 +432,7 @@ def encoder(
     build = Build(checkpoint, output, named_after(checkpoint, overwrite), report=log)
     build_sentence_bundle(build, settings, published, optimum_python=optimum_python)
     if heads := other_heads(checkpoint):
-        log(f"left out, as they do not give a text's vector: {', '.join(heads)}")
+        log(f"left out, because they are not part of a text's vector: {', '.join(heads)}")
     record_fitness(output)
     click.echo(output)
 

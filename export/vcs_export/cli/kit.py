@@ -67,5 +67,5 @@ def kit(
         target = Target(python or here.python, platform or here.platform)
         digest = make_kit(output, extras=extras, bundle=bundle, target=target, wheel=wheel, log=log)
     log(f"sha256 of {SUMS}: {digest}")
-    log("give this line to whoever installs the kit, through a separate channel")
+    log("send this line to the installer through another channel, such as mail")
     click.echo(output)

@@ -128,7 +128,7 @@ def text_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error}") from None
     if not lines:
-        raise InputError(f"{path}: no text in it")
+        raise InputError(f"{path}: the file has no text")
     return lines
 
 

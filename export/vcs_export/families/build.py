@@ -118,7 +118,7 @@ class EmbedderOptions:
 
     def __post_init__(self) -> None:
         if self.prompt is not None and self.instruction is not None:
-            raise ExportError("prompt and instruction exclude each other")
+            raise ExportError("prompt and instruction cannot be combined")
         if self.long_text not in EXPORTED_POLICIES:
             raise ExportError(
                 f"long_text must be one of {', '.join(EXPORTED_POLICIES)}, not {self.long_text!r}"
@@ -142,7 +142,7 @@ class EmbedderOptions:
             check_width(folder, sentence, hidden)
         elif pooling is None:
             raise CheckpointError(
-                f"{folder}: there is no {MODULES} that names the pooling: name it (--pooling)"
+                f"{folder}: there is no {MODULES} with the pooling: give --pooling"
             )
         else:
             sentence = self._plain(folder, hidden, pooling)

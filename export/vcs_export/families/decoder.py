@@ -164,8 +164,8 @@ def _compared(build: Build, opened: DecoderModel) -> Mapping[str, str]:
     for name, digest in known.items():
         if build.sha256.get(name) != digest:
             raise CheckpointError(
-                f"{opened.folder / name}: is not the published file of {build.info.source}:"
-                " damaged, or else weights of your own (--own-weights)"
+                f"{opened.folder / name} is not the published file of {build.info.source}: it is"
+                " damaged, or has weights of your own (--own-weights accepts them)"
             )
     return known
 
@@ -234,7 +234,7 @@ def build_decoder_bundle(
         )
     if recipe and (dense := sum(step is not None for step in sentence.steps)) != recipe.dense:
         raise CheckpointError(
-            f"{folder}: is not {recipe.source}: it has {dense} dense layers, not {recipe.dense}"
+            f"{folder} is not {recipe.source}: it has {dense} dense layers, not {recipe.dense}"
         )
     dimension = options.vector_length(sentence)
     if recipe:
@@ -266,7 +266,7 @@ def _as_published(options: DecoderOptions, recipe: DecoderRecipe) -> DecoderOpti
     ):
         if wanted is not None and published not in (None, wanted):
             raise ExportError(
-                f"{argument} contradicts the recipe of {recipe.source}: leave out one of them"
+                f"{argument} contradicts the recipe of {recipe.source}: leave out one of the two"
             )
     return replace(
         options.with_instruction(recipe.instruction),
@@ -284,8 +284,8 @@ def _tokens(opened: DecoderCheckpoint, sentence: SentenceFolder, options: Decode
     needs_end = settings.needs_end and sentence.pooling == "lasttoken"
     if needs_end and not after and options.end_token != NO_TOKEN:
         raise CheckpointError(
-            f"{folder / TOKENIZER}: it puts no token after a text, but this family of models pools"
-            f" one: old file? Name the token, or {NO_TOKEN} (--end-token)"
+            f"{folder / TOKENIZER}: it adds no token after a text, but this family of models pools"
+            f" the last token: give --end-token TOKEN or {NO_TOKEN}"
         )
     return Tokens(content, (before, after))
 

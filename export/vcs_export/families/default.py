@@ -101,7 +101,7 @@ def fetched(
         if reason:
             log(f"{target} {reason}: building it again")
             return False
-        log(f"{target} exists already, and is whole")
+        log(f"{target} exists already and is complete")
         return True
 
     if os.path.lexists(target):

@@ -30,10 +30,9 @@ HIDDEN = "last_hidden_state"
 TYPES = "token_type_ids"
 EXPORTER = "optimum.exporters.onnx"
 HOW = (
-    "no extra brings it, because it pulls PyTorch: "
-    "make a separate environment, `python -m venv optimum-env`, then "
-    "`optimum-env/bin/pip install torch 'transformers<4.58' optimum-onnx onnxruntime`, "
-    "and name it: --optimum-python optimum-env/bin/python"
+    "it is in no extra, because it needs PyTorch: make a separate environment, `python -m venv"
+    " optimum-env`, then `optimum-env/bin/pip install torch 'transformers<4.58' optimum-onnx"
+    " onnxruntime`, and name it: --optimum-python optimum-env/bin/python"
 )
 
 # Nothing is downloaded: a checkpoint is complete, or it is refused.
@@ -104,8 +103,8 @@ def append_sentence(source: Path, sentence: SentenceFolder, model: Path, weights
     if not set(INPUTS) <= set(inputs) <= {*INPUTS, TYPES} or HIDDEN not in outputs:
         raise CheckpointError(
             f"the graph of optimum has the inputs {', '.join(inputs)} and the outputs"
-            f" {', '.join(outputs)}: not those of an encoder, {', '.join(INPUTS)}, perhaps {TYPES},"
-            f" and {HIDDEN}"
+            f" {', '.join(outputs)}: an encoder has the inputs {', '.join(INPUTS)}, and perhaps"
+            f" {TYPES}, and the output {HIDDEN}"
         )
     opset = loaded.opset_imports.get("")
     if opset != OPSET or loaded.functions:

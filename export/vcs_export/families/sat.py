@@ -55,7 +55,7 @@ def build_sat_bundle(
     if not is_folder(folder):
         raise CheckpointError(f"{folder}: no such folder")
     if not is_there(folder / WEIGHTS):
-        raise CheckpointError(f"{folder}: there is no {WEIGHTS} in it")
+        raise CheckpointError(f"{folder}: the folder has no {WEIGHTS}")
     config = sat_config(folder / CONFIG, read_json(folder / CONFIG))
     tokenizer = options.tokenizer or folder / TOKENIZER
     # The caller's choices win over the recipe's values, and these over the defaults.
@@ -108,16 +108,15 @@ def _check_recipe(
         if settings[key] != expected:
             raise CheckpointError(
                 f"{path}: {key} is {settings[key]}, but {expected} in the recipe {recipe.name}:"
-                " another model"
+                " this is another model"
             )
     # The tokenizer may have been saved under any name.
     for file, name in ((model, model.name), (tokenizer, TOKENIZER)):
         pinned = recipe.sha256.get(name)
         if pinned and file.is_file() and sha256_of(file) != pinned:
             raise CheckpointError(
-                f"{file}: is not the file that the recipe {recipe.name} names (sha256"
-                f" {pinned[:16]}...); a model of your own is exported without a recipe, with its"
-                " own threshold"
+                f"{file} is not the file of the recipe {recipe.name} (sha256 {pinned[:16]}...); a"
+                " model of your own is exported without a recipe, with its own threshold"
             )
 
 
@@ -168,8 +167,8 @@ def _tokenizer(path: Path, config: SatConfig) -> bytes:
     """Return the bundle's `tokenizer.json`, after a check of its vocabulary."""
     if not path.is_file():
         raise CheckpointError(
-            f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there or"
-            " name it"
+            f"{path}: no such file; SaT uses xlm-roberta-base's tokenizer.json: put it there, or"
+            " give --tokenizer"
         )
     special = {"<s>": SPECIAL_TOKENS[0], "<pad>": PAD, "</s>": SPECIAL_TOKENS[1]}
     return checked_tokenizer(path, config.vocab_size, special)

@@ -81,7 +81,7 @@ def build_sentence_bundle(
     path = folder / CONFIG
     kind = model_type(folder)
     if recipe and kind not in GRAPHS:
-        raise CheckpointError(f"{path}: is not {recipe.source}: model_type is {kind}")
+        raise CheckpointError(f"{path} is not {recipe.source}: model_type is {kind}")
     if kind in DECODERS and optimum_python is None:
         raise CheckpointError(f"{path}: for model_type {kind!r} use `vcs-runtime export decoder`")
     settings = read_json(path)
@@ -94,7 +94,7 @@ def build_sentence_bundle(
     sentence = _read_sentence(folder, kind, settings, options)
     if recipe and sentence.pooling != recipe.pooling:
         raise CheckpointError(
-            f"{folder}: is not {recipe.source}: its pooling is {sentence.pooling}, not"
+            f"{folder} is not {recipe.source}: its pooling is {sentence.pooling}, not"
             f" {recipe.pooling}"
         )
     dimension = options.vector_length(sentence)

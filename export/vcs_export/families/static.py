@@ -161,7 +161,7 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
         return TokenEncoder(weights, heads, norm.attributes["epsilon"].as_float(), special)
     except (KeyError, IndexError, StopIteration):
         raise ExportError(
-            f"bundle {bundle.root}: its embedder is no BERT of this package"
+            f"bundle {bundle.root}: its embedder must be a BERT that this package exported"
         ) from None
 
 
@@ -257,7 +257,7 @@ def build_static(
     encoder = open_token_encoder(source)
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None  # the encoder was opened from it
-    trained = Trained(training, _Facts, "no map of word vectors")
+    trained = Trained(training, _Facts, "not a map of word vectors")
     base = trained.facts.base
     if base != encoder.digest:
         raise CheckpointError(

@@ -46,7 +46,7 @@ class CudaEncoder(GraphBuilder):
         """Return a tensor of the other graph."""
         value = super().weight(name, array)
         if name in self._weights:
-            raise ValueError(f"{name}: not among the weights of the other graph")
+            raise ValueError(f"{name} is not among the weights of the other graph")
         return value
 
     def half(self, value: ir.Value) -> ir.Value:

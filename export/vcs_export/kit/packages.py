@@ -183,7 +183,7 @@ def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> P
         installed = distribution(NAME)
     except PackageNotFoundError:
         raise KitError(
-            f"{NAME} runs from a folder, and is not installed: name its wheel with --wheel"
+            f"{NAME} is not installed: make a wheel with `pip wheel --no-deps .`, and give --wheel"
         ) from None
     file = _installed_file(installed)
     origin = file or "the package index"
@@ -193,8 +193,8 @@ def own_wheel(folder: Path, named: Path | None, log: Callable[[str], None]) -> P
     for name, digest in _hashes(metadata_of(wheel)).items():
         if installed_hashes.get(name) != digest:
             raise KitError(
-                f"{wheel.name} from {origin} is not the installed {NAME}: {name} differs: "
-                "name the right wheel with --wheel"
+                f"{wheel.name} from {origin} is not the installed {NAME}, because {name} differs:"
+                " give the right wheel with --wheel"
             )
     return wheel
 
@@ -203,7 +203,7 @@ def metadata_of(wheel: Path) -> Distribution:
     """Return a wheel's metadata; raises KitError if it is damaged."""
     for described in distributions(path=[str(wheel)]):
         return described
-    raise KitError(f"{wheel.name}: it is damaged: it has no metadata")
+    raise KitError(f"{wheel.name} is damaged, because it has no metadata")
 
 
 def _wheel(source: str, folder: Path) -> Path:
@@ -222,7 +222,7 @@ def _check_version(wheel: Path) -> None:
     try:
         name, version, _, _ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename:
-        raise KitError(f"{wheel}: this is no name of a wheel") from None
+        raise KitError(f"{wheel}: this is not the name of a wheel") from None
     if (name, str(version)) != (NAME, __version__):
         raise KitError(f"{wheel}: a kit holds the version that makes it, {NAME} {__version__}")
 
@@ -312,7 +312,7 @@ def _choose(
         needs, missing = _follow(wanted, resolved, target)
         if not missing:
             return resolved, needs
-    raise KitError(f"the packages that were found do not fit together: {missing[0]} is missing")
+    raise KitError(f"the downloaded packages do not fit together: {missing[0]} is missing")
 
 
 def _resolve(
@@ -355,7 +355,7 @@ def _build(
     [wheel] = _wheels_of(name, built)
     if not parse_wheel_filename(wheel.name)[3] & target.supported:
         raise KitError(
-            f"{name} has no wheel for CPython {target.python} on {target.platform}, and this"
+            f"{name} has no wheel for CPython {target.python} on {target.platform}, but this"
             f" machine builds {wheel.name}: make the kit on a machine of that kind"
         )
 
@@ -411,12 +411,12 @@ def _check_names(needs: Mapping[str, set[str]]) -> None:
     if _UNWANTED in needs:
         users = ", ".join(sorted(name for name, names in needs.items() if _UNWANTED in names))
         raise KitError(
-            f"{users} would bring PyTorch, which vcs-runtime never installs: leave that extra out"
+            f"{users} would install PyTorch, which vcs-runtime never installs: leave out this extra"
         )
     engines = [name for name in _ENGINES if name in needs]
     if len(engines) > 1:
         raise KitError(
-            f"the extras bring {' and '.join(engines)}, which overwrite each other: leave one out"
+            f"the extras install {' and '.join(engines)}, which overwrite each other: leave one out"
         )
 
 

@@ -50,14 +50,14 @@ class Beside:
         """Open the metrics, and report on standard error which are left out."""
         if len(corpus.documents) < 2:
             warn(
-                "CIDEr is left out: its idf needs the references of two items or more"
-                " (--idf-references)"
+                "CIDEr is left out: its idf needs references of at least two items; add more with"
+                " --idf-references"
             )
         known = KnownMetrics(workers, corpus, self._matched(bundle, embedder, threads, corpus))
         if not known.meteor:
             warn(
-                "METEOR is left out: NLTK has no wordnet and punkt_tab on this machine "
-                "(docs/guide/experiments.md says how to get them)"
+                "METEOR is left out: NLTK does not find wordnet and punkt_tab;"
+                " docs/guide/experiments.md describes how to get them"
             )
         return known
 
@@ -77,7 +77,7 @@ class Beside:
         if self.bertscore_baseline:
             if states.layer is None:
                 raise BundleError(
-                    f"bundle {chosen.root}: its layers have no numbers, so no baseline fits"
+                    f"bundle {chosen.root}: its layers are not numbered, so no baseline fits"
                 )
             baseline = read_baseline(self.bertscore_baseline, states.layer)
         idf = corpus if self.bertscore_idf else None

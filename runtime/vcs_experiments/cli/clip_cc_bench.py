@@ -117,12 +117,12 @@ def clip_cc_bench(
     if published is not None:
         if judges or added or output:
             raise click.UsageError(
-                "--published scores nothing: leave out --judge, --add and --output"
+                "--published does not score: leave out --judge, --add and --output"
             )
         _print_published(Path(published) if published else data, outputs.as_json)
         return
     if data is None or output is None:
-        raise click.UsageError("DATA and --output are needed, or --published")
+        raise click.UsageError("give DATA and --output, or --published")
     check_resume(outputs.resume, outputs.overwrite)
     require("scipy", "experiments", "this experiment")
     if outputs.drawn:
@@ -169,7 +169,7 @@ def _judges(values: tuple[str, ...], config: ScorerConfig) -> dict[str, ScorerCo
             raise click.UsageError(f"--judge: {value!r} is not NAME=BUNDLE")
         if name in bundles:
             raise click.UsageError(
-                f"--judge: two judges are called {name!r}: name one of them, NAME=BUNDLE"
+                f"--judge: two judges are called {name!r}: rename one, as NAME=BUNDLE"
             )
         bundles[name] = bundle
     configs: dict[str, ScorerConfig] = {}
@@ -196,6 +196,6 @@ def _print_published(folder: Path | None, as_json: bool) -> None:
     headings = ("rank", "system", "Borda", "HM-CF", "coarse", "fine F1", *judges)
     print_table(headings, rows, more="with --json")
     console().print(
-        f"\n{len(places)} systems, {len(judges)} judges, whose columns are their means of HM-CF"
+        f"\n{len(places)} systems, {len(judges)} judges. Columns of judges: their mean HM-CF."
     )
     console().print(source, soft_wrap=True)

@@ -149,7 +149,7 @@ def make_corruptions(
     with progress_bar(len(segments), "corrupting", "texts") as advance:
         corruptions.write(segments, out.folder, seed=seed, rewrites=rewrites, advance=advance)
     _write_json(out.folder / _RECORD, record)
-    click.echo(f"{len(segments)} scenes in {out.folder}")
+    click.echo(f"scenes in {out.folder}: {len(segments)}")
     exit_if(problems.messages)
 
 
@@ -159,7 +159,7 @@ def _single_texts(source: Path, problems: Problems) -> dict[str, str]:
     for name, text in read_descriptions(source, problems).items():
         if not isinstance(text, str):
             raise InputError(
-                f"{source}: {name}: several references; only a single text can be corrupted"
+                f"{source}: {name}: several references, but only a single text can be corrupted"
             )
         descriptions[name] = text
     return descriptions
@@ -178,10 +178,10 @@ def _check_folder(output: Path, texts: Mapping[str, object], again: bool) -> Non
     """Refuse a folder that holds data, except this set if it is to be continued or replaced."""
     existing = sorted((output / "comparison").glob("*.json"))
     if existing and not again:
-        raise InputError(f"{output / 'comparison'}: it exists; choose another --output")
+        raise InputError(f"{output / 'comparison'} exists already: choose another --output")
     foreign = next((path for path in existing if path.stem not in texts), None)
     if foreign:
-        raise InputError(f"{foreign}: it is not one of the descriptions; choose another --output")
+        raise InputError(f"{foreign} is not one of the descriptions: choose another --output")
 
 
 def _write_author(
@@ -196,9 +196,7 @@ def _write_author(
     folder = out.folder / "authors"
     first = folder / "author1.json"
     if is_there(first) and json.loads(first.read_text("utf-8")) != descriptions:
-        raise InputError(
-            f"{first}: its descriptions are not those of {source}; choose another --output"
-        )
+        raise InputError(f"{first} has other descriptions than {source}: choose another --output")
     folder.mkdir(parents=True, exist_ok=True)
     files = _job_files(out, out.folder / f"rewrites-author{number}.jsonl", source)
     retold: dict[str, str] = {}
@@ -207,7 +205,7 @@ def _write_author(
             retold[scene] = rewrites[0].text
     _write_json(first, descriptions)
     _write_json(folder / f"author{number}.json", retold)
-    click.echo(f"{len(retold)} scenes by author {number} in {folder}")
+    click.echo(f"scenes written as author {number} in {folder}: {len(retold)}")
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -43,12 +43,12 @@ def finish(results: Results, out: Path) -> None:
         console().print()
     click.echo(", ".join(f"{name}: {value}" for name, value in results.counts.items()))
     click.echo(results.signature)
-    click.echo(f"all columns and pairs: {out}")
+    click.echo(f"all columns and pairs are in {out}")
     exit_if(results.problems)
 
 
 def exit_if(problems: Sized) -> None:
     """End the command with exit code 1 if anything was left out."""
     if problems:
-        warn(f"{len(problems)} left out (see above)")
+        warn(f"{len(problems)} left out, as listed above")
         raise click.exceptions.Exit(1)

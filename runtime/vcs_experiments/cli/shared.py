@@ -59,7 +59,7 @@ def _read_columns(
         if not name or not file:
             raise click.BadParameter(f"{value!r} is not NAME=FILE")
         if name in columns:
-            raise click.BadParameter(f"two columns are called {name!r}")
+            raise click.BadParameter(f"two columns are called {name!r}: give each another NAME")
         columns[name] = read_column(name, Path(file))
     return columns
 
@@ -99,7 +99,7 @@ def without_repetition(
 ) -> tuple[float, ...]:
     """Return the values of an option that may be repeated; refuse equal ones."""
     if len(set(values)) < len(values):
-        raise click.BadParameter("a value is repeated")
+        raise click.BadParameter("the same value is given twice")
     return values
 
 

@@ -39,7 +39,7 @@ def find_texts(data: Path) -> tuple[Path, Path]:
         if is_regular_file(data / references) and is_folder(data / predictions):
             return data / references, data / predictions
     wanted = " nor ".join(f"{file} and {folder}/" for file, folder in _LAYOUTS)
-    raise InputError(f"{data}: neither {wanted} in it")
+    raise InputError(f"{data}: the folder has neither {wanted}")
 
 
 def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
@@ -52,18 +52,18 @@ def read_published(folder: Path | None) -> tuple[ByJudge, dict[str, str], str]:
     root = folder / _RESULTS if is_folder(folder / _RESULTS) else folder
     paths = sorted((*root.glob("*/*.json"), *(folder / _ADDITIONS).glob("*/*.json")))
     if not paths:
-        raise InputError(f"{folder}: no results of judges in it (JUDGE/SYSTEM.json)")
+        raise InputError(f"{folder}: the folder has no results of judges (JUDGE/SYSTEM.json)")
     means: dict[str, dict[str, Means]] = {}
     totals: dict[int, Path] = {}
     for path in paths:
         judge = means.setdefault(path.parent.name, {})
         if path.stem in judge:
-            raise InputError(f"{path}: judge {path.parent.name} has results of {path.stem} twice")
+            raise InputError(f"{path}: judge {path.parent.name} has two results of {path.stem}")
         total, judge[path.stem] = _read_result(path)
         totals.setdefault(total, path)
     if len(totals) > 1:
         (total, path), (other, there) = list(totals.items())[:2]
-        raise InputError(f"{there}: a result over {other} clips; {path} is over {total}")
+        raise InputError(f"{there} has results of {other} clips, but {path} of {total}")
     names = {}
     if (folder / _NAMES).is_file():
         models = read_json(folder / _NAMES).get("models", {})
@@ -88,14 +88,14 @@ def _read_result(path: Path) -> tuple[int, Means]:
     try:
         total = value["total_evaluations"]
         if value.get("error_rate"):
-            raise InputError(f"{path}: its error rate is {value['error_rate']}, not 0")
+            raise InputError(f"{path}: error_rate must be 0, not {value['error_rate']}")
         means = Means(
             float(value["coarse_grained_stats"]["mean"]),
             float(value["fine_grained_stats"]["f1"]["mean"]),
             float(value["hybrid_stats"]["hm_cf"]["mean"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: no result of a judge: {error!r}") from None
+        raise InputError(f"{path}: not a result of a judge: {error!r}") from None
     return total, means
 
 

@@ -168,7 +168,7 @@ def split(
     segments: dict[str, Segments] = {}
     for name in sorted(descriptions, key=scene_key):
         if name != Path(name).name or name.startswith("."):
-            raise InputError(f"id {name!r}: not a plain file name")
+            raise InputError(f"id {name!r} must be a plain file name")
         [sentences] = segmenter.split([descriptions[name]])
         pieces = [" ".join(sentence.split()) for sentence in sentences if sentence.strip()]
         if len(pieces) < LEAST_SEGMENTS:
@@ -179,7 +179,7 @@ def split(
             segments[name] = pieces
     if len(segments) < 2:
         raise InputError(
-            "two descriptions at least are needed: hallucinations are made of the other's segments"
+            "at least two descriptions are needed: hallucinations are segments of another one"
         )
     return segments
 

@@ -53,7 +53,7 @@ def read_published(folder: Path, problems: Problems) -> dict[str, dict[str, floa
                 value = finite_number(text)
                 if value is None:
                     problems.add(
-                        f"{path}, {row['Metric']}, {case}: {text!r} is no number: left out"
+                        f"{path}, {row['Metric']}, {case}: {text!r} is not a number: left out"
                     )
                 else:
                     scores.setdefault(f"{path.stem}/{case}", {})[row["Metric"]] = value
@@ -78,7 +78,7 @@ def read_published_authors(path: Path, problems: Problems) -> dict[str, dict[str
             for metric, text in row.items():
                 value = finite_number(text)
                 if value is None:
-                    problems.add(f"{file}, {name}, {metric}: {text!r} is no number: left out")
+                    problems.add(f"{file}, {name}, {metric}: {text!r} is not a number: left out")
                 else:
                     scores.setdefault(name, {})[metric] = value
     return scores
@@ -118,20 +118,20 @@ def read_column(name: str, path: Path) -> Foreign:
             first = [str(row.pop(key)) for key in _FIRST if key in row][:1]
             last = [str(row.pop(key)) for key in _LAST if key in row][:1]
             if not last:
-                raise RowError(f"{place}: no 'id' (there is {there})")
+                raise RowError(f"{place}: no 'id', only {there}")
             if name not in row and len(row) != 1:
                 raise RowError(
-                    f"{place}: no {name!r}, nor a single column of scores (there is {there})"
+                    f"{place}: neither {name!r} nor exactly one column of scores (it has {there})"
                 )
             key = name if name in row else next(iter(row))
             number, id_ = finite_number(row[key]), "/".join(first + last)
             if number is None:
-                raise RowError(f"{place}: {key} of {id_} is {row[key]!r}, not a number")
+                raise RowError(f"{place}: {key} of {id_} must be a number, not {row[key]!r}")
             if id_ in numbers:
-                raise RowError(f"{place}: id {id_} is there twice")
+                raise RowError(f"{place}: id {id_} occurs twice")
             numbers[id_] = number
     except (RowError, OSError) as error:
         raise file.error(error) from None
     if not numbers:
-        raise InputError(f"{path}: no scores in it")
+        raise InputError(f"{path}: the file holds no scores")
     return Foreign(path, numbers)

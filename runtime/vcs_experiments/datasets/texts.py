@@ -132,7 +132,7 @@ def _comparison(path: Path, problems: Problems) -> Iterator[Case]:
     for category in scene["categories"] if scene else ():
         for case in category.get("test_cases", ()) if isinstance(category, dict) else ():
             if not isinstance(case, dict) or not isinstance(case.get("name"), str):
-                problems.add(f"{path}: a test case without a name: left out")
+                problems.add(f"{path}: a test case has no name: left out")
                 continue
             valid = case.get("valid")
             if not isinstance(valid, bool):
@@ -146,7 +146,7 @@ def _series(path: Path, kind: str, position: str, problems: Problems) -> Iterato
     if scene:
         for level in sorted(scene["iterations"], key=scene_key):
             if not level.isdecimal():
-                problems.add(f"{path}: iteration {level!r} is no whole number: left out")
+                problems.add(f"{path}: iteration {level!r} is not a whole number: left out")
                 continue
             name, series = f"{kind}/{position}/{level}", (kind, position, int(level))
             yield Case(
@@ -165,7 +165,7 @@ def _scene(path: Path, key: str, kind: type, problems: Problems) -> dict[str, An
         or "ground_truth" not in scene
         or not isinstance(scene.get(key), kind)
     ):
-        problems.add(f"{path}: no object with 'ground_truth' and {key!r}: the scene is left out")
+        problems.add(f"{path}: the object has no 'ground_truth' or {key!r}: the scene is left out")
         return None
     return scene
 
@@ -185,7 +185,7 @@ def _usable(cases: Iterator[Case], problems: Problems) -> Iterator[Case]:
             problems.add(f"scene {case.scene}, {case.name}: {error}: left out")
             continue
         if case.name in seen:
-            problems.add(f"scene {case.scene}, {case.name}: there twice: the second is left out")
+            problems.add(f"scene {case.scene}, {case.name}: occurs twice: the second is left out")
             continue
         seen.add(case.name)
         yield case
@@ -218,7 +218,7 @@ def read_authors(path: Path, problems: Problems) -> dict[str, dict[str, str]]:
             try:
                 texts[author] = check_text(text, author)
             except TextError as error:
-                reason = f"missing author {author}" if text is None else str(error)
+                reason = f"no text of author {author}" if text is None else str(error)
                 problems.add(f"scene {scene}: {reason}: left out")
         if len(texts) > 1:
             by_scene[scene] = texts
@@ -244,11 +244,11 @@ def read_descriptions(
             problems.add(f"{path}: {error}: left out")
             continue
         if name in by_id:
-            problems.add(f"{path}: id {name} is there twice: the second is left out")
+            problems.add(f"{path}: id {name} occurs twice: the second is left out")
             continue
         by_id[name] = text
     if not by_id:
-        raise InputError(f"{path}: no text with an id in it")
+        raise InputError(f"{path}: the file has no text with an id")
     return by_id
 
 
@@ -266,7 +266,7 @@ def _object(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise InputError(
-            f"{path}: unknown dataset format: an object was expected, not {type(value).__name__}"
+            f"{path}: unknown dataset format: it must be an object, not {type(value).__name__}"
         )
     return value
 

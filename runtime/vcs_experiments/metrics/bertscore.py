@@ -182,16 +182,14 @@ def read_baseline(path: Path, layer: int) -> Baseline:
         try:
             precision, recall, f1 = values = [float(cell) for cell in row[1:]]
         except ValueError:
-            raise InputError(
-                f"{path} line {number}: a layer and three numbers were expected"
-            ) from None
+            raise InputError(f"{path} line {number}: must be a layer and three numbers") from None
         if not all(-1 <= value < 1 for value in values):
             raise InputError(
                 f"{path} line {number}: a baseline must be at least -1 and less than 1"
             )
         digest = sha256(repr(values).encode()).hexdigest()
         return Baseline((precision, recall, f1), digest[:_DIGITS])
-    raise InputError(f"{path}: no baseline for layer {layer}")
+    raise InputError(f"{path}: the file has no baseline for layer {layer}")
 
 
 class BERTScore:

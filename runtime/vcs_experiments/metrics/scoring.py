@@ -172,7 +172,7 @@ class Metrics:
         """Add columns that were computed elsewhere; raise InputError for a name that is taken."""
         for name in foreign:
             if name in self.columns:
-                raise InputError(f"--column: {name!r} is one of our columns: choose another name")
+                raise InputError(f"--column: {name!r} is already a column: choose another name")
         self.foreign, self.columns = foreign, (*self.columns, *foreign)
 
     def score(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Scored]]:

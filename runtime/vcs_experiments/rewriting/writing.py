@@ -64,21 +64,19 @@ def checked(answer: str, text: str, kind: Kind, sentences: Sentences) -> str:
     try:
         check_text(rewrite, "answer")
     except TextError:
-        raise TextError("it is empty or has characters that no text has") from None
+        raise TextError("it is empty or has control characters") from None
     for line in laid_out.splitlines():
         remark = _REMARK.match(line.strip())
         if remark and not text.strip().lower().startswith(remark[0].lower()):
-            raise TextError(f"it has a remark beside the description ({line.strip()[:40]!r})")
+            raise TextError(f"it has a remark about the description ({line.strip()[:40]!r})")
     if remove_markup(laid_out, _LAYOUT) != laid_out and remove_markup(text, _LAYOUT) == text:
-        raise TextError(
-            "it has marks of a layout, such as a list, a heading or stars, instead of plain text"
-        )
+        raise TextError("it is not plain text, but has a list, a heading or stars")
     if _QUOTES.get(rewrite[0]) == rewrite[-1] and text.strip()[0] != rewrite[0]:
-        raise TextError("it stands in quotation marks")
+        raise TextError("it is in quotation marks")
     if _ends(text) and not _ends(rewrite):
-        raise TextError("its last sentence has no end, as if it had been cut off")
+        raise TextError("its last sentence is not complete")
     if _words(rewrite) == _words(text):
-        raise TextError("it changes nothing: its words are those of the description")
+        raise TextError("it has the same words as the description")
     _check_length(rewrite, text, kind)
     _check_sentences(rewrite, text, kind, sentences)
     return rewrite
@@ -89,8 +87,8 @@ def _check_length(rewrite: str, text: str, kind: Kind) -> None:
     fewest, most = round(kind.fewest * original), round(kind.most * original)
     if not fewest <= count <= most:
         raise TextError(
-            f"it has {count} words, and the description has {original}: {fewest} to {most} words"
-            " were asked for"
+            f"it has {count} words, but must have {fewest} to {most}, because the description has"
+            f" {original}"
         )
 
 
@@ -101,10 +99,7 @@ def _check_sentences(rewrite: str, text: str, kind: Kind, sentences: Sentences) 
     if original is None or count is None:
         return
     if abs(count - original) > max(1, original // 10):
-        raise TextError(
-            f"it has {count} sentences, and the description has {original}: each sentence was to"
-            " keep its place"
-        )
+        raise TextError(f"it has {count} sentences, but must have {original}, like the description")
 
 
 def _ends(text: str) -> bool:
@@ -283,11 +278,11 @@ class Rewriter:
             except TextError as error:
                 if attempt == self.tries:
                     raise TextError(
-                        f"no answer of {self.tries} can be used: {error}; the last is"
+                        f"none of {self.tries} answers can be used: {error}; the last answer is"
                         f" {answer[:_SHOWN]!r}"
                     ) from None
                 prompt = ask_again(kind, text, answer, str(error))
-        raise AssertionError("tries is at least 1")
+        raise AssertionError("tries must be at least 1")
 
     def run(
         self,

@@ -72,7 +72,7 @@ def copy_bundle(bundle: Bundle, folder: Path) -> None:
 def _check_replaceable(output: Path, force: bool) -> None:
     if not output.is_file() or (output.stat().st_size and not _is_packed(output)):
         raise InputError(
-            f"{output}: it is no packed bundle, and is not replaced: choose another output"
+            f"{output} is not a packed bundle and is not replaced: choose another output"
         )
     if not force:
         raise InputError(f"{output} exists already (--overwrite replaces it)")
@@ -116,7 +116,7 @@ def _unpack(file: BinaryIO, folder: Path, name: str, advance: Advance) -> None:
         _expect(file, _padding(entry.size), name)
     _expect(file, _END, name)
     if file.read(1):
-        raise BundleError(f"{name}: something follows the end of the bundle")
+        raise BundleError(f"{name}: the file goes on after the end of the bundle: copy it again")
     check_graphs(Bundle(folder, manifest))
 
 
@@ -127,7 +127,7 @@ def _unpack_manifest(file: BinaryIO, path: Path, name: str) -> Manifest:
     except (tarfile.HeaderError, ValueError):
         size = -1
     if not 0 <= size <= MAX_MANIFEST_BYTES or header != tar_header(MANIFEST, size):
-        raise BundleError(f"{name}: this is no packed bundle: it does not begin with {MANIFEST}")
+        raise BundleError(f"{name} is not a packed bundle: it does not begin with {MANIFEST}")
     content = file.read(size)
     path.write_bytes(content)
     _expect(file, _padding(size), name)
@@ -159,7 +159,7 @@ def _described(header: bytes) -> str:
 
 def _expect(file: BinaryIO, content: bytes, name: str) -> None:
     if file.read(len(content)) != content:
-        raise BundleError(f"{name}: it is cut short, or not what `vcs-runtime bundle pack` writes")
+        raise BundleError(f"{name} is cut short, or not a packed bundle: copy it again")
 
 
 def tar_header(path: str, size: int) -> bytes:

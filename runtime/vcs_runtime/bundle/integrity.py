@@ -175,7 +175,7 @@ def check_listing(root: Path, manifest: Manifest) -> None:
         size = path.stat().st_size
         if size != entry.size:
             raise BundleError(
-                f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} says {entry.size}"
+                f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} lists {entry.size}"
             )
 
 
@@ -205,7 +205,7 @@ def copy_checked(
     while remaining:
         part = source.read(min(remaining, _COPIED_AT_ONCE))
         if not part:
-            raise BundleError(f"{name}: it ends within {entry.path}")
+            raise BundleError(f"{name}: the file ends within {entry.path}: copy it again")
         digest.update(part)
         target.write(part)
         remaining -= len(part)

@@ -121,7 +121,7 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if hashlib.sha256(self.values).hexdigest() != self.sha256:
-            raise ValueError("values is damaged: its sha256 is not the one beside it")
+            raise ValueError("values is damaged: its sha256 is not the recorded one")
 
     @property
     def is_current(self) -> bool:
@@ -229,11 +229,11 @@ class EmbedderSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.calibration and len(self.calibration.mean) != self.dimension:
-            raise ValueError("calibration.mean does not have `dimension` numbers")
+            raise ValueError("calibration.mean must have as many numbers as `dimension`")
         # A padded graph has no input for the number of tokens to leave out. Of several windows,
         # only the first has the instruction.
         if self.mask_instruction and (self.layout == "padded" or self.long_text == "window_mean"):
-            raise ValueError("mask_instruction goes with neither a padded layout nor window_mean")
+            raise ValueError("mask_instruction excludes a padded layout and window_mean")
 
 
 class RulesSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -290,7 +290,7 @@ class LearnedSegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.stride > self.max_tokens - 2:
-            raise ValueError("stride is above max_tokens - 2")
+            raise ValueError("stride must be at most max_tokens - 2")
 
 
 class SegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -312,7 +312,7 @@ class SegmenterSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.rules and not self.model:
-            raise ValueError("neither rules nor a model")
+            raise ValueError("there must be rules, a model, or both")
 
 
 # Rules between fields, for the JSON schema; the types check them in `__post_init__`.
@@ -361,7 +361,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise BundleError(
-                f"{path}: larger than {MAX_MANIFEST_BYTES} bytes, this is no manifest"
+                f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest"
             )
         # msgspec's parser would accept equal keys, and take the last one.
         data = json.loads(
@@ -372,9 +372,9 @@ def read_manifest(path: Path) -> Manifest:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is int and schema not in SCHEMAS:
         raise SchemaError(
-            f"{path}: schema {schema}, but this version reads schemas"
-            f" {SCHEMAS[0]} to {SCHEMAS[-1]} only: build the bundle again (the default one with"
-            " `vcs-runtime fetch default`), or use a matching vcs-runtime"
+            f"{path} has schema {schema}, but this version reads only schemas {SCHEMAS[0]} to"
+            f" {SCHEMAS[-1]}: build the bundle again (the default one with `vcs-runtime fetch"
+            " default`), or use a matching vcs-runtime"
         )
     try:
         manifest = msgspec.convert(data, Manifest)
@@ -409,7 +409,7 @@ def _check_cuda_path(place: str, path: str, model: str, listed: set[str]) -> Non
         raise ValueError(f"{place}: {path} is not in files")
     # A graph names only files in its folder: in another folder it would have other weights.
     if path.rpartition("/")[0] != model.rpartition("/")[0]:
-        raise ValueError(f"{place}: {path} is not in the folder of {model}")
+        raise ValueError(f"{place}: {path} must be in the folder of {model}")
 
 
 def _explain(error: ValueError) -> str:
@@ -428,7 +428,7 @@ def _explain(error: ValueError) -> str:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _without_null(value: Any) -> Any:

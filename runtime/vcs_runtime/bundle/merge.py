@@ -98,7 +98,7 @@ class _Merged:
         paths = {path: f"{role}/{PurePosixPath(path).name}" for path in _files_of(bundle, spec)}
         for old, new in paths.items():
             if not self._add(bundle, old, new):
-                raise BundleError(f"bundle {bundle.root}: two of its files would be {new}")
+                raise BundleError(f"bundle {bundle.root}: two of its files would be called {new}")
         if spec.cuda:
             spec = replace(spec, cuda=replace(spec.cuda, model=paths[spec.cuda.model]))
         return replace(

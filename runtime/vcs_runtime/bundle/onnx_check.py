@@ -61,9 +61,9 @@ class Reader:
             elif wire in (FIXED64, FIXED32):
                 at += 8 if wire == FIXED64 else 4
             else:
-                raise Refusal("this is no ONNX graph: a field has an impossible type")
+                raise Refusal("this is not an ONNX graph: a field has an impossible type")
             if at > stop:
-                raise Refusal("this is no ONNX graph, or its end is missing")
+                raise Refusal("this is not an ONNX graph, or its end is missing")
             yield field, wire, begin, at
 
     def varint(self, at: int, stop: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Reader:
             if byte < 128:
                 return value, at
             shift += 7
-        raise Refusal("this is no ONNX graph, or its end is missing")
+        raise Refusal("this is not an ONNX graph, or its end is missing")
 
     def text(self, start: int, stop: int) -> str:
         """Return a string of the file."""
@@ -205,7 +205,7 @@ class _Check(Reader):
         """Check the whole model; return the bytes of its external tensors by file."""
         self._message("model", 0, len(self.data), 0)
         if not self._graphs:
-            raise Refusal("there is no graph in it")
+            raise Refusal("the file has no graph")
         foreign = self._node_domains - self._function_domains - DOMAINS
         if foreign:
             raise Refusal(f"operators of the domain {min(foreign)!r} are not known")
@@ -244,7 +244,7 @@ class _Check(Reader):
                 raise Refusal(f"{refused} is not allowed")
             if field in _ONCE.get(kind, ()):
                 if field in seen:
-                    raise Refusal(f"field {field} of a {kind} stands twice")
+                    raise Refusal(f"field {field} of a {kind} occurs twice")
                 seen.add(field)
             if _wire_type(kind, field) not in (None, wire):
                 raise Refusal(f"field {field} of a {kind} has the wrong type")
@@ -282,7 +282,7 @@ class _Check(Reader):
             raise Refusal(f"a tensor has the data location {location}")
         if not entries:
             if location == _EXTERNAL:
-                raise Refusal("an external tensor does not say where its data are")
+                raise Refusal("an external tensor does not name the file with its data")
             return
         # These checks do not rely on the location: they also apply if it is not external.
         keys = [entry.get(1, b"") for entry in entries]
@@ -293,7 +293,7 @@ class _Check(Reader):
         if not _NAME.fullmatch(values[b"location"]):
             raise Refusal(f"external data in {name!r}, which is not the plain name of a file")
         if name not in self._sizes:
-            raise Refusal(f"external data in {name!r}, which the bundle does not list beside it")
+            raise Refusal(f"external data in {name!r}, which the bundle does not list")
         numbers = [values.get(key, b"0") for key in (b"offset", b"length")]
         if not all(map(_NUMBER.fullmatch, numbers)):
             raise Refusal(f"external data in {name!r}: offset or length is not a number")

@@ -41,9 +41,7 @@ def home() -> Path:
     except RuntimeError:
         folder = Path("~")
     if str(folder).startswith("~"):  # platformdirs returns this without a home folder
-        raise BundleError(
-            "this user has no home folder: set VCS_RUNTIME_HOME to a folder for vcs-runtime"
-        )
+        raise BundleError("this user has no home folder: set VCS_RUNTIME_HOME to a folder of yours")
     return folder
 
 
@@ -55,7 +53,9 @@ def own_folder(*names: str) -> Path:
     folder = home().joinpath(*names)
     if not (is_own(home()) and is_own(folder)):
         raise PermissionError(
-            errno.EPERM, "other users can write to it, so it is not used", str(folder)
+            errno.EPERM,
+            ("other users can write to this folder: type chmod go-w on it"),
+            str(folder),
         )
     return folder
 
@@ -121,7 +121,7 @@ def _why_no_folder(root: Path, name: str) -> str:
             return (
                 f"it is packed: `vcs-runtime bundle unpack {root} -o FOLDER` checks and unpacks it"
             )
-        return "a bundle is a folder, and this is a file"
+        return "a bundle is a folder, but this is a file"
     if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
         similar = ["default"]
     else:

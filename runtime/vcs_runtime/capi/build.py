@@ -58,11 +58,11 @@ class Tools:
 def find_tools() -> Tools:
     """Find the tools. Raises BuildError with the name of a missing tool and how to get it."""
     if sys.platform != "linux" or platform.python_implementation() != "CPython":
-        raise BuildError("the C API is built on Linux with CPython so far")
+        raise BuildError("the C API can only be built on Linux with CPython")
     compiler = shlex.split(os.environ.get("CC", "cc"))
     if not compiler or shutil.which(compiler[0]) is None:
         raise BuildError(
-            f"there is no C compiler {' '.join(compiler)!r}: install one, or name one in $CC"
+            f"there is no C compiler {' '.join(compiler)!r}: install it, or name another in $CC"
         )
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").is_file():
@@ -87,9 +87,7 @@ def build(folder: Path) -> Built:
     for name in (SONAME, HEADER, "vcs_runtime.pc"):
         path = folder / name
         if path.is_file() and not path.is_symlink() and b"vcs_runtime" not in path.read_bytes():
-            raise BuildError(
-                f"{path}: it is not a file of this library, and would be replaced: move it"
-            )
+            raise BuildError(f"{path} is not a file of this library and would be replaced: move it")
     tools = find_tools()
     python = tools.python
     packages = [os.path.abspath(path) for path in site.getsitepackages()]

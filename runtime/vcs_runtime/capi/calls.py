@@ -110,7 +110,7 @@ class Handles:
 
 
 def _unknown(handle: int, name: str) -> str:
-    return f"{name}: was given back, or never was one" if handle else f"{name} is NULL"
+    return f"{name} was freed before, or never was one" if handle else f"{name} is NULL"
 
 
 _handles: Final = Handles()

@@ -64,7 +64,7 @@ class Results:
         for i, address in enumerate(self._addresses):
             other = ctypes.c_uint32.from_address(address).value
             if other != size:
-                raise ValueError(f"out[{i}].struct_size is {other}, unlike the {size} of out[0]")
+                raise ValueError(f"out[{i}].struct_size is {other}, but out[0] has {size}")
         # Whole members only, and none beyond the caller's struct.
         self._written = min(size // 8 * 8, ctypes.sizeof(vcs_result)) - 4
 

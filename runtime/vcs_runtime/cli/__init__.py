@@ -197,8 +197,8 @@ def _escape_unencodable() -> None:
 
 def _unexpected(error: BaseException) -> int:
     warn(
-        f"unexpected {type(error).__name__}: {error}: a defect of vcs-runtime; "
-        "VCS_RUNTIME_DEBUG=1 shows where; finished output is kept"
+        f"unexpected {type(error).__name__}: {error}. This is a defect of vcs-runtime: please"
+        " report it with the traceback, which VCS_RUNTIME_DEBUG=1 shows. Finished output is kept"
     )
     if os.environ.get("VCS_RUNTIME_DEBUG") == "1":
         traceback.print_exc()

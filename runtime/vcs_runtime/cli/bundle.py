@@ -81,7 +81,7 @@ def verify(name: str) -> None:
     if manifest.embedder is not None:
         with suppress(DeviceError), Embedder.open(opened, proof=False) as embedder:
             embedder.embed(["A man opens a door."])
-    click.echo(f"{len(manifest.files)} files, {_megabytes(manifest)}: all as {MANIFEST} lists them")
+    click.echo(f"{len(manifest.files)} files, {_megabytes(manifest)}: all match {MANIFEST}")
 
 
 @bundle.command(cls=SectionedCommand)

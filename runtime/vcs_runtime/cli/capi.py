@@ -85,5 +85,5 @@ def _run_example(folder: Path, bundle: str) -> str:
             check=False,
         )
     if done.returncode:
-        raise BuildError(f"the example ended with {done.returncode}: {done.stderr.strip()}")
+        raise BuildError(f"the example failed ({done.returncode}): {done.stderr.strip()}")
     return done.stdout.strip()

@@ -141,9 +141,9 @@ def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
         --format latex
     """
     if options.moved is not None and len(files) > 2:
-        raise click.UsageError("--moved lists the pairs of two systems; there are more")
+        raise click.UsageError("--moved compares the pairs of two systems: give exactly two files")
     if options.intervals and options.format != "latex":
-        raise click.UsageError("--intervals belongs to --format latex; other formats have them")
+        raise click.UsageError("--intervals needs --format latex; other formats have intervals")
     with usage_errors():
         comparison = compare_files(
             files,
@@ -175,7 +175,7 @@ def compare(files: tuple[Path, ...], options: ComparisonOptions) -> None:
         for sentence in comparison.about_segmenters[1:]:
             warn(sentence)
     for id_, systems in comparison.left_out.items():
-        warn(f"{id_}: not scored by {', '.join(systems)}, left out")
+        warn(f"{id_} is left out, because it has no score from {', '.join(systems)}")
     if comparison.left_out:
         raise click.exceptions.Exit(1)
 

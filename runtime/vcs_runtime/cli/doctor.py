@@ -119,7 +119,7 @@ def _examine(name: str) -> _Report:
         )
     early = " and ".join(early_reporters())
     facts["telemetry"] = (
-        f"{early}: imported before vcs-runtime, with telemetry on" if early else "off"
+        f"{early} was imported before vcs-runtime, with telemetry on" if early else "off"
     )
     try:
         facts["providers"] = ", ".join(available_providers())
@@ -131,7 +131,7 @@ def _examine(name: str) -> _Report:
             install = "pip uninstall onnxruntime, then pip install 'vcs-runtime[gpu]'"
             facts["GPU 0"] = f"{nvidia.gpu(0).name}, unused: {install}, then --device cuda:0"
         else:
-            facts["GPU 0"] = "NVIDIA's driver finds none; --device auto uses the CPU"
+            facts["GPU 0"] = "NVIDIA's driver shows no GPU: --device auto uses the CPU"
     except (DeviceError, MissingExtraError) as error:
         problems.append(str(error))
     facts["device openvino"] = _describe_openvino()
@@ -247,7 +247,7 @@ def _measured(name: str) -> dict[str, str]:
     best = min(devices, key=lambda device: seconds[device])
     times = seconds["cpu"] / seconds[best]
     if len(devices) == 1:
-        verdict = "cpu, the only one measured; vcs-runtime[openvino] adds openvino"
+        verdict = "only cpu was measured; pip install 'vcs-runtime[openvino]' adds another device"
     elif times < _CLEARLY:
         verdict = "cpu: no other device is clearly faster with this bundle"
     else:
@@ -269,8 +269,8 @@ def _describe_openvino() -> str:
         if not named or is_slow_in_bf16():
             return "not installed"
         return (
-            f"not installed; this processor multiplies in bf16 ({named}), which"
-            f" vcs-runtime[openvino] uses: {_PROCESSORS_PAGE}"
+            f"not installed; this processor has bf16 ({named}), which vcs-runtime[openvino] uses:"
+            f" {_PROCESSORS_PAGE}"
         )
     if precision != "bf16":
         return f"{precision} ({reason}); hardly faster than device cpu"

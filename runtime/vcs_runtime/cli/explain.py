@@ -133,7 +133,7 @@ def explain(
         source = as_scored(source, scores, files[0])
     many = not is_text_pair(files, source)
     if view.name is not None and not many:
-        raise click.UsageError("--id belongs to PAIRS")
+        raise click.UsageError("--id needs PAIRS, a file of pairs")
     failed = False
     if many:
         pairs = one_source(files, source)

@@ -63,7 +63,7 @@ class InputOptions:
         if len(set(self.generated_key)) < len(self.generated_key):
             raise click.UsageError("--generated-key: a column is named twice")
         if self.has_several_systems and self.prediction_files:
-            raise click.UsageError("--generated-key: several columns are several systems of PAIRS")
+            raise click.UsageError("--generated-key can be repeated only with PAIRS")
         self.keys  # noqa: B018  # raises ValueError for a column that cannot be repeated
 
     @property
@@ -196,36 +196,36 @@ def is_text_pair(files: Sequence[Path], source: InputOptions) -> bool:
     """
     by_id = bool(source.reference_files or source.prediction_files)
     if files and source.prediction_files:
-        raise click.UsageError(f"{files[0]} is a score file, and has no texts for --predictions")
+        raise click.UsageError(f"give either {files[0]}, or --predictions")
     if bool(files) == by_id:
         raise click.UsageError(
             "give either PAIRS, or --references and --predictions, or text files of one pair: "
             "REFERENCE GENERATED"
         )
     if by_id and not (source.reference_files and source.prediction_files):
-        raise click.UsageError("--references and --predictions belong together")
+        raise click.UsageError("give both --references and --predictions")
     if len(files) == 1 and not source.format and suffix_of(files[0]) in _TEXTS:
         raise click.UsageError(
-            f"{files[0]} is one text, and a pair has two: REFERENCE{files[0].suffix}"
+            f"{files[0]} is only one text: give REFERENCE{files[0].suffix}"
             f" GENERATED{files[0].suffix}"
         )
     if len(files) < 2:
         return False
     if not any(path.exists() for path in files) and any(" " in path.name for path in files):
         raise click.UsageError(
-            "the arguments are files, and these look like texts: put each text into a file, then"
-            " type vcs-runtime score reference.txt generated.txt"
+            "the arguments must be files, but they look like texts: put each text into a file,"
+            " then type vcs-runtime score reference.txt generated.txt"
         )
     data = [path for path in files if suffix_of(path) in _DATA]
     if len(data) == len(files):
         return False  # one file of pairs for each system
     if data:
         raise click.UsageError(
-            f"several files are the plain texts of one pair, but {data[0]} is not plain text"
+            f"several files must be the plain texts of one pair, but {data[0]} is not plain text"
         )
     if source.format or source.keys != Keys() or source.has_several_systems:
         raise click.UsageError(
-            "REFERENCE and GENERATED are plain texts: they have no format and no keys"
+            "REFERENCE and GENERATED are plain texts: leave out --format and the options for keys"
         )
     return True
 
@@ -235,7 +235,7 @@ def one_source(pairs: Sequence[Path], source: InputOptions) -> PairSource:
     systems = systems_of(pairs, source)
     if len(systems) > 1:
         names = ", ".join(systems)
-        raise click.UsageError(f"one system was expected, not {len(systems)}: {names}")
+        raise click.UsageError(f"give one system instead of {len(systems)} ({names})")
     return next(iter(systems.values()))
 
 
@@ -259,8 +259,8 @@ def systems_of(pairs: Sequence[Path], source: InputOptions) -> dict[str, PairSou
             if name in systems:
                 other = next(each for each in paths if _system(each) == name)
                 raise click.UsageError(
-                    f"{other} and {path} would be two systems called {name!r}: each file is a"
-                    " system, so give each once, and rename one or give one at a time"
+                    f"{other} and {path} would be two systems called {name!r}: give each file"
+                    " once, rename one, or score one at a time"
                 )
             keys = source.keys
             if reference_files:
@@ -320,7 +320,7 @@ def _rows_of(paths: Iterable[Path], source: InputOptions) -> dict[Path, str]:
         except (RowError, OSError) as error:
             raise file.error(error) from None
     if not having:
-        raise InputError(f"--rows {source.rows}: none of the files is an object with this key")
+        raise InputError(f"--rows {source.rows}: no file is an object with this key")
     return having
 
 
@@ -397,7 +397,7 @@ def input_file(path: Path, format: str | None, rows: str | None = None) -> Input
         return InputFile(path, format, rows_key=rows)
     context = click.get_current_context()
     if context.meta.get(__name__):
-        raise click.UsageError("standard input (-) can be read once only")
+        raise click.UsageError("standard input (-) can be read only once")
     context.meta[__name__] = True
     with tempfile.NamedTemporaryFile(prefix="vcs-runtime-", delete=False) as copy:
         context.call_on_close(partial(Path(copy.name).unlink, missing_ok=True))

@@ -60,26 +60,25 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
         yield scorer
     if scorer.cache_failure:
         warn(
-            "vectors are not kept for later commands (--no-cache, if that is meant):"
-            f" {scorer.cache_failure}"
+            f"vectors are not kept for later commands: {scorer.cache_failure}. To use no cache, add"
+            " --no-cache"
         )
     counts = scorer.languages
     others = []
     if counts.not_latin:
-        others.append(f"{counts.not_latin} of {counts.texts} texts are not in Latin script")
+        others.append(f"not in Latin script: {counts.not_latin} of {counts.texts} texts")
     if counts.not_english:
-        words = "another language than English, by their frequent words"
-        others.append(f"{counts.not_english} of {counts.texts} texts are in {words}")
+        others.append(f"probably not in English: {counts.not_english} of {counts.texts} texts")
     for some in others:
         if scorer.compares_words:
             warn(
-                f"{some}: substitution compares English words, and is 0 for them"
+                f"{some}. Their substitution is 0, because only English words are compared"
                 " (docs/guide/explain.md)"
             )
         if scorer.embedder.name in _ENGLISH:
             warn(
-                f"{some}: the default model reads English, and its scores of other languages say"
-                " little (docs/guide/texts.md)"
+                f"{some}. Their scores mean little, because the model reads only English: use a"
+                " multilingual bundle (docs/guide/texts.md)"
             )
 
 
@@ -98,18 +97,16 @@ def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
         used.append(TIME_STAMPS)
     if has_sentences and counts.timed and TIME_STAMPS not in used:
         warn(
-            f"of {counts.total} generated texts, {counts.timed} have segments with times, which are"
-            f" not used: --segmenter {TIME_STAMPS} to score by them"
+            f"the times of segments are not used in {counts.timed} of {counts.total} generated"
+            f" texts. To score by them, add --segmenter {TIME_STAMPS}"
         )
     unused = counts.unused(used)
     if not unused:
         return
     remedy = f"--clean {','.join([*cleaned, *unused])}"
     if has_sentences and counts.stamps and TIME_STAMPS in unused:
-        remedy += f", or --segmenter {TIME_STAMPS} to score by them"
-    warn(
-        f"of {counts.total} generated texts, {counts.shares(unused)}, which is scored too: {remedy}"
-    )
+        remedy += f", or score by the times with --segmenter {TIME_STAMPS}"
+    warn(f"markup is scored as words: {counts.shares(unused)}. To remove it, add {remedy}")
 
 
 def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
@@ -134,16 +131,16 @@ def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
             elif LIST.fullmatch(text):
                 unread.append(example)
     if lists:
-        warn(f"pairs with a list written as text, whose items were read as texts: {lists}")
+        warn(f"a list written as text was read as several texts (number of pairs: {lists})")
     if unread:
-        warn(f"texts that look like lists, each scored as one text: {len(unread)}, as {unread[0]}")
+        warn(f"texts like lists were scored as one text each: {len(unread)}, such as {unread[0]}")
     if refusals:
         warn(
-            f"texts that begin as a refusal or an error, scored all the same: {len(refusals)}, as"
-            f" {refusals[0]}"
+            "texts that begin like a refusal or an error were scored as descriptions:"
+            f" {len(refusals)}, such as {refusals[0]}"
         )
     if no_texts:
         warn(
-            "texts of one or two words that programs write for a missing text, scored all the same:"
-            f" {len(no_texts)}, as {no_texts[0]}: leave them empty"
+            "words that programs write for a missing text were scored as descriptions:"
+            f" {len(no_texts)}, such as {no_texts[0]}. Leave such a text empty"
         )

@@ -43,7 +43,7 @@ class NamedPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
         if not value:
-            self.fail("the path must not be empty.", param, ctx)
+            self.fail("the path must not be empty: is a variable not set?", param, ctx)
         if value == "-" and param is not None and param.name == "output":
             self.fail("name a file: standard output is for the summary.", param, ctx)
         return super().convert(value, param, ctx)
@@ -309,7 +309,7 @@ further = click.option(
 def check_resume(resume: bool, overwrite: bool) -> None:
     """Raise UsageError if a command should both resume and overwrite."""
     if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other")
+        raise click.UsageError("--resume and --overwrite cannot be combined")
 
 
 _NO_CACHE: Final = Path(os.devnull)
@@ -343,7 +343,7 @@ def _served(context: click.Context, parameter: click.Parameter, url: str | None)
     if url is None and model is None:
         return None
     if url is None or model is None:
-        raise click.UsageError("--embedder URL and --embedder-model NAME belong together")
+        raise click.UsageError("give both --embedder URL and --embedder-model NAME")
     from vcs_runtime.inference.served import ServedEmbedder  # it needs sockets
 
     with usage_errors():

@@ -196,14 +196,12 @@ def report(
     one = is_text_pair(pairs_files, source)
     _check_systems(sources, of_scores, request.names, request.baseline)
     if request.texts and (matched or not of_scores):
-        raise click.UsageError(
-            "--pairs belongs to SCORES, in place of --references and --predictions"
-        )
+        raise click.UsageError("--pairs needs SCORES, and replaces --references and --predictions")
     if not is_html:
         if not one and not (of_scores and len(sources) > 1):
             raise click.UsageError(
-                "a PDF or a picture shows one pair, given as text files, or several score files:"
-                " write this report as .html"
+                "a PDF or a picture shows one pair of text files, or several score files: write"
+                " this report as .html"
             )
         require_matplotlib()
     if one:
@@ -246,7 +244,7 @@ def _check_output(request: ReportOptions, inputs: Iterable[Path]) -> None:
     """Raise InputError if the output is an input, or exists and must not be replaced."""
     refuse_input_as_output(request.output, *inputs)
     if request.output.is_file() and not request.overwrite:
-        raise InputError(f"{request.output}: it exists; replace it with --overwrite")
+        raise InputError(f"{request.output} exists already (--overwrite replaces it)")
 
 
 def _explainer(scorer: Scorer, metric: MetricOptions) -> Explainer:
@@ -273,7 +271,7 @@ def _draw_systems(files: Sequence[Path], request: ReportOptions, has_texts: bool
     """Draw the means of several systems, the best first."""
     _check_output(request, files)
     if has_texts:
-        warn("a picture shows scores alone: the texts are not used")
+        warn("the texts are not used, because a picture shows only scores")
     comparison = _comparison(files, request, (*up_to(HEADLINE),))
     means = {system.name: system.means for system in comparison.ranked}
     pairs = counted(comparison.pairs, "pair")
@@ -326,8 +324,8 @@ def _pairs_of(
         return _texts_of(sources, by_name)
     if len(by_name) > 1:
         raise click.UsageError(
-            f"texts of {len(by_name)} systems: a report on several needs the score file of each "
-            "(vcs-runtime score ... -o scores/)"
+            f"a report on {len(by_name)} systems needs their score files: write them with"
+            " vcs-runtime score ... -o scores/"
         )
     return [*by_name.values()]
 
@@ -344,7 +342,7 @@ def _texts_of(scores: Sequence[Path], texts: Mapping[str, PairSource]) -> list[P
     for path in scores:
         if path.stem not in texts:
             raise click.UsageError(
-                f"no texts are called {path.stem!r}, as that score file is: there are"
+                f"no file of texts is called {path.stem!r}, like this score file, only"
                 f" {', '.join(texts)}"
             )
     return [texts[path.stem] for path in scores]
@@ -358,15 +356,14 @@ def _check_systems(
     for path in sources if several else ():
         if not is_scores(path):
             raise click.UsageError(
-                "several files must all be score files, one for each system:"
-                f" {path} is not a score file"
+                f"several files must all be score files, one for each system, but {path} is not"
             )
     if len(names) not in (0, len(sources) if of_scores else 1):
         raise click.UsageError(
             "--name must be given once for each system, in the order of the files"
         )
     if baseline is not None and not several:
-        raise click.UsageError("--baseline needs several score files")
+        raise click.UsageError("--baseline needs at least two score files")
 
 
 def _compared(files: Sequence[Path], request: ReportOptions) -> tuple[list[dict[str, Any]], str]:

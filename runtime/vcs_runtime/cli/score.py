@@ -233,15 +233,15 @@ def _check_usage(job: JobOptions, cluster: ClusterOptions, of_texts: bool) -> No
     """Raise UsageError unless the options fit together, and fit the text files of one pair."""
     check_resume(job.resume, job.overwrite)
     if not cluster.is_ray and (cluster.actors or cluster.address):
-        raise click.UsageError("--actors and --address belong to --runner ray")
+        raise click.UsageError("--actors and --address need --runner ray")
     if job.output is None and (job.resume or job.overwrite):
         raise click.UsageError("--resume and --overwrite need --output")
     if not of_texts:
         return
     if cluster.is_ray:
-        raise click.UsageError("--runner ray scores a file of PAIRS")
+        raise click.UsageError("--runner ray needs PAIRS, a file of pairs")
     if job.output is not None or job.on_error != SKIP:
-        raise click.UsageError("--output and --on-error belong to PAIRS; use --json for one pair")
+        raise click.UsageError("--output and --on-error need PAIRS; for one pair, use --json")
 
 
 def _job_files(output: Path | None, job: JobOptions) -> JobFiles:
@@ -285,7 +285,7 @@ def _print(
     """
     if len(summaries) > 1:
         print_systems(summaries)
-        click.echo(f"\n{len(summaries)} systems: each {part} counts as one")
+        click.echo(f"\n{len(summaries)} systems: each {part} is one system")
     for name, summary in summaries.items():
         if every and len(summaries) > 1:
             click.echo(f"\n{printable(name)}\n")
@@ -315,9 +315,9 @@ def _targets(systems: Mapping[str, object], argument: str | None) -> dict[str, P
         return dict.fromkeys(systems, output)
     for name in systems:
         if Path(name).name != name:
-            raise click.UsageError(f"--output: no file can have the name of the system {name!r}")
+            raise click.UsageError(f"--output: the system {name!r} cannot name a file: rename it")
     if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output: {output} is a file; several systems need a folder")
+        raise click.UsageError(f"--output: {output} is a file; for several systems, give a folder")
     with file_errors(output):
         output.mkdir(exist_ok=True)
     return {name: output / f"{name}.jsonl" for name in systems}

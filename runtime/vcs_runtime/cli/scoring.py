@@ -39,7 +39,7 @@ class _ParamsFile(click.ParamType):  # type: ignore[type-arg]  # generic since c
             keys = tomllib.loads(content.decode())
             thresholds = keys.pop("thresholds", {})
             if not isinstance(thresholds, dict):
-                raise ValueError("thresholds must be a table: [thresholds]")
+                raise ValueError("thresholds must be a table, [thresholds]")
             _refuse_unknown(keys, _PARAM_NAMES)
             _refuse_unknown(thresholds, _THRESHOLD_NAMES)
             Params(**keys)  # its errors name the key
@@ -52,7 +52,7 @@ def _refuse_unknown(keys: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise ValueError if a key is not one of these names."""
     for key in sorted(keys):
         if key not in names:
-            raise ValueError(f"no key {key!r} (there are {', '.join(names)})")
+            raise ValueError(f"unknown key {key!r} (the keys are {', '.join(names)})")
 
 
 _PARAM_NAMES = [parameter.name for parameter in fields(Params)]
@@ -79,7 +79,7 @@ class MetricOptions:
     def options(self) -> Options:
         """The options of the scorer."""
         if self.short and self.chunk_size is not None:
-            raise click.UsageError("--chunk-size: words are the chunks of --short")
+            raise click.UsageError("--chunk-size is not for --short, whose chunks are words")
         chunk_size, lct = PRESETS[self.preset]
         if self.chunk_size is not None:
             chunk_size = self.chunk_size

@@ -112,7 +112,7 @@ def serve(
     from vcs_runtime.serve.server import ScoreServer, is_loopback, listen, read_token
 
     if token_file is None and not is_loopback(host):
-        raise click.UsageError(f"--host {host} is reached by other machines: add --token-file")
+        raise click.UsageError(f"other machines can reach --host {host}: add --token-file")
     token = None if token_file is None else read_token(token_file, warn)
     with usage_errors(), warnings_as_lines():  # the models are opened by a thread of the server
         ScoreServer(listen(host, port), config, metric.options, limits, token, warn).run()

@@ -24,7 +24,7 @@ from vcs_runtime.scoring.flags import (
 )
 from vcs_runtime.scoring.result import Result
 from vcs_runtime.scoring.score_table import ALL, HEADLINE, LABELS, PART, up_to
-from vcs_runtime.util.printable import printable
+from vcs_runtime.util.printable import counted, printable
 
 _Columns = dict[int, list[str]]  # the cells of each column, by its place
 Seen = Mapping[str, Mapping[str | int, str]]
@@ -102,7 +102,10 @@ def print_table(
             places.append("in a wider terminal")
         if more:
             places.append(more)
-        prose(out, f"Left out here: {', '.join(left_out)}. See them {' or '.join(places)}.")
+        prose(
+            out,
+            (f"Not shown here: {', '.join(left_out)}. See them {' or '.join(places)}."),
+        )
 
 
 def _layout(columns: _Columns, prose_at: int, room: int) -> Iterator[list[str]]:
@@ -166,10 +169,13 @@ def print_result(result: Result, every: bool = False) -> None:
     out = console()
     if reason := describe(result.scores._asdict(), result.n_ref, result.n_gen, result.noted):
         prose(out, f"{reason}\n")
-    print_table(("score", "value", "what it says"), rows, prose_at=2, more="with --json")
-    out.print(f"\n{result.n_ref} reference chunks, {result.n_gen} generated chunks", end="")
+    print_table(("score", "value", "meaning"), rows, prose_at=2, more="with --json")
+    out.print(f"\nchunks: {result.n_ref} reference, {result.n_gen} generated", end="")
     if result.n_references > 1:
-        out.print(f"; reference {result.reference_index + 1} of {result.n_references} won", end="")
+        out.print(
+            f"; reference {result.reference_index + 1} of {result.n_references} counts",
+            end="",
+        )
     out.print(f"\n{result.signature}", soft_wrap=True)
 
 
@@ -182,7 +188,7 @@ def print_summary(summary: Summary, every: bool = False) -> None:
         digits = 4
     else:
         names = [*up_to(HEADLINE, summary.also)]
-        headings = ["score", "mean", "95 % interval", "what it says"]
+        headings = ["score", "mean", "95 % interval", "meaning"]
         digits = 3
         if summary.counts.mostly_zero:
             names = ["margin_strict" if name == "vcs_strict" else name for name in names]
@@ -202,7 +208,7 @@ def print_summary(summary: Summary, every: bool = False) -> None:
         rows.append(row)
     print_table(headings, rows, prose_at=-1 if every else 3, more="with --json")
     if summary.failed:
-        zeros = " (as 0)" if summary.counted > summary.scored else ""
+        zeros = " (counted as 0)" if summary.counted > summary.scored else ""
         failed = f"{summary.failed} failed{zeros}"
         console().print(f"\nmeans over {summary.counted} of {summary.total} pairs; {failed}")
 
@@ -293,7 +299,7 @@ def _print_counts(out: Console, summaries: Sequence[Summary], scored: int) -> No
     seconds = sum(summary.seconds for summary in summaries)
     fresh = scored + failed - resumed
     rate = f", {fresh / seconds:.1f} pairs/s" if fresh and seconds else ""
-    before = f", {resumed} of them before" if resumed else ""
+    before = f", {resumed} of them earlier" if resumed else ""
     out.print(f"\n{scored} scored, {failed} failed{before}; {seconds:.1f} s{rate}")
 
 
@@ -307,14 +313,14 @@ def _print_references(out: Console, summaries: Sequence[Summary]) -> None:
         return
     count = f"{most}" if len(numbers) == 1 else f"{min(numbers)} to {most}"
     mean = any("|refs:mean" in summary.signature for summary in summaries)
-    out.print(f"{count} references a pair, {'their mean' if mean else 'the best'} counts")
+    out.print(f"{count} references for a pair; {'their mean' if mean else 'the best'} counts")
     lone = sum(summary.lone_sentences for summary in summaries)
     if lone:
-        pairs = "1 pair" if lone == 1 else f"{lone} pairs"
         prose(
             out,
-            f"In {pairs} the reference that counts is one sentence, and the generated text has"
-            " several: if the references are the sentences of one text, join them to one text.",
+            f"In {counted(lone, 'pair')} the reference that counts is one sentence, but the"
+            " generated text has several. If the references are sentences of one text, join them"
+            " into one text.",
         )
 
 

@@ -97,4 +97,4 @@ def export(
             address=server.address,
         )
     click.echo(write_repository(folder, deployment))
-    click.echo(f"start it as {folder / 'README.md'} says", err=True)
+    click.echo(f"{folder / 'README.md'} has the command that starts the server", err=True)

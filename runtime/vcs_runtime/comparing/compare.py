@@ -57,7 +57,7 @@ def compare(
     # In the order of the baseline, so that the draws do not depend on the order of the files.
     common = [id_ for id_ in read[first].rows if all(id_ in each.rows for each in read.values())]
     if not common:
-        raise InputError(f"no id that all have scored: {', '.join(map(str, files))}")
+        raise InputError(f"no id has a score in all of these files: {', '.join(map(str, files))}")
     columns = {}
     for score in (*required, "margin"):
         columns[score] = {name: system.column(score, common) for name, system in read.items()}
@@ -146,7 +146,7 @@ def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
     for place, row in read_scores(path, required, pipe=True):
         name, scores.signature = str(row["id"]), str(row["signature"])
         if name in scores.rows or name in scores.failed:
-            raise InputError(f"{place}: id {name} is there twice")
+            raise InputError(f"{place}: id {name} occurs twice")
         if "error" in row:
             scores.failed.add(name)
         else:
@@ -158,15 +158,15 @@ def _read(path: Path, required: Sequence[str], names: Sequence[str]) -> _Scores:
 def _named(files: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
     """Name the systems. Raises ValueError if the names do not fit the files."""
     if len(files) < 2:
-        raise ValueError("two or more score files are needed")
+        raise ValueError("give at least two score files")
     if not names:
         stems = [path.stem for path in files]
         names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
     elif len(names) != len(files):
-        raise ValueError(f"a name is needed for each of the {len(files)} files, not {len(names)}")
+        raise ValueError(f"give a name for each of the {len(files)} files, not {len(names)}")
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise ValueError(f"two systems are called {name!r}: name each of them")
+            raise ValueError(f"two systems are called {name!r}: name them with --name")
     return dict(zip(names, files, strict=True))
 
 

@@ -16,7 +16,7 @@ from vcs_runtime.comparing.systems import LEVELS, Comparison, PairedTest, System
 from vcs_runtime.scoring.flags import beside_points, reference_points
 from vcs_runtime.scoring.score_table import LABELS, SMALLER_IS_BETTER
 from vcs_runtime.util.atomic import write_whole
-from vcs_runtime.util.printable import cell, printable
+from vcs_runtime.util.printable import cell, counted, printable
 
 Cell = str | int | float | bool | None
 
@@ -160,22 +160,22 @@ def notes(comparison: Comparison) -> list[str]:
     """Return sentences that explain the numbers of a comparison."""
     c = comparison
     labels = ", ".join(map(_label, c.scores))
-    pairs = _pairs_in_words(c)
+    pairs = counted(c.pairs, "pair")
     sentences = []
     if c.reason:
-        sentences.append(f"{c.reason} --score vcs compares VCS.")
+        sentences.append(f"{c.reason} To compare VCS, add --score vcs.")
     sentences.append(
-        f"{labels} of {len(c.systems)} systems over the {pairs} that all of them have scored."
+        f"{labels} of {len(c.systems)} systems, over the {pairs} that all systems scored."
     )
     if c.left_out:
         sentences.append(
-            f"Left out: {len(c.left_out)} more, which a system failed to score or lacks."
+            f"Left out, because a system has no score for them: {len(c.left_out)} more."
         )
-    others = ", in the second table to the other system" if c.all_pairs else ""
+    others = ", in the second table from the other system" if c.all_pairs else ""
     sentences += [
-        f"Differences are to {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
+        f"Differences are from {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
         " interval.",
-        f"p: the larger one of a paired bootstrap and a permutation test, {c.resamples}"
+        f"p is the larger one of a paired bootstrap and a permutation test, {c.resamples}"
         f" resamples{_corrected(c)}.",
     ]
     sentences += _too_few(c)
@@ -191,9 +191,9 @@ def _too_few(comparison: Comparison) -> list[str]:
     sentences = []
     smallest = 2 / (c.resamples + 1) * family
     if smallest >= LEVELS[0]:
-        sentences.append(f"So few resamples show no p below {smallest:.2g}.")
+        sentences.append(f"No p can be below {smallest:.2g}: raise --resamples.")
     if 2 / 2**c.pairs * family >= LEVELS[0]:  # all differences of one sign
-        sentences.append(f"With {_pairs_in_words(c)} no difference can be significant.")
+        sentences.append(f"With {counted(c.pairs, 'pair')} no difference can be significant.")
     return sentences
 
 
@@ -208,10 +208,6 @@ def _points(comparison: Comparison) -> list[str]:
         means = {printable(system.name): system.means[score].mean for system in c.ranked}
         sentences.append(beside_points(means, score, lines))
     return [sentence for sentence in sentences if sentence]
-
-
-def _pairs_in_words(comparison: Comparison) -> str:
-    return f"{comparison.pairs} pair{'' if comparison.pairs == 1 else 's'}"
 
 
 def markdown(comparison: Comparison) -> str:
@@ -255,9 +251,9 @@ def latex(comparison: Comparison, intervals: bool = False) -> str:
         headings.append(Heading("", text))
     spread = ", \u00b1 half of a 95 % bootstrap interval" if intervals and c.pairs > 1 else ""
     caption = (
-        f"Means over {_pairs_in_words(c)}{spread}; zeros: pairs whose VCS is 0. "
-        f"{arrow}The best mean is bold. Stars: the difference to "
-        f"{printable(c.baseline)} is significant {stars}. {_short(c)}"
+        f"Means over {counted(c.pairs, 'pair')}{spread}; zeros: pairs with a VCS of 0. {arrow}The"
+        f" best mean is bold. Stars: the difference from {printable(c.baseline)} is significant"
+        f" {stars}. {_short(c)}"
     )
     comments = [*notes(c), *signatures(c)]
     means = latex_table(

@@ -150,7 +150,7 @@ def _chosen(sections: str | Sequence[str]) -> list[str]:
         return list(_SECTIONS)
     if not names or not set(names) <= set(_SECTIONS):
         known = ", ".join(map(repr, _SECTIONS))
-        raise ValueError(f"metrics_to_include must be 'all' or names out of {known}, not {names!r}")
+        raise ValueError(f"metrics_to_include must be 'all' or names from {known}, not {names!r}")
     return names
 
 

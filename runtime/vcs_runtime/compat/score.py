@@ -239,7 +239,7 @@ def explain_internals(
         texts = internals["texts"]
         chunks = list(texts["reference_chunks"]), list(texts["generated_chunks"])
     except (KeyError, TypeError) as error:
-        raise ValueError(f"internals: not what compute_vcs_score returns: {error!r}") from None
+        raise ValueError(f"internals must be a result of compute_vcs_score: {error!r}") from None
     scores = score_similarity(similarity, gas, options.params)
     signature = signature_of(options, ["seg:segmenter_fn"], ["emb:embedding_fn"])
     n_ref, n_gen = similarity.shape
@@ -297,7 +297,7 @@ def _texts(texts: Sequence[str] | None, count: int, name: str) -> list[str]:
 def _chunks(text: str, name: str, segmenter_fn: SegmenterFunction, chunk_size: int) -> list[str]:
     segments: Any = segmenter_fn(text)
     if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
-        raise ModelError("segmenter_fn returned something else than a list of strings")
+        raise ModelError("segmenter_fn must return a list of strings")
     if not segments:
         raise TextError(f"{name}: segmenter_fn returned no segments")
     return join_chunks(segments, chunk_size)
@@ -308,11 +308,11 @@ def _rows(vectors: Any, count: int | None, name: str) -> Any:
     try:
         rows = vectors if is_tensor(vectors) else np.asarray(as_numbers(vectors), np.float64)
     except (TypeError, ValueError) as error:
-        raise ModelError(f"{name}: no array of numbers: {error}") from error
+        raise ModelError(f"{name} is not an array of numbers: {error}") from error
     if rows.ndim == 1 and count == 1:
         rows = rows.reshape(1, -1)
     if rows.ndim != 2 or not len(rows) or len(rows) != (count or len(rows)):
-        raise ModelError(f"{name}: an array {tuple(rows.shape)}, not ({count or 'n'}, d)")
+        raise ModelError(f"{name} has the shape {tuple(rows.shape)}, not ({count or 'n'}, d)")
     return rows
 
 
@@ -320,7 +320,7 @@ def _similarity(reference: Any, generated: Any, name: str) -> npt.NDArray[np.flo
     _check_lengths(reference, generated, name)
     similarity = np.asarray(as_numbers(reference @ generated.T))
     if not np.isfinite(similarity).all():
-        raise ModelError(f"{name}: NaN, infinity or too large numbers")
+        raise ModelError(f"{name} has NaN, infinity or too large numbers")
     return similarity
 
 
@@ -335,14 +335,14 @@ def _cosine(reference: Any, generated: Any, name: str) -> float:
             units.append(row / np.maximum(np.linalg.norm(row, axis=1, keepdims=True), _SHORTEST))
     cosine = float(as_numbers((units[0] * units[1]).sum()))
     if not np.isfinite(cosine):
-        raise ModelError(f"{name}: NaN or infinity")
+        raise ModelError(f"{name} has NaN or infinity")
     return cosine
 
 
 def _check_lengths(reference: Any, generated: Any, name: str) -> None:
     size, other_size = reference.shape[1], generated.shape[1]
     if size != other_size:
-        raise ModelError(f"{name}: vectors of {size} and of {other_size} components")
+        raise ModelError(f"{name} has vectors of {size} and of {other_size} components")
 
 
 #: The scores in the order of the reference package.

@@ -143,10 +143,11 @@ class CustomEmbedder:
                 raise TypeError(f"its type is {numbers.dtype}")
             rows = numbers.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise self._wrong(f"something that is no array of numbers: {error}") from error
+            raise self._wrong(f"something that is not an array of numbers: {error}") from error
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
             raise self._wrong(
-                f"an array {rows.shape} for {len(texts)} texts: it must be ({len(texts)}, d)"
+                f"an array of shape {rows.shape} for {len(texts)} texts; the shape must be"
+                f" ({len(texts)}, d)"
             )
         not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(not_finite):
@@ -165,7 +166,7 @@ class CustomEmbedder:
     def show_tokens(self, layer: int | None = None) -> TokenLayer:
         """Refuse: the caller's object embeds whole texts. Raises ModelError."""
         raise ModelError(
-            f"embedder {self.name}: it embeds whole texts, and shows no vectors of tokens"
+            f"embedder {self.name}: it embeds whole texts and has no vectors of tokens"
         )
 
     def release(self) -> None:

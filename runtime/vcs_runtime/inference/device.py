@@ -69,8 +69,8 @@ class Device:
         """
         if self.provider == CUDA and self.precision and spec.precision != self.precision:
             raise DeviceError(
-                f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, and only models in"
-                f" fp32 can be run in fp32: use cuda:{self.index}"
+                f"cuda:{self.index}:fp32: {spec.name} is in {spec.precision}, but only models in"
+                f" fp32 can run in fp32: use cuda:{self.index}"
             )
         if self.provider == CUDA and not self.precision:
             return spec
@@ -177,8 +177,8 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         index = rank
     elif rank and not index:
         warnings.warn(
-            f"{device} is named on local rank {rank}: ranks that name the same GPU share its"
-            f" memory; '{kind}' alone means the GPU of the rank",
+            f"{device} is used on local rank {rank}; ranks that use the same GPU share its memory."
+            f" For the GPU of the rank, give '{kind}'",
             stacklevel=2,
         )
     if kind == "auto":
@@ -198,7 +198,7 @@ def choose_device(device: str, gpu_memory_gb: float | None = None) -> Device:
         raise DeviceError(f"{device}: the {CUDA} of ONNX Runtime lacks {lacking}")
     if problem := nvidia.unfit(import_onnxruntime(), index):
         raise DeviceError(f"{device}: {problem}")
-    reason = "named" if kind != "auto" else f"auto: {CUDA} is there"
+    reason = "named" if kind != "auto" else f"auto: {CUDA} is available"
     precision = "fp32" if device.endswith(":fp32") else ""
     return Device("ort-cuda", CUDA, reason, index, memory, precision=precision)
 

@@ -89,8 +89,8 @@ class Embedder:
             self._session = opened(device)
         if self._session.inputs != dict.fromkeys(EMBEDDER_INPUTS[self._layout], "tensor(int64)"):
             raise BundleError(
-                f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, "
-                f"which are not those of a {self._layout} graph"
+                f"bundle {bundle.root}: {graph.model} has the inputs {self._session.inputs}, which"
+                f" do not match the layout {self._layout}"
             )
         weights = bundle.weights_size(self.spec) if device.is_gpu else 0
         self._budget = Budget(device, self.spec.dimension, weights, self._layout, others)
@@ -203,7 +203,7 @@ class Embedder:
         special = self._tokenizer.special_count
         if not special < limit <= self.spec.max_tokens:
             raise ValueError(
-                f"max_length must be in [{special + 1}, {self.spec.max_tokens}], not {max_length}"
+                f"max_length must be from {special + 1} to {self.spec.max_tokens}, not {max_length}"
             )
         prefix = self.spec.instruction if instruction is None else instruction
         check_string(prefix, "instruction")
@@ -268,7 +268,7 @@ class Embedder:
             where = f"{self.device.provider_name}: in {self._precision}"
             other = "a bundle in fp32" if rounds else "openvino:fp32"
             raise DeviceError(
-                f"{where}, vectors of tokens would change those of texts; {other} shows them"
+                f"{where}, reading vectors of tokens would change the vectors of texts: use {other}"
             )
 
     def token_vectors(
@@ -406,9 +406,9 @@ class _Runner:
         error = np.abs(lengths - 1).max(initial=0)
         if error > _LENGTH_ERROR:
             raise BundleError(
-                f"{self.bundle}: {self.spec.name} returned vectors of length"
-                f" {lengths.min():.3g} to {lengths.max():.3g}, off by {error:.2g}: they must be of"
-                " length 1"
+                f"{self.bundle}: {self.spec.name} returned vectors of length {lengths.min():.3g}"
+                f" to {lengths.max():.3g}, but the length must be 1 (largest difference"
+                f" {error:.2g})"
             )
 
 
@@ -531,7 +531,7 @@ def _by_sequence(states: FloatArray, batch: Batch) -> Iterable[FloatArray]:
 def embedder_spec(bundle: Bundle) -> EmbedderSpec:
     """Return the settings of a bundle's embedder; raises BundleError if it has no embedder."""
     if bundle.manifest.embedder is None:
-        raise BundleError(f"bundle {bundle.root}: it holds no embedder")
+        raise BundleError(f"bundle {bundle.root}: it holds no embedder: choose another bundle")
     return bundle.manifest.embedder
 
 

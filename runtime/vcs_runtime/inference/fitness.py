@@ -158,14 +158,14 @@ def describe_unfit(bundle: Bundle, calibrated: bool = False) -> str:
     calibration = spec.calibration
     if calibrated and calibration:
         reason = unfit(calibration.fitness)
-        return reason and f"bundle {bundle.root}: even calibrated, {reason}: take another model"
+        return reason and f"bundle {bundle.root}: even calibrated, {reason}: use another model"
     reason = unfit(spec.fitness)
     if not reason:
         return ""
     if calibration and not unfit(calibration.fitness):
         remedy = "score with --calibrated (in Python: ScorerConfig(calibrated=True))"
     else:
-        remedy = "check its pooling, instruction, tokenizer and weights, or take another model"
+        remedy = "check its pooling, instruction, tokenizer and weights, or use another model"
     return f"bundle {bundle.root}: {reason}: {remedy}"
 
 

@@ -22,7 +22,7 @@ from vcs_runtime.errors import DeviceError
 _COMPUTE_CAPABILITY = (75, 76)  # cuDeviceGetAttribute: major, minor
 # CUDA_ERROR_NOT_INITIALIZED, with which cuInit fails in a child of a process that called it.
 _FORKED = 3
-_FORK = "this process was forked from one that had used CUDA: start processes with the method spawn"
+_FORK = "this process was forked after CUDA was used: start processes with the method spawn"
 _FIRST_DRIVER = {12: 525, 13: 580}  # NVIDIA's driver with which each major version of CUDA begins
 # First bytes of a block of GPU code in a library.
 _MACHINE_CODE = b"\x50\xed\x55\xba\x01\x00\x10\x00"
@@ -82,7 +82,7 @@ def hindrance() -> str:
             return ""
         if code == _FORKED:
             return _FORK
-    return "NVIDIA's driver is not there or does not start (libcuda.so.1)"
+    return "NVIDIA's driver is not installed or does not start (libcuda.so.1)"
 
 
 def gpu(index: int) -> Gpu:
@@ -97,7 +97,7 @@ def gpu(index: int) -> Gpu:
     if cuda.cuDeviceGet(ctypes.byref(device), index):
         count = ctypes.c_int()
         cuda.cuDeviceGetCount(ctypes.byref(count))
-        raise DeviceError(f"cuda:{index}: there is no such GPU, the driver shows {count.value}")
+        raise DeviceError(f"cuda:{index}: there is no such GPU; the driver shows {count.value}")
     name = ctypes.create_string_buffer(256)
     cuda.cuDeviceGetName(name, len(name), device)
     numbers = []
@@ -136,8 +136,8 @@ def old_driver(major: int, name: str) -> str:
     if major in _FIRST_DRIVER:
         driver = f"driver {_FIRST_DRIVER[major]} or later"
     return (
-        f"NVIDIA's driver is for {newest}, and {name} is built for CUDA {major}: install {driver},"
-        " or NVIDIA's package cuda-compat on data centre GPUs"
+        f"NVIDIA's driver supports {newest}, but {name} needs CUDA {major}: install {driver}, or"
+        " NVIDIA's package cuda-compat on data centre GPUs"
     )
 
 
@@ -157,9 +157,8 @@ def unfit(ort: Any, index: int) -> str:
     architecture = int(shown.architecture.removeprefix("sm"))
     if codes and not any(code.runs_on(architecture) for code in codes):
         return (
-            f"{shown.name} is {shown.architecture}, and {name} has code for"
-            f" {', '.join(map(str, codes))} only: use `--device cpu`, or another build of ONNX"
-            " Runtime"
+            f"{shown.name} is {shown.architecture}, but {name} has code only for"
+            f" {', '.join(map(str, codes))}: use `--device cpu`, or another build of ONNX Runtime"
         )
     return ""
 

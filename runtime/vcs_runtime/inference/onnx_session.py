@@ -53,8 +53,8 @@ def old_release(model: Path) -> str:
     release = ".".join(map(str, _RELEASE))
     package = "onnxruntime-gpu" if CUDA in available_providers() else "onnxruntime"
     return (
-        f"{model} needs ONNX Runtime {release} or later, and {installed} is installed: "
-        f"pip install --upgrade '{package}>={release}'"
+        f"{model} needs ONNX Runtime {release} or later, but {installed} is installed: pip install"
+        f" --upgrade '{package}>={release}'"
     )
 
 
@@ -119,9 +119,7 @@ def open_session(
         return OpenVINOSession(model, device.precision, threads, shown)
     if device.engine:
         if shown:
-            raise DeviceError(
-                "tensorrt: a built engine shows no vectors of tokens; the device cuda does"
-            )
+            raise DeviceError("tensorrt: an engine has no vectors of tokens: use --device cuda:N")
         try:
             with OPENING:
                 return RtxSession(device.engine, device.index, device.memory)
@@ -150,7 +148,7 @@ def open_session(
         if _NO_MEMORY.search(str(error)):
             # Not a DeviceMemoryError: smaller batches would not help.
             raise DeviceError(
-                f"{name}: memory does not suffice for {model}{_pytorch_advice(device)}: {error}"
+                f"{name}: not enough memory for {model}{_pytorch_advice(device)}: {error}"
             ) from None
         if device.is_gpu:
             raise DeviceError(
@@ -159,8 +157,8 @@ def open_session(
         raise BundleError(f"{model}: ONNX Runtime cannot load it: {error}") from None
     if device.provider not in session.get_providers():
         raise DeviceError(
-            f"{name}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its "
-            f"{device.provider} is installed, but a library it needs is not{_lacking(device)}"
+            f"{name}: ONNX Runtime fell back to {', '.join(session.get_providers())}; its"
+            f" {device.provider} is installed, but lacks a library{_lacking(device)}"
         )
     if device.is_gpu:
         _refuse_cpu_work(session, name, model)
@@ -216,7 +214,7 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
     ]
     if counts:
         raise DeviceError(
-            f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, and the CPU would"
+            f"{name}: ONNX Runtime has no GPU kernel for these nodes of {model}, so the CPU would"
             f" run them: {', '.join(counts)}; use `--device cpu`, or export the model in fp16"
         )
 
@@ -224,7 +222,7 @@ def _refuse_cpu_work(session: ort.InferenceSession, name: str, model: Path) -> N
 def _pytorch_advice(device: Device) -> str:
     """Return how to free the GPU memory that PyTorch holds in this process, or ""."""
     if device.is_gpu and "torch" in sys.modules:
-        return " (PyTorch keeps what it has freed: torch.cuda.empty_cache() first)"
+        return " (PyTorch keeps freed memory: call torch.cuda.empty_cache() first)"
     return ""
 
 

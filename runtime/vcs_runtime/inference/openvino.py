@@ -64,7 +64,7 @@ def _quantised_product(node: Any) -> Any:
     rows = node.get_attribute("N")
     columns = node.get_attribute("K")
     if node.get_input_size() != 3 or bits != 8:
-        raise ValueError("MatMulNBits has another form than vcs-runtime writes")
+        raise ValueError("MatMulNBits was not written by vcs-runtime")
     x, levels, scales = _inputs(node)
     zero = op.constant(np.float32(1 << (bits - 1)))
     numbers = op.subtract(op.convert(levels, "f32"), zero)
@@ -84,7 +84,7 @@ def _product(node: Any) -> Any:
     op = _operators()
     form = {name: node.get_attribute(name, default) for name, default in _GEMM.items()}
     if form != _GEMM | {"transB": 1}:
-        raise ValueError("Gemm has another form than vcs-runtime writes")
+        raise ValueError("Gemm was not written by vcs-runtime")
     x, weight, *bias = _inputs(node)
     kind = _half(weight)
     if kind is None:
@@ -155,7 +155,7 @@ def import_openvino() -> Any:
     year = version.partition(".")[0]
     if year.isdigit() and int(year) < _SINCE:
         raise MissingExtraError(
-            f"the device openvino needs openvino {_SINCE}.0 or later, and {version} is installed,"
+            f"the device openvino needs openvino {_SINCE}.0 or later, but {version} is installed,"
             " which returns NaN in bf16: install `vcs-runtime[openvino]`"
         )
     return package
@@ -188,8 +188,8 @@ def _refuse_forked() -> None:
     """
     if _first_process() != os.getpid():
         raise DeviceError(
-            "openvino: this process was forked from one that had used OpenVINO, whose threads a"
-            " fork does not copy: start processes with the method spawn, or choose the device cpu"
+            "openvino: this process was forked from one that had used OpenVINO, whose threads are"
+            " not copied: start processes with the method spawn, or use device cpu"
         )
 
 
@@ -270,9 +270,9 @@ class OpenVINOSession:
             if _is_no_memory(error):
                 # Not a DeviceMemoryError: smaller batches would not help.
                 raise DeviceError(
-                    f"openvino: memory does not suffice for {model}: {_message(error)}"
+                    f"openvino: not enough memory for {model}: {_message(error)}"
                 ) from None
-            advice = ". The device openvino:fp32 does without bf16." if precision == "bf16" else ""
+            advice = ". The device openvino:fp32 needs no bf16." if precision == "bf16" else ""
             raise DeviceError(
                 f"openvino: OpenVINO cannot run {model} in {precision}: {_message(error)}{advice}"
             ) from None
@@ -300,7 +300,7 @@ class OpenVINOSession:
             # OpenVINO does not check indices, and would read memory after the table.
             largest = int(np.max(inputs[name], initial=0))
             if largest >= size:
-                raise DeviceError(f"{name} holds {largest}, and the model's table has {size} rows")
+                raise DeviceError(f"{name} holds {largest}, but the model's table has {size} rows")
         try:
             # One run at a time, each with a new request. A used request may silently keep its last
             # output if there is no memory for the new one.
@@ -313,7 +313,7 @@ class OpenVINOSession:
             raise kind(_message(error)) from None
         rows = len(next(iter(inputs.values())))
         if rows and any(array.size == 0 for array in arrays):
-            raise DeviceMemoryError("there is no output, as where memory does not suffice")
+            raise DeviceMemoryError("there is no output, probably because memory does not suffice")
         return arrays
 
 

@@ -53,8 +53,7 @@ PROBABILITIES: Final = {"fp32": 5e-3, "fp16": 5e-2, "bf16": 0.15, "int8": 0.3}
 _PROCESSOR: Final = ("vendor_id", "model name", "stepping", "flags", "Features", "CPU part")
 _LIBRARIES: Final = re.compile(r"/.*(?:onnxruntime|openvino|nvidia|libcu|tensorrt|nvinfer).*\.so.*")
 _ADVICE: Final = (
-    ". Another device or release may compute this model rightly; --no-proof (proof=False) scores"
-    " all the same"
+    ". Try another device or release; --no-proof (proof=False) scores without this check"
 )
 
 
@@ -116,8 +115,8 @@ def check(subject: Subject, *, again: bool = False) -> None:
     advice = ""
     if subject.model != proof.model:
         advice = (
-            "; its files or settings were changed after the proof was made: if that is right,"
-            " `vcs-runtime export verify` makes another"
+            "; its files or settings were changed after the proof was made. If this was intended,"
+            " make a new proof with `vcs-runtime export verify`"
         )
     _compare_recorded(subject, _answers(subject), proof, advice)
     if folder:
@@ -140,7 +139,7 @@ def check_served(subject: Subject) -> None:
     with suppress(OSError, ValueError):  # the first time, or a damaged file
         first = msgspec.json.decode(path.read_bytes(), type=Proof)
     if first and first.is_current:
-        advice = f"; if it was changed on purpose, delete {path}"
+        advice = f"; if the change was intended, delete {path}"
         _compare_recorded(subject, answers, first, advice)
         return
     with suppress(OSError):  # then the next opening takes its answers as the first
@@ -208,7 +207,7 @@ def _compare(
     largest = max(subject.limits.values())
     limit = max(subject.limits.get(part, largest) for part in precision.split("+"))
     if not worst <= limit:
-        differs = f"differs by {worst:.2g}, where at most {limit:g} is right: {how}"
+        differs = f"differs by {worst:.2g}, but at most {limit:g} is allowed: {how}"
         raise _wrong(subject, worst_text, differs)
 
 

@@ -92,7 +92,7 @@ def unfit(index: int) -> str:
     if old or gpu.architecture in CAPABILITIES:
         return old
     return (
-        f"{gpu.name} is {gpu.architecture}, and TensorRT for RTX builds engines for"
+        f"{gpu.name} is {gpu.architecture}, but TensorRT for RTX builds engines only for"
         f" {', '.join(CAPABILITIES)}: use cuda:{index}, or NVIDIA's package tensorrt in place of"
         " tensorrt-rtx-cu13-bindings"
     )
@@ -227,7 +227,7 @@ class RtxSession:
                     self._check(context.set_optimization_profile_async(number, stream))
                     self._contexts[number] = context
                 return self._contexts[number]
-        raise DeviceError(f"no profile takes {rows} x {tokens} tokens: build engines again")
+        raise DeviceError(f"the engine does not fit {rows} x {tokens} tokens: build engines again")
 
     def _runtime_config(self) -> tuple[Any, Any]:
         """Return what contexts are made with, and the cache of kernels or None.

@@ -305,10 +305,10 @@ def _too_long(error: DeviceMemoryError, tokens: int, on_gpu: bool) -> DeviceMemo
         return error
     size = int(wanted[1])
     return DeviceMemoryError(
-        f"memory does not suffice for a text of {tokens:,} tokens on a CPU: one array takes"
+        f"not enough memory for a text of {tokens:,} tokens on a CPU: one array needs"
         f" {size / 1e9:,.1f} GB. Attention grows with the square of the length: use a GPU or a"
-        " smaller window (`export --max-tokens`, max_length of Embedder.embed), or export an older"
-        f" decoder again ({error})"
+        " smaller window (`export --max-tokens`, max_length of Embedder.embed), or export an"
+        f" older decoder again ({error})"
     )
 
 
@@ -349,8 +349,8 @@ class FittingBatches(Generic[T]):
         """
         if self._budget.is_fixed:
             raise DeviceMemoryError(
-                f"{error}; batches of fixed shapes are not made smaller: allow more memory, or do "
-                "without --batch-invariant"
+                f"{error}; batches of fixed shapes cannot be made smaller: allow more memory, or"
+                " leave out --batch-invariant"
             ) from None
         if len(rows) == 1:
             raise _too_long(error, self._lengths[rows[0]], self._budget.is_gpu) from None

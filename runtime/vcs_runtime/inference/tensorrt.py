@@ -64,8 +64,8 @@ def _choose(bundle: Bundle, part: str, device: str, gpu_memory_gb: float | None)
     spec = bundle.part(part)
     if spec and spec.precision == "bf16" and chosen.provider_name == "ort-cpu":
         raise DeviceError(
-            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has kernels on a GPU only:"
-            " use a GPU or openvino, or export it with `--precision fp16` or `fp32`"
+            f"{device}: {spec.name} is in bf16, for which ONNX Runtime has only GPU kernels: use a"
+            " GPU or openvino, or export it with `--precision fp16` or `fp32`"
         )
     if problem := chosen.is_gpu and _unfit(bundle, part, chosen):
         if device != "auto":
@@ -96,8 +96,8 @@ def _unfit(bundle: Bundle, part: str, device: Device) -> str:
             return ""
         # It takes the range of each input when it runs, and multiplies integers.
         return (
-            f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has kernels on"
-            " the CPU only: export it with `--precision fp16` for a GPU"
+            f"the learned segmenter {spec.name} is in int8, for which ONNX Runtime has only CPU"
+            " kernels: export it with `--precision fp16` for a GPU"
         )
     # Its other graph would take ten times as long as fp16 does.
     if not spec.cuda and spec.precision == "int8":
@@ -113,13 +113,12 @@ def graph_problem(spec: Spec) -> str:
     """
     if isinstance(spec, EmbedderSpec) and spec.layout != "padded":
         return (
-            f"{spec.name} is a decoder, whose graphs have operators of ONNX Runtime that TensorRT"
-            " lacks: use cuda:N, which computes no padding"
+            f"{spec.name} is a decoder, whose graphs have operators that TensorRT lacks: use cuda:N"
         )
     if spec.precision not in ("fp32", "fp16"):
         return (
-            f"engines are built from graphs in fp32 or fp16, and {spec.name} is in"
-            f" {spec.precision}: export it in one of them, or use cuda:N"
+            f"engines are built from graphs in fp32 or fp16, but {spec.name} is in"
+            f" {spec.precision}: export it as fp16, or use cuda:N"
         )
     return ""
 

@@ -113,14 +113,15 @@ def find_layer(model: Path, layer: int | None, bundle: str) -> TokenLayer:
         return TokenLayer(layers[layer], layer)
     if layers:
         raise BundleError(
-            f"{bundle}: its encoder has no layer {layer}, only {min(layers)} to {max(layers)}"
+            f"{bundle}: its encoder has no layer {layer}, only the layers {min(layers)} to"
+            f" {max(layers)}"
         )
     raise BundleError(f"{bundle}: only the last layer of its encoder can be read")
 
 
 def nothing_to_show(bundle: str) -> BundleError:
     """Return the error for a bundle whose graph has no states of single tokens."""
-    return BundleError(f"{bundle}: its embedder shows no states of single tokens")
+    return BundleError(f"{bundle}: its embedder has no vectors of single tokens")
 
 
 def shown_graph(model: Path, values: Sequence[str]) -> bytes:

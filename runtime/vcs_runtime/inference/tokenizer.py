@@ -45,7 +45,7 @@ class Sequences:
 def load_tokenizer(path: Path) -> Tokenizer:
     """Load a `tokenizer.json` with truncation and padding switched off; raises BundleError."""
     if path.stat().st_size > _MAX_BYTES:
-        raise BundleError(f"{path}: larger than {_MAX_BYTES >> 20} MB, this is no tokenizer")
+        raise BundleError(f"{path} is larger than {_MAX_BYTES >> 20} MB, so it is not a tokenizer")
     try:
         tokenizer = Tokenizer.from_file(os.fspath(path))
         # The file may switch on truncation (all-MiniLM-L6-v2: 128 tokens), which would cut texts
@@ -59,7 +59,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         reason = " ".join(str(error).split())
         raise BundleError(f"{path}: tokenizers cannot load it: {reason}") from None
     if getattr(tokenizer.model, "dropout", None):
-        raise BundleError(f"{path}: it has a dropout, so a text would get other tokens each time")
+        raise BundleError(f"{path}: it has a dropout, so the tokens of a text would vary")
     return tokenizer
 
 
@@ -85,7 +85,7 @@ def own_special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
         stop = start + len(plain)
         if complete[start:stop] == plain:
             return tuple(complete[:start]), tuple(complete[stop:])
-    raise BundleError("the tokenizer changes a text when it adds special tokens")
+    raise BundleError("the tokenizer changes texts when special tokens are added")
 
 
 class TokenEncoder:
@@ -177,8 +177,8 @@ class TextTokenizer:
             for window in self._cut(text_ids, max_tokens, texts[i]):
                 if len(window) <= skip:
                     raise TextError(
-                        f"texts: of {len(window)} tokens the first {skip} are the instruction's, so"
-                        f" that nothing is left to embed: {texts[i][:60]!r}"
+                        f"texts: the instruction has {skip} tokens, so nothing is left to embed of"
+                        f" the {len(window)} tokens of {texts[i][:60]!r}"
                     )
                 ids.append(window)
                 owners.append(i)
@@ -192,8 +192,8 @@ class TextTokenizer:
         count = self._instruction_tokens(instruction)
         if count >= room:
             raise TextError(
-                f"texts: the instruction has {count} tokens and the model's input {room}, so"
-                " that nothing of a text is left to embed"
+                f"texts: the instruction has {count} tokens, but the model reads only {room}, so"
+                " no text can be embedded"
             )
 
     def _cut(self, row: IntArray, max_tokens: int, text: str) -> list[IntArray]:
@@ -208,8 +208,8 @@ class TextTokenizer:
         before, ids, after = row[: self._before], row[self._before : end], row[end:]
         if self._spec.long_text == "error":
             raise TextError(
-                f"texts: a text of {len(ids)} tokens is longer than the model's {limit}, "
-                f"and {self._spec.name} refuses those: {text[:60]!r}"
+                f"texts: a text has {len(ids)} tokens, but {self._spec.name} accepts at most"
+                f" {limit}: {text[:60]!r}"
             )
         if self._spec.long_text == "truncate":
             # The closing special tokens are lost: they are cut off with the end of the text.

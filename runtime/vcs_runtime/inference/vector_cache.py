@@ -198,7 +198,7 @@ class VectorCache:
             # A view of this name could compute for ever, and a trigger could change stored values.
             contents = db.execute("SELECT type, name FROM sqlite_master").fetchall()
             if contents != [("table", "vectors")]:
-                raise sqlite3.DatabaseError("it holds something else than vectors")
+                raise sqlite3.DatabaseError("the file is not a vector cache")
         except BaseException:
             db.close()
             raise

@@ -262,8 +262,8 @@ class VectorStore:
                 self._dimension = length
             if length != self._dimension:
                 raise ModelError(
-                    f"embedder {self._embedder.name}: a vector of {length} components after vectors"
-                    f" of {self._dimension}: another model needs another `identity`"
+                    f"embedder {self._embedder.name}: it returned a vector of {length} components"
+                    f" after vectors of {self._dimension}: give another model another `identity`"
                 )
 
     def close(self) -> None:

@@ -68,7 +68,8 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
             ),
             citation="",
             inputs_description=(
-                " predictions: generated texts; references: for each a text, or several."
+                " predictions: generated texts; references: one text, or several, for each"
+                " prediction."
             ),
             features=[
                 datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),

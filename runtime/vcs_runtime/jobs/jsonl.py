@@ -57,7 +57,7 @@ def read_jsonl(
 def read_records(
     path: Path,
     fields: Sequence[str] = ("id",),
-    otherwise: str = "this is no line of an earlier run",
+    otherwise: str = "this line was not written by an earlier run",
     *,
     skip_torn: bool = False,
     pipe: bool = False,

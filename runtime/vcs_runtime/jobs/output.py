@@ -100,7 +100,7 @@ class OutputFile:
                 self._size = os.fstat(self._file).st_size if self._regular else 0
                 if self._size and not (resume or overwrite):
                     raise InputError(
-                        f"{path}: it exists; continue it with --resume, or replace it with"
+                        f"{path} exists already: continue it with --resume, or replace it with"
                         " --overwrite"
                     )
                 if not resume:
@@ -129,7 +129,7 @@ class OutputFile:
                 self._truncate(self._size - len(torn))
         else:
             raise InputError(
-                f"{self.path}: this is not the output of an earlier run: use another output"
+                f"{self.path} is not the output of an earlier run: choose another output"
             )
 
     def append(self, records: Iterable[Record]) -> None:
@@ -157,8 +157,8 @@ class OutputFile:
             else:
                 return
         raise InputError(
-            f"{self.path}: {change} while the job was running, and what was finished since then"
-            " is lost: restore the file and continue with --resume, or start again"
+            f"{self.path}: {change} while the job was running, so output since then is lost:"
+            " restore the file and continue with --resume, or start again"
         )
 
     def __enter__(self) -> OutputFile:
@@ -191,9 +191,7 @@ class OutputFile:
         self.check()
         data = memoryview(content)
         try:
-            with file_errors(
-                self.path, "; what was finished before is kept, continue with --resume"
-            ):
+            with file_errors(self.path, "; finished output is kept: continue with --resume"):
                 while data:
                     data = data[os.write(self._file, data) :]
                 if self._regular:
@@ -234,7 +232,7 @@ def _lock(file: int) -> None:
         raise OSError(None, "another process is writing it") from None
     except OSError as error:
         raise OSError(
-            None, f"it cannot be locked ({error.strerror}): use another file system"
+            None, f"it cannot be locked ({error.strerror}): write to another file system"
         ) from None
 
 

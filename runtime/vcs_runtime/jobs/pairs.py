@@ -95,7 +95,7 @@ class Keys:
         """Raise ValueError if a kept key is the name of a field of the output."""
         for name in self.keep:
             if name in OUTPUT_KEYS:
-                raise ValueError(f"--keep-column {name}: the output has another {name!r}")
+                raise ValueError(f"--keep-column {name}: the output has another column {name!r}")
 
     def of(self, file: InputFile) -> tuple[tuple[str, ...], str, str]:
         """Return the keys of the references, of the generated text and of the id in a file."""
@@ -152,9 +152,7 @@ class PairFile:
         references, generated, id_key = self.keys.of(self.file)
         if not isinstance(row, dict):
             names = " and ".join((*references, generated))
-            raise RowError(
-                f"{place}: an object with {names} was expected, not {type(row).__name__}"
-            )
+            raise RowError(f"{place}: must be an object with {names}, not {type(row).__name__}")
         row = with_paths(row, (id_key, *needed))
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
@@ -211,8 +209,8 @@ def _refuse_equal_ids(source: Path | PairSource, hashes: Collection[int]) -> Non
 def twice(source: object, name: str, first: str, second: str) -> InputError:
     """Return the error for an id that two rows have."""
     return InputError(
-        f"{source} {second}: {first} has the id {name!r}, too: "
-        "give every pair another id, or --duplicates suffix"
+        f"{source} {second}: {first} also has the id {name!r}: give every pair its own id, or add"
+        " --duplicates suffix"
     )
 
 
@@ -242,7 +240,7 @@ def refuse_missing(
     if not missing:
         return
     absent = " and no ".join(map(repr, missing))
-    message = f"{begins} {absent} (there is {quoted(names)}): "
+    message = f"{begins} {absent} (it has {quoted(names)}): "
     if by_id and set(names) == set(by_id):
         raise RowError(message, TEXTS_BY_ID)
     options = list(dict.fromkeys(needed[key] for key in missing))
@@ -252,7 +250,7 @@ def refuse_missing(
     raise RowError(message, f"give {_with_columns(options, free)}")
 
 
-TEXTS_BY_ID: Final = "texts by id belong to --references and --predictions"
+TEXTS_BY_ID: Final = "give texts by id with --references and --predictions"
 # Words in the names that columns usually have, by the option that names the column.
 _USUAL: Final = {
     "--reference-key": "ref refs reference references gt truth groundtruth target gold answer"

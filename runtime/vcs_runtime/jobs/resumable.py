@@ -37,8 +37,8 @@ def check_signature(place: object, signature: Any, expected: Any) -> None:
     if signature != expected:
         there, here = differences(signature, expected)
         raise InputError(
-            f"{place}: its signature has {there}, and this run's has {here}: "
-            "resume with the same options, or use another output"
+            f"{place}: its signature has {there}, but this run's has {here}: resume with the same"
+            " options, or choose another output"
         )
 
 
@@ -56,8 +56,8 @@ def check_texts(place: object, record: Record, expected: str) -> None:
     """Raise InputError unless the text hash in an existing line is `expected`, this run's hash."""
     if record.get("texts") != expected:
         raise InputError(
-            f"{place}: the texts of id {record['id']!r} have changed since this line was written: "
-            "resume with the same input, or use another output"
+            f"{place}: the texts of id {record['id']!r} have changed since this line was written:"
+            " resume with the same input, or choose another output"
         )
 
 
@@ -75,8 +75,8 @@ class Items(Generic[T]):
         """Return the error for an input that has another number of items now."""
         number = "more" if taken > self.total else taken
         return InputError(
-            f"{source}: it had {self.total} items when the job began, and has {number} now; what"
-            " was finished is kept, continue with --resume"
+            f"{source}: it had {self.total} items when the job began, but has {number} now;"
+            " finished output is kept: continue with --resume"
         )
 
 
@@ -157,7 +157,7 @@ def _pass_existing(
             )
         if record["id"] != through.identify(item):
             raise InputError(
-                f"{place}: id {record['id']!r}, where the input has {through.identify(item)!r}:"
+                f"{place}: id {record['id']!r}, but the input has {through.identify(item)!r}:"
                 f" {another}"
             )
         through.check(place, item, record)

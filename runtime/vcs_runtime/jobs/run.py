@@ -115,8 +115,8 @@ def _until_failure(
             if i:
                 yield block[:i]
             raise InputError(
-                f"{_failure(source, pair, record)}; what was finished before is kept: mend the pair"
-                " and continue with --resume, or give --on-error skip or zero"
+                f"{_failure(source, pair, record)}; finished output is kept: mend the pair and"
+                " continue with --resume, or add --on-error skip or zero"
             )
         yield block
 
@@ -152,7 +152,6 @@ def check_line(signature: str, place: str, pair: InputPair, record: dict[str, An
     columns = {name: value for name, value in record.items() if name not in fields}
     if json.dumps(columns, sort_keys=True) != json.dumps(dict(pair.kept), sort_keys=True):
         raise InputError(
-            f"{place}: its columns of the input are {columns}, and this run's are"
-            f" {dict(pair.kept)}: resume with the same input and --keep-column, or use another"
-            " output"
+            f"{place}: its kept columns are {columns}, but this run's are {dict(pair.kept)}:"
+            " resume with the same input and --keep-column, or choose another output"
         )

@@ -70,7 +70,10 @@ def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, s
     if written == current:
         return options, ""
     there, here = differences(written, current)
-    return options, f"{path}: scored with {there}, this run with {here}: give the same options"
+    return (
+        options,
+        f"{path}: scored with {there}, but this run has {here}: give the same options",
+    )
 
 
 def read_scores(
@@ -91,13 +94,13 @@ def read_scores(
             raise InputError(f"{place}: {otherwise}")
         if signature is not None and row["signature"] != signature:
             raise InputError(
-                f"{place}: scored as {row['signature']}, the lines before as {signature}"
+                f"{place}: scored as {row['signature']}, but the lines before as {signature}"
             )
         signature = row["signature"]
         check_line(place, row, names)
         yield place, row
     if signature is None:
-        raise InputError(f"{path}: it holds no scores")
+        raise InputError(f"{path}: the file holds no scores")
 
 
 def check_line(place: str, row: Record, names: Sequence[str] = _NUMBERS) -> None:
@@ -139,8 +142,8 @@ def _number(row: Record, name: str, place: str) -> float:
     """Return a number of a line. Raises InputError if it is not a number, or out of its range."""
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InputError(f"{place}: {name!r} is {value!r}, not a number")
+        raise InputError(f"{place}: {name!r} must be a number, not {value!r}")
     low, high = _RANGES[name]
     if not low - _ROUNDING <= value <= high + _ROUNDING:
-        raise InputError(f"{place}: {name!r} is not in [{low:g}, {high:g}]")
+        raise InputError(f"{place}: {name!r} must be from {low:g} to {high:g}")
     return float(value)

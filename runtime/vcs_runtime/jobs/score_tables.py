@@ -69,12 +69,12 @@ def as_lines(
         is_own = _holds_lines(lines) and _belong(lines, source, _check_input)
         if not is_own:
             raise InputError(
-                f"{lines}: it holds what a job with another input has finished: continue that job"
+                f"{lines} is the unfinished output of a job with another input: continue that job"
                 " with --resume, or delete the file"
             )
 
     def finish(written: OutputFile) -> None:
-        kept = "; the scores are kept: --resume finishes the job, also with another format"
+        kept = "; the scores are kept: continue with --resume, also in another format"
         try:
             with file_errors(output, kept):
                 write_table(lines, output)
@@ -94,10 +94,10 @@ def _check_output(output: Path, files: JobFiles) -> None:
     refuse_input_as_output(output, *files.inputs)
     exists = os.path.exists(output)
     if exists and not files.overwrite:
-        state = "it is whole, so there is nothing to continue" if files.resume else "it exists"
+        state = "the file is complete already" if files.resume else "it exists already"
         raise InputError(f"{output}: {state}; replace it with --overwrite")
     if exists and not output.is_file():
-        raise InputError(f"{output}: not a regular file, which a table needs")
+        raise InputError(f"{output}: a table can only be written to a regular file")
     with file_errors(output):
         partial = beside(_target(output))
         partial.touch(exist_ok=False)

@@ -61,17 +61,17 @@ class Mix:
     def _warning(self) -> str:
         if self._splits_differ():
             if self.differently is None:
-                subject = "The systems were not split alike"
+                subject = "The systems were split by different segmenters"
             else:
                 were = "pair was" if self.differently == 1 else "pairs were"
-                subject = f"{self.differently} {were} not split alike in all systems"
+                subject = f"{self.differently} {were} split by different segmenters"
             return (
-                f"{subject}, so a part of their differences may come from the segmenters: score all"
-                " systems with --segmenter learned."
+                f"{subject}, which may cause a part of the differences. Score all systems with"
+                " --segmenter learned."
             )
         return (
-            "Two segmenters cut one text differently, and scores of their pairs differ by that,"
-            " too: --segmenter learned splits all texts by one."
+            "Two segmenters may split a text differently, which changes scores. To use one"
+            " segmenter, add --segmenter learned."
         )
 
     def _splits_differ(self) -> bool:

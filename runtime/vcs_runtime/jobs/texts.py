@@ -52,9 +52,7 @@ class Texts:
                 if isinstance(row, str | list):  # of an array: its number is its id
                     row = {id_key: int(place.split()[-1]), TEXT: row}
                 if not isinstance(row, dict):
-                    raise RowError(
-                        f"{place}: a text with an id was expected, not {type(row).__name__}"
-                    )
+                    raise RowError(f"{place}: must be a text with an id, not {type(row).__name__}")
                 keys = (id_key, *self.keys.reference, self.keys.generated or "", *self.keys.keep)
                 yield self._pair(place, with_paths(row, keys), id_key)
         except (RowError, TextError, OSError) as error:
@@ -67,7 +65,7 @@ class Texts:
         if not self.keys.id and (id_key not in row or keys == ["caption"]):
             id_key = video_of(row) or id_key
         if row.get(id_key) is None:
-            raise RowError(f"{place}: no {id_key!r} (there is {quoted(row)}): give --id-key")
+            raise RowError(f"{place}: no {id_key!r} (it has {quoted(row)}): add --id-key NAME")
         name = checked_id(row[id_key], place, id_key)
         if not keys:
             return InputPair(place, name, None, None, missing=True)
@@ -102,7 +100,7 @@ class Texts:
             groups.setdefault(name, []).append(text)
         if not texts:
             at = f" at {self.keys.generated!r}" if self.keys.generated else ""
-            raise InputError(f"{self.file}: it holds no texts{at}")
+            raise InputError(f"{self.file}: the file holds no texts{at}")
         return texts if self.predictions else joined(groups)
 
     def _keys(self, place: str, row: Mapping[str, Any], id_key: str) -> Sequence[str]:
@@ -129,8 +127,8 @@ class Texts:
             option = "--generated-key" if self.predictions else "--reference-key"
             remedy = f"give {option}"
             if all(is_rows(row[key]) for key in row.keys() - {id_key}):
-                remedy = "lists of objects are no texts, as of questions and answers"
-            raise RowError(f"{place}: no {names} (there is {quoted(row)}): {remedy}")
+                remedy = "a list of objects is not a text"
+            raise RowError(f"{place}: no {names} (it has {quoted(row)}): {remedy}")
         return keys
 
 
@@ -165,8 +163,8 @@ class MatchedFiles:
             if equal:
                 there, here = next(iter(equal.items()))
                 self.assumed = (
-                    f"{self}: no id in common with {reference_file}; without folder and suffix"
-                    f" {len(equal)} are the same, as {here!r} and {there!r}: so they were matched"
+                    f"{self}: no id is the same as in {reference_file}. Ids were matched without"
+                    f" folder and suffix, such as {here!r} and {there!r} ({len(equal)} in all)"
                 )
             names = {here: there for there, here in equal.items()}
             texts = {names.get(name, name): text for name, text in texts.items()}
@@ -174,8 +172,8 @@ class MatchedFiles:
         self.superfluous = [name for name in texts if name not in references]
         if len(self.missing) == len(references):
             raise InputError(
-                f"{self}: no id in common with {reference_file}: "
-                f"{_some(self.superfluous)} here, {_some(self.missing)} there"
+                f"{self}: no id is the same as in {reference_file}: {_some(self.superfluous)}"
+                f" here, {_some(self.missing)} there"
             )
         self._ids = len(references)
         self._pairs: list[InputPair] = []
@@ -195,7 +193,8 @@ class MatchedFiles:
             for key in keep:
                 if key not in pair.kept:
                     raise InputError(
-                        f"{reference_file} {reference.place}: no {key!r} to keep, nor in {self}"
+                        f"{reference_file} {reference.place}: there is no {key!r} to keep, and"
+                        f" none in {self}"
                     )
             self._pairs.append(pair)
 
@@ -216,12 +215,12 @@ class MatchedFiles:
         sentences = []
         if self.missing:
             share = f"{len(self.missing)} of {self._ids} references"
-            sentences.append(f"{self}: no prediction for {share}: {_some(self.missing)}")
+            sentences.append(f"{self}: there is no prediction for {share}: {_some(self.missing)}")
         if self.superfluous:
             count = len(self.superfluous)
             sentences.append(
-                f"{self}: {count} prediction{'s' if count > 1 else ''} without a reference, left"
-                f" out: {_some(self.superfluous)}"
+                f"{self}: {count} prediction{'s' if count > 1 else ''} left out, because there is"
+                f" no reference: {_some(self.superfluous)}"
             )
         return sentences
 

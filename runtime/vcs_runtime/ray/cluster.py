@@ -103,9 +103,8 @@ class Needs:
         if room < self.actors:
             gpu = " and a GPU" if self.gpus else ""
             raise DeviceError(
-                f"actors: {self.actors} are asked for; with {self.cpus} CPUs{gpu} each, and one CPU"
-                f" left free for reading, the Ray cluster ({_offers(nodes)}) has room for {room},"
-                " and would wait for ever"
+                f"actors: {self.actors} do not fit: with {self.cpus} CPUs{gpu} for each, and one"
+                f" CPU for reading, the Ray cluster ({_offers(nodes)}) has room for {room}"
             )
 
     def _room(self, nodes: list[Mapping[str, float]]) -> int:
@@ -194,7 +193,7 @@ def _choose_settings() -> None:
     """Set up the environment of a new cluster. Raises DeviceError if Ray was imported before."""
     if "ray" in sys.modules and not os.environ.keys() >= _ALONE.keys():
         raise DeviceError(
-            "Ray was imported before `connected()` could choose its settings: import it later"
+            "Ray was imported before `connected()` could choose its settings: import Ray later"
         )
     for name, value in _ALONE.items():
         os.environ.setdefault(name, value)

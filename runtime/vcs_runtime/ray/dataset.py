@@ -110,9 +110,7 @@ class ScoreBatch:
 def column_of(batch: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
     """Return a column of a batch. Raises InputError if it is missing."""
     if name not in batch:
-        raise InputError(
-            f"no column {name!r} (there is {', '.join(map(repr, batch)) or 'nothing'})"
-        )
+        raise InputError(f"no column {name!r} (it has {', '.join(map(repr, batch)) or 'nothing'})")
     return batch[name]
 
 

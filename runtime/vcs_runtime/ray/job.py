@@ -176,15 +176,15 @@ def _block(
     """
     if results is None:
         raise DeviceError(
-            f"{_ATTEMPTS} actors died of the pairs from {pairs[0].place} to {pairs[-1].place}; "
-            "what was finished is kept, continue with --resume"
+            f"{_ATTEMPTS} actors died while scoring {pairs[0].place} to {pairs[-1].place};"
+            " finished output is kept: continue with --resume"
         )
     block = []
     for pair, result in zip(pairs, results, strict=True):
         if result.signature != signature:
             raise DeviceError(
-                f"{host} would score as {result.signature}, another machine as {signature}: install"
-                " the same version and bundle everywhere, and name a device"
+                f"{host} would score as {result.signature}, but another machine as {signature}:"
+                " install the same version and bundle everywhere, and choose a --device"
             )
         block.append((pair, line_of(pair, result)))
     return block
@@ -226,4 +226,4 @@ def _quiet() -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    return f"Ray: {str(error).splitlines()[0]}; what was finished is kept, continue with --resume"
+    return f"Ray: {str(error).splitlines()[0]}; finished output is kept: continue with --resume"

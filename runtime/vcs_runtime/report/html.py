@@ -174,7 +174,7 @@ def pair_data(
     if r.segmenter:
         about += f" Split into {e.noun}s by {r.segmenter}."
     if any(len(chunk.text) > MAX_CHARACTERS for chunk in (*e.reference, *e.generated)):
-        about += f" No more than {MAX_CHARACTERS:,} characters of a {e.noun} are shown."
+        about += f" At most {MAX_CHARACTERS:,} characters of a {e.noun} are shown."
     return {
         "id": name,
         "system": system,

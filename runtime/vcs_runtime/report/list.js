@@ -45,15 +45,15 @@ function pairList(index, scored, failed) {
     page.resize(rows.length);
   });
   const count = make("span", { role: "status", class: "count" });
-  const nothing = make("p", { id: "nothing" }, "Nothing found. ", make("button", { type: "button", onclick: () => filters.clear() }, "Clear the filters"));
+  const nothing = make("p", { id: "nothing" }, "No pair matches. ", make("button", { type: "button", onclick: () => filters.clear() }, "Clear the filters"));
   const table = make("div", {}, scroller("Pairs", make("table", { id: "pairs" }, make("thead", {}, make("tr", {}, ...sorter.heads)), body)));
-  const limits = [index.left_out ? `${index.left_out} pairs between the worst and the best are not listed.` : "", index.failed_count > failed.length ? `Of ${index.failed_count} pairs that were not scored, ${failed.length} are listed.` : ""];
+  const limits = [index.left_out ? `${index.left_out} pairs between the worst and the best are not listed.` : "", index.failed_count > failed.length ? `${failed.length} of ${index.failed_count} pairs that were not scored are listed.` : ""];
   const download = make("button", { type: "button", id: "csv", onclick: () => save(`${index.title}.csv`, csv(index, rows)) }, "Download these rows as CSV");
   const present = Object.keys(index.flags).filter((flag) => scored.some((row) => row.flags.includes(flag)));
   const legend = make("dl", { class: "soft legend" }, ...present.flatMap((flag) => [make("dt", {}, index.flags[flag].mark), make("dd", {}, index.flags[flag].meaning)]));
   const paper = make("p", { class: "paper soft" });
   const paged = scored.filter((row) => row.page !== null).length;
-  const unlinked = make("p", { class: "soft" }, paged ? "A pair without a link has no page: --pages adds more." : "No pair has a page: --references and --predictions, or --pairs, add the texts.");
+  const unlinked = make("p", { class: "soft" }, paged ? "A pair without a link has no page; --pages adds pages." : "No pair has a page; to add pages, give --references and --predictions, or --pairs.");
   unlinked.hidden = paged === scored.length;
   sorter.again();
   const box = make("div", {}, filters.box, make("p", { class: "controls" }, count, " ", ...limits.filter((text) => text).map((text) => `${text} `), download), page.box, paper, nothing, table, unlinked, wider(), legend);

@@ -46,7 +46,7 @@ function showPair(pair, index, place) {
         make("dd", { class: "soft" }, score.name === "margin" ? "SAS + NAS \u2212 1" : score.full || score.meaning)))),
     make("p", { id: "whole" }, ...spelt(whole)),
     make("p", { class: "soft controls help" }, make("span", { class: "pointer" }, `Point at a ${pair.noun} or use the arrow keys: its match is marked, and Enter goes to it.`),
-      make("span", { class: "touch" }, `Tap a ${pair.noun}: its match is marked.`), " Punctuation counts for nothing."),
+      make("span", { class: "touch" }, `Tap a ${pair.noun}: its match is marked.`), " Punctuation is ignored."),
     make("div", { class: "sides" }, list("reference", "generated"), list("generated", "reference")),
     replacedTable(pair),
     costBar(pair, index),
@@ -56,7 +56,7 @@ function showPair(pair, index, place) {
     make("div", { class: matrix.wide ? "" : "two" },
       make("section", {}, make("h2", {}, "Similarity, windows and matches"), matrix.box),
       make("section", {}, make("h2", {}, "The order of the narrative"),
-        single ? make("p", { class: "soft" }, `One ${pair.noun} against one has no order.`)
+        single ? make("p", { class: "soft" }, `Each text has one ${pair.noun}, so there is no order.`)
           : make("div", { class: matrix.wide ? "figures" : "" }, ...["generated", "reference"].map((side) => narrative(pair, side, index, column))))),
     ...(single ? [] : [make("h2", {}, "Penalties for distance"),
       make("div", { class: "figures" }, ...["generated", "reference"].map((side) => penalties(pair, side, column)))]),

@@ -77,7 +77,7 @@ def replaced(e: Explanation) -> Table:
         )
         for word in surest(e.replaced)
     ]
-    caption = "Words of the reference, and what stands in their places in the generated text."
+    caption = "Words of the reference, and the words that replace them in the generated text."
     if more := left_out(e.replaced):
         caption += f" Not shown: {more}."
     head = (*_REPLACED, f"reference {e.noun}", f"generated {e.noun}")
@@ -92,9 +92,7 @@ def matches(e: Explanation, name: str) -> Table:
     side = _side(e, name)
     other = "generated text" if name == "reference" else "reference"
     rows: Rows = [_match(i, chunk, side, e.noun) for i, chunk in enumerate(getattr(e, name))]
-    caption = (
-        f"The match of a {e.noun} is the {e.noun} of the {other} that counts as its counterpart."
-    )
+    caption = f"The match of a {e.noun} is its counterpart in the {other}."
     return Table(f"Matches of the {name} {e.noun}s", caption, _MATCHES, _MATCHES_AT, rows)
 
 

@@ -160,6 +160,6 @@ def _replaced(e: Explanation) -> str:
     if not count:
         return ""
     return (
-        f"The font of this document lacks {count} of {len(text)} characters, shown as \ufffd. "
-        "The HTML report shows all of them."
+        f"Characters shown as \ufffd, because the font lacks them: {count} of {len(text)}. The"
+        " HTML report shows all characters."
     )

@@ -212,8 +212,8 @@ def _check_same(result: Result, wanted: Sequence[float], place: str, pairs: obje
     values = [getattr(result.scores, name, math.nan) for name in RANKING]
     if not all(abs(value - old) <= _ROUNDING for value, old in zip(values, wanted, strict=True)):
         raise InputError(
-            f"{place} scored {_in_words(wanted)}, but its texts in {pairs} score"
-            f" {_in_words(values)}: these are not the texts that were scored"
+            f"{place} has {_in_words(wanted)}, but its texts in {pairs} give {_in_words(values)}:"
+            " give the texts that were scored"
         )
 
 

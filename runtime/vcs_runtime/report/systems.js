@@ -78,7 +78,7 @@ function compared(index, score, paper) {
       make("td", { class: "strip not-phone" }, draws.row(system, own, 34)), ...(found ? tested(system).map((text) => make("td", {}, text)) : []),
       make("td", {}, `${system.zeros} of ${system.scored}`), ...others.map(({ name }) => make("td", { class: "not-phone" }, number(of(system, name).mean))));
   };
-  const heads = [["system"], [term(score)], ["pairs, mean and 95 % interval", "not-phone"], ...(found ? [[make("span", {}, "difference to ", make("bdi", {}, found.baseline))], ["p"]] : []), ["VCS is 0"], ...others.map((each) => [term(each), "not-phone"])];
+  const heads = [["system"], [term(score)], ["pairs, mean and 95 % interval", "not-phone"], ...(found ? [[make("span", {}, "difference from ", make("bdi", {}, found.baseline))], ["p"]] : []), ["VCS is 0"], ...others.map((each) => [term(each), "not-phone"])];
   const foot = make("tr", { class: "not-phone" }, make("td"), make("td"), make("td", { class: "strip" }, draws.axis()), make("td", { colspan: heads.length - 3 }));
   const table = make("table", { id: "comparison" }, make("thead", {}, make("tr", {}, ...heads.map(([head, kind = null]) => make("th", { scope: "col", class: kind }, head)))), make("tbody", {}, ...systems.map(row)), make("tfoot", {}, foot));
   return [scroller("Systems compared", table), wider(), make("p", { class: "soft" }, make("span", { class: "not-phone" }, draws.about(systems.map((system) => [system.name, of(system, score.name).mean]))), found ? notes(found, score) : index.incomparable && `No paired tests: ${index.incomparable}.`)];
@@ -103,10 +103,10 @@ function strips(index, score, width) {
     axis: () => svg(22 + 15 * points.length, `axis of the ${score.label}`, draw("path", { class: "axis", fill: "none", d: `M16 1H${width - 16}${ticks(start, end).map(([at]) => `M${x(at)} 1v5`).join("")}` }),
       ...ticks(start, end).map(([at, label]) => draw("text", { x: x(at), y: 18, "text-anchor": "middle" }, label)),
       ...points.map(([at, name], k) => draw("text", { x: x(at), y: 33 + 15 * k, "text-anchor": x(at) < width / 2 ? "start" : "end" }, name))),
-    about: (means) => `Bars: the pairs; point, line and \u00b1: their mean and its 95 % interval. ${points.length ? `Dashed, reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
+    about: (means) => `Bars show the pairs; the point, the line and \u00b1 show the mean and its 95 % interval. ${points.length ? `Dashed lines are reference points: ${enumerated(points.map(([at, name]) => `${name} (${number(at)})`))}. ` : ""}`
       + points.flatMap(([at, name], k) => [["below", k === 0, -1], ["above", k === points.length - 1, 1]].map(([word, last, sign]) => {
         const names = means.filter(([, mean]) => last && sign * (mean - at) > 0).map(([own]) => own);
-        return names.length ? `${enumerated(names)} ${names.length > 1 ? "lie" : "lies"} ${word} ${name}. ` : "";
+        return names.length ? `${enumerated(names)} ${names.length > 1 ? "have" : "has"} a mean ${word} ${name}. ` : "";
       })).join(""),
   };
 }
@@ -117,13 +117,13 @@ const signedNumber = (value) => (value < 0 ? "" : "+") + number(value);
 const largest = ({ p_bootstrap_corrected: first, p_permutation_corrected: second }) => (first === null || second === null ? null : Math.max(first, second));
 
 function notes(found, score) {
-  const sense = score.smaller ? " The smaller, the better." : "";
+  const sense = score.smaller ? " Smaller is better." : "";
   const left = found.left_out ? `; ${found.left_out} more ${found.left_out === 1 ? "is" : "are"} left out` : "";
   const corrected = found.correction === "holm" && found.tests > 1 ? `, corrected by Holm's method over the ${found.tests} tests of ${found.family === "all" ? "all scores" : "this score"}` : "";
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
-  const few = fewest < 0.05 ? "" : ` So few pairs cannot show a p below ${fewest.toPrecision(2)}: whatever the systems are, no difference is clear.`;
-  return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems have scored${left}. `
-    + `p: the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. ${found.family === "all" ? "" : `"vcs-runtime compare --score ${score.name}" prints the same.`}${sense}${few}`;
+  const few = fewest < 0.05 ? "" : ` With so few pairs no p can be below ${fewest.toPrecision(2)}, so no difference is significant.`;
+  return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems scored${left}. `
+    + `p is the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. ${found.family === "all" ? "" : `"vcs-runtime compare --score ${score.name}" prints the same.`}${sense}${few}`;
 }
 
 // Of one system, its pairs on an axis.
@@ -210,7 +210,7 @@ function dotPlot(index, videos, a, b, score) {
   };
   const table = make("table", { id: "different" }, make("caption", {}, "Videos that differ most"), make("thead", {}, make("tr", {}, ...["video", nameA, nameB, "difference"].map((text) => make("th", { scope: "col" }, text)))),
     make("tbody", {}, ...differ.map((point) => make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, point.id)), cell(point, a, point.x), cell(point, b, point.y), make("td", {}, signedNumber(point.y - point.x))))));
-  return [make("figure", { class: "scatter" }, c.svg, readout, make("figcaption", {}, `Of ${points.length} ${points.length === 1 ? "video" : "videos"}, ${nameB} is higher for ${higher}, ${nameA} for ${lower}; ${points.length - higher - lower} equal.${linked}`)), differ.length ? scroller("Videos that differ most", table) : ""];
+  return [make("figure", { class: "scatter" }, c.svg, readout, make("figcaption", {}, `${nameB} is higher for ${higher} of ${points.length} ${points.length === 1 ? "video" : "videos"}, ${nameA} for ${lower}; ${points.length - higher - lower} equal.${linked}`)), differ.length ? scroller("Videos that differ most", table) : ""];
 }
 
 function wideTable(index, rows, choice) {

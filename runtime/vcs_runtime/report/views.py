@@ -134,7 +134,7 @@ def scores(e: Explanation) -> View:
 
     caption = "1 is perfect. The margin and the cosines may be negative."
     if "substitution" in names:
-        caption += " Of substitution and replaced words, 0 is perfect."
+        caption += " For substitution and replaced words, 0 is perfect."
     return View("All scores", caption, _ROW * len(names), draw)
 
 
@@ -198,7 +198,7 @@ def similarity(e: Explanation) -> View:
 
     n = e.noun
     caption = (
-        f"Cosine of every generated {n} with every {n} of the reference. The lighter, the more"
+        f"Cosine of every generated {n} with every {n} of the reference. Lighter cells are more"
         " similar."
     )
     return View(f"Similarity of the {n}s", caption, height + _BELOW + 0.12, draw)
@@ -252,8 +252,7 @@ def _mark_matches(axes: Axes, e: Explanation, numbered: bool) -> None:
 def windows(e: Explanation) -> View:
     """Show the mapping windows of both directions."""
     caption = (
-        f"Where the match of each {e.noun} is expected if both texts tell the story at the same"
-        " pace."
+        "The place where each match is expected if both texts tell the story at the same pace."
     )
     return _two_sides(e, "Mapping windows", caption, 1.9)
 
@@ -276,8 +275,8 @@ def nas_l(e: Explanation) -> View:
         axes.set_title(f"{_which(axes)} {side.nas_l:.3f}: {lengths}", loc="left", y=1.0)
 
     caption = (
-        "The path from match to match. It loses where it goes back, or leaps farther than a window"
-        " allows."
+        "The path from match to match. Steps back, and jumps farther than a window allows, lower"
+        " the score."
     )
     lines = (
         ("– –", BLUE, "shortest ideal path"),
@@ -321,7 +320,8 @@ def nas_d(e: Explanation) -> View:
     legend = [_WINDOWS, *verdict_legend(e)]
     below = 0.2 + high + between + low + _BELOW
     caption = (
-        "Each mark is a match. A mark outside the grey window costs its distance, drawn as a line."
+        "Each mark is a match. A mark outside the grey window is penalised by its distance, drawn"
+        " as a line."
     )
     height = below + legend_height(legend)
     return View(
@@ -357,8 +357,8 @@ def las(e: Explanation) -> View:
     legend = [*lines, *verdict_legend(e)]
 
     caption = (
-        f"Similarity of each {e.noun} with its match on the other side. Below the dashed line it"
-        " counts as weakly supported or missing."
+        f"Similarity of each {e.noun} to its match in the other text. Below the dashed line, a"
+        f" {e.noun} is weakly supported or missing."
     )
     return View(
         f"LAS {e.scores.las:z.3f}: local content", caption, 2 * step + legend_height(legend), draw
@@ -389,8 +389,8 @@ def regularizer(e: Explanation) -> View:
         bar.set_title(f"regulariser {a.regularizer:.3f}", loc="left", y=1.0)
 
     caption = (
-        "The more of the grid the windows cover, the more any order would earn. That part is taken"
-        " off NAS."
+        "The more of the grid the windows cover, the higher any order would score. This part is"
+        " subtracted from NAS."
     )
     return View(f"Regulariser {a.regularizer:.3f}", caption, 0.2 + high + _BELOW, draw)
 

@@ -81,7 +81,7 @@ def _embedding(fields: dict[str, str]) -> str:
 def _chunks(fields: dict[str, str]) -> str:
     size, segmenter = fields.pop("chunk", ""), fields.pop("seg", "")
     if segmenter == "none":
-        return "words, as short captions are compared"
+        return "words, for short captions"
     sentences = {"": "", "1": "single sentences"}.get(size, f"{size} sentences each")
     if not segmenter:
         return sentences

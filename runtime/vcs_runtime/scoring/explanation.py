@@ -286,7 +286,7 @@ def _conclusion(e: Explanation) -> str:
         order = "in another order" if moved else "in the same order"
         if e.by_time and e.count(SHIFTED):
             order = "but at other times"
-        return f"All of it is there, {order}."
+        return f"The whole reference is there, {order}."
 
     n_ref, n_gen = len(e.reference), len(e.generated)
     of_text = f"of its {n_gen} {e.noun}s"
@@ -354,14 +354,15 @@ def _about_vcs(e: Explanation) -> list[str]:
     cost_of_order = e.costs["nas_d"] + e.costs["nas_l"] + e.costs["window_regularizer"]
     if e.by_time and cost_of_order > _NEGLIGIBLE:
         sentences.append(
-            "Time stamps judge order: segments at other times, or that overlap much, lower VCS."
+            "Order is judged by time stamps: segments at different times, or with large overlaps,"
+            " lower VCS."
         )
     return sentences
 
 
 def _loss(e: Explanation) -> str:
     if e.scores.vcs >= 1.0 - _NEGLIGIBLE:
-        return "Nothing was lost."
+        return "Nothing lowered the score."
     by_cost = sorted(e.costs, key=lambda part: -e.costs[part])
     parts = [f"{_PART_NAMES[part]} {e.costs[part]:z.3f}" for part in by_cost]
     return f"What kept the score from 1: {enumerated(parts)}."
@@ -393,8 +394,8 @@ def _distances(e: Explanation) -> str:
         counts = verdict_counts(elsewhere)
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         chunks = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
-        stand = _verb(len(elsewhere), "stands", "stand")
-        clauses.append(f"{chunks} {stand} elsewhere in {other} ({verdicts})")
+        have = _verb(len(elsewhere), "has its match", "have their match")
+        clauses.append(f"{chunks} {have} elsewhere in {other} ({verdicts})")
     if not clauses:
         return "every match is where it was expected"
     return "; ".join(clauses)
@@ -412,7 +413,7 @@ def _lines(e: Explanation) -> str:
         jumps, steps = side.segment_method.count("none"), len(side.segment_method)
         jump = _verb(jumps, "jumps", "jump")
         clauses.append(
-            f"following the {followed}, {jumps} of {steps} steps {jump} backwards or too far ahead"
+            f"{jumps} of {steps} steps along the {followed} {jump} backwards or too far ahead"
             f" in the {other}"
         )
     return "; ".join(clauses)
@@ -421,7 +422,7 @@ def _lines(e: Explanation) -> str:
 def _chance(e: Explanation) -> str:
     chance = e.scores.window_regularizer
     if chance < _NEGLIGIBLE:
-        return "nothing is taken off for chance"
+        return "nothing is subtracted for chance"
     return (
         f"with so few {e.noun}s any order would get {chance:.3f} of NAS (order); that part is not"
         " counted"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from vcs_runtime.scoring.score_table import LABELS
-from vcs_runtime.util.printable import enumerated, printable
+from vcs_runtime.util.printable import counted, enumerated, printable
 
 ORDER_UNDEFINED: Final = "order_undefined"
 SINGLE_CHUNKS: Final = "single_chunks"
@@ -22,22 +22,25 @@ NOT_SPLIT: Final = "not_split"
 #: several sentences of the other text.
 MANY_WORDS: Final = 40
 MANY_CHARACTERS: Final = 300
-_UNSPLIT: Final = f"more than {MANY_WORDS} words, or of over half the length of the other,"
+_UNSPLIT: Final = (
+    f"one text counts as a single sentence, although it has more than {MANY_WORDS} words or is over"
+    " half as long as the sentences of the other text together"
+)
 
 #: The meaning of each flag.
 FLAGS: Final = {
     ORDER_UNDEFINED: (
-        "VCS is 0 by definition: with so few or such unequal chunks order cannot be judged"
+        "VCS is 0 by definition: the numbers of chunks are too small or too different for an order"
     ),
-    SINGLE_CHUNKS: "one chunk against one has no order; VCS restates the cosine of the two texts",
+    SINGLE_CHUNKS: "each text is one chunk without an order; VCS restates the cosine of the texts",
     ZERO_CONTENT: "VCS is 0 because the texts share too little: SAS is 0",
     ZERO_ORDER: "VCS is 0 because the order is no better than chance: NAS is 0",
     BELOW_GATE: "VCS is 0 because content and order together stay below 1: SAS + NAS <= 1",
-    NOT_SPLIT: f"a text of {_UNSPLIT} counts as one sentence, beside several of the other text",
+    NOT_SPLIT: _UNSPLIT,
 }
 _CAUSE: Final = (
-    "Likely cause: no sentence punctuation that the segmenter knows, or one very long sentence."
-    " Use the learned segmenter (--segmenter learned), or short texts (--short)."
+    "Likely cause: missing sentence punctuation, or one very long sentence."
+    " Try --segmenter learned, or --short for captions of a few words."
 )
 #: The flags of pairs whose order could not be judged.
 NOT_JUDGED: Final = (ORDER_UNDEFINED, SINGLE_CHUNKS)
@@ -54,20 +57,20 @@ def scores_to_report(zeros: int, pairs: int) -> tuple[str, ...]:
     return ("margin", "gas", "las") if 2 * zeros > pairs else ("vcs", "margin")
 
 
-def what_to_report(zeros: int, pairs: int, counted: bool = False) -> str:
+def what_to_report(zeros: int, pairs: int, follows: bool = False) -> str:
     """Return a sentence on the scores to report and the reason (docs/guide/reading-scores.md).
 
-    It names the number of zeros, unless the sentence before has `counted` them.
+    It names the number of zeros, unless it `follows` a sentence with this number.
     """
     if pairs == 1:
         return f"Report {'margin, GAS and LAS' if zeros else 'VCS and margin'}."
     if not zeros:
-        return f"None of {_pairs(pairs)} has a VCS of 0: report VCS and margin."
-    share = "That is" if counted else f"VCS is 0 for {zeros} of {_pairs(pairs)},"
+        return "No pair has a VCS of 0. Report VCS and margin."
+    share = "" if follows else f"{_have_zero(zeros, pairs)}. "
     if 2 * zeros > pairs:
-        weak = "margin, GAS and LAS at the defaults, with the share of zeros"
-        return f"{share} more than half: report {weak}."
-    return f"{share} at most half: report VCS and margin."
+        weak = "margin, GAS and LAS (default options), and how many pairs are 0"
+        return f"{share}This is more than half, so report {weak}."
+    return f"{share}This is at most half, so report VCS and margin."
 
 
 # The part of a signature that makes scores comparable with `POINTS`, without digits of hashes and
@@ -110,7 +113,7 @@ def reference_points(signature: str) -> str:
     film = points["another film"]["margin"]
     retold = points["a language model's retelling"]["margin"]
     return (
-        f"For comparison: the mean margin of texts about another film is {film:.3f}, of language"
+        f"For comparison: texts about another film have a mean margin of {film:.3f}, and language"
         f" models' retellings of the same scene {retold:.3f}."
     )
 
@@ -131,9 +134,9 @@ def beside_points(means: Mapping[str, float], score: str, signatures: Iterable[s
     sentences = []
     for systems, where, point in ((below, "below", lowest), (above, "above", highest)):
         if systems:
-            verb = "lies" if len(systems) == 1 else "lie"
+            have = "has" if len(systems) == 1 else "have"
             place = f"{points[point]} ({LABELS[score]} {point:.3f})"
-            sentences.append(f"{enumerated(systems)} {verb} {where} {place}.")
+            sentences.append(f"{enumerated(systems)} {have} a mean {where} {place}.")
     return " ".join(sentences)
 
 
@@ -187,7 +190,7 @@ def describe(
     """Explain the flags of a pair; "" if it has none. Parameters as for `flags_of`."""
     sentences = [_described(scores, n_ref, n_gen)]
     if NOT_SPLIT in noted:
-        sentences.append(f"A text of {_UNSPLIT} is one chunk. {_CAUSE}")
+        sentences.append(f"Here {_UNSPLIT}. {_CAUSE}")
     return " ".join(filter(None, sentences))
 
 
@@ -198,7 +201,7 @@ def _described(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
     if ORDER_UNDEFINED in flags:
         return (
             f"VCS is 0 by definition: with {n_ref} and {n_gen} chunks order cannot be judged. "
-            f"Content can: GAS {scores['gas']:z.3f}, LAS {scores['las']:z.3f}."
+            f"Content can be judged: GAS {scores['gas']:z.3f}, LAS {scores['las']:z.3f}."
         )
     if ZERO_CONTENT in flags and ZERO_ORDER in flags:
         text = (
@@ -215,10 +218,10 @@ def _described(scores: Mapping[str, float], n_ref: int, n_gen: int) -> str:
             " below 1"
         )
     elif SINGLE_CHUNKS in flags:
-        return "One chunk against one has no order: VCS restates the cosine of the two texts."
+        return "Each text is one chunk without an order: VCS restates the cosine of the two texts."
     else:
         return ""
-    return f"{text}: margin {margin:z.3f}."
+    return f"{text}. The margin is {margin:z.3f}."
 
 
 @dataclass
@@ -279,20 +282,22 @@ class FlagCounts:
             parts = []
             for names in reasons:
                 meanings = " and ".join(_REASONS[name] for name in names)
-                parts.append(f"in {self.reasons[names]}, {meanings}")
-            sentences.append(
-                f"VCS is 0 for {self.zeros} of {_pairs(self.scored)}: {'; '.join(parts)}."
-            )
+                count = f"{self.reasons[names]} " if len(reasons) > 1 else ""
+                parts.append(f"{count}because {meanings}")
+            joined = f": {'; '.join(parts)}" if len(parts) > 1 else f" {parts[0]}"
+            sentences.append(f"{_have_zero(self.zeros, self.scored)}{joined}.")
         if self.not_judged:
             single = self.flags[SINGLE_CHUNKS]
             undefined = self.flags[ORDER_UNDEFINED]
             parts = []
             if single:
-                parts.append(f"{single} with one chunk against one")
+                parts.append(f"{single} with one chunk in each text")
             if undefined:
-                parts.append(f"{undefined} with too few or too unequal chunks")
+                parts.append(
+                    f"{undefined} with numbers of chunks that are too small or too different"
+                )
             sentences.append(
-                f"Order could not be judged in {self.not_judged} of {_pairs(self.scored)}:"
+                f"Order could not be judged in {self.not_judged} of {counted(self.scored, 'pair')}:"
                 f" {', '.join(parts)}."
             )
         return sentences
@@ -303,10 +308,7 @@ class FlagCounts:
         if not count:
             return ""
         first = f" (first: {printable(self.first_not_split)})" if self.first_not_split else ""
-        return (
-            f"In {count} of {_pairs(self.scored)}{first}, a text of {_UNSPLIT}"
-            f" counts as one sentence, beside several of the other text. {_CAUSE}"
-        )
+        return f"In {count} of {counted(self.scored, 'pair')}{first}, {_UNSPLIT}. {_CAUSE}"
 
 
 _REASONS: Final = {
@@ -317,5 +319,5 @@ _REASONS: Final = {
 }
 
 
-def _pairs(count: int) -> str:
-    return f"{count} pair{'s' if count != 1 else ''}"
+def _have_zero(zeros: int, pairs: int) -> str:
+    return f"{zeros} of {counted(pairs, 'pair')} {'has' if zeros == 1 else 'have'} a VCS of 0"

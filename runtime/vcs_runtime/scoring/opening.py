@@ -93,7 +93,9 @@ def open_bundles(config: ScorerConfig) -> tuple[Bundle | None, Bundle | None]:
             segmenter = _opened(config.segmenter)
         except BundleError as error:
             names = ", ".join((*CHOICES, *NAMED))
-            raise BundleError(f"{error} (segmenters are {names}, or a bundle)") from None
+            raise BundleError(
+                f"{error}. Segmenters are {names}, or the folder of a bundle"
+            ) from None
         choose_segmenter(segmenter, "auto")
     return bundle, segmenter
 

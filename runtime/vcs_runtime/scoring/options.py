@@ -83,7 +83,9 @@ class Options:
             in_order = tuple(name for name in choices if name in names)
             object.__setattr__(self, field, in_order)
         if self.short and self.also:
-            raise ValueError(f"also: short texts have no sentences for {' and '.join(self.also)}")
+            raise ValueError(
+                f"also: short texts have no sentences; leave out {' and '.join(self.also)}"
+            )
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ class Preparation:
         named = _named_texts(pair)
         if timed and TIME_STAMPS in options.clean:
             raise TextError(
-                "pair: clean time-stamps removes what segmenter time-stamps reads: choose one"
+                "pair: clean time-stamps removes the times that segmenter time-stamps reads:"
+                " choose one"
             )
         texts = {name: _checked(text, name, options, timed) for name, text in named.items()}
         if timed:
@@ -200,7 +201,7 @@ class Preparation:
                     pieces += piece
                     times.append((segment.start, segment.end))
             if not times:
-                raise TextError(f"{name}: the text holds nothing but punctuation")
+                raise TextError(f"{name}: the text has only punctuation")
             sentences = [segment.text for segment in segments]
             pair.texts.append(" ".join(sentences))
             pair.chunks.append(join_chunks(pieces, options.chunk_size))
@@ -216,7 +217,7 @@ class Preparation:
         self.languages.add(text)
         expanded = expand_contractions(text)
         if not any(map(str.isalnum, expanded)) and not strip_punctuation(expanded).strip():
-            raise TextError(f"{name}: the text holds nothing but punctuation")
+            raise TextError(f"{name}: the text has only punctuation")
         sentences = self._segmenter.sentences(expanded, name)
         split = _RuleSplit(expanded, None if sentences is None else clean_segments(sentences))
         self._rule_splits.put(text, split)
@@ -265,8 +266,8 @@ class Preparation:
                 n_ref = sum(map(len, pieces[:-1]))
                 counts = f"{n_ref:,} x {len(pieces[-1]):,}"
                 raise TextError(
-                    f"pair: the similarities of {counts} {name} take {size:.3g} GB, more than "
-                    f"{self._max_pair_gb:g}: {advice}, or raise max_pair_gb (--max-pair-gb)"
+                    f"pair: the similarities of {counts} {name} need {size:.3g} GB, more than"
+                    f" {self._max_pair_gb:g}: {advice}, or raise max_pair_gb (--max-pair-gb)"
                 )
 
     def _split_learned(self, texts: list[str]) -> dict[str, Pieces]:
@@ -424,7 +425,7 @@ def _checked(text: object, name: str, options: Options, timed: bool) -> str:
     else:
         return unwrapped(plain_line_ends(plain))
     if not cleaned:
-        raise TextError(f"{name}: nothing is left after cleaning ({', '.join(options.clean)})")
+        raise TextError(f"{name}: no text is left after cleaning ({', '.join(options.clean)})")
     return cleaned
 
 
@@ -433,7 +434,7 @@ def _words(texts: dict[str, str]) -> PreparedPair:
     chunks = {name: short_words(text) for name, text in texts.items()}
     for name, words in chunks.items():
         if not words:
-            raise TextError(f"{name}: the text holds nothing but punctuation and stop words")
+            raise TextError(f"{name}: the text has only punctuation and stop words")
     return PreparedPair(list(texts.values()), None, list(chunks.values()))
 
 

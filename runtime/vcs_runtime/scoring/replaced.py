@@ -122,7 +122,7 @@ def describe_substitution(
         verb = "was" if len(replaced) == 1 else "were"
         text = f"{enumerated(parts)} {verb} replaced.{_weighed(words, counts, strict)}"
     elif strict.substitution:
-        text = "hardly a word was replaced."
+        text = "almost no word was replaced."
     else:
         text = "no word was replaced."
     return f"Substitution is {strict.substitution:.3f}: {text}{_lowered(scores, strict)}"
@@ -145,7 +145,7 @@ def _weighed(words: ReplacedWords, kinds: Iterable[str], strict: StrictScores) -
     if largest_weighted - largest_share >= 5e-4:
         text += f" Nouns count {weight:.2f} times."
     if taken_off >= 5e-4:
-        text += f" The text is in other words, so {taken_off:.3f} is taken off."
+        text += f" The text is worded differently, so {taken_off:.3f} is subtracted."
     if strict_cap(strict.substitution) == 1.0:
         text += " Too few words were replaced to lower VCS."
     return text
@@ -171,7 +171,7 @@ def _lowered(scores: Scores, strict: StrictScores) -> str:
         label = LABELS["margin_strict"]
         subject = label.capitalize()
         if after < cap:
-            subject = f"Where VCS is 0, LAS counts: {label}"
+            subject = f"For pairs with a VCS of 0, LAS counts: {label}"
     if after < before:
         text += f" {subject} is {after:z.3f}, down from {before:z.3f}."
     return text

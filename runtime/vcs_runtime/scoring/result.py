@@ -245,9 +245,9 @@ class Results(list[Result]):
         pairs = list(pairs)
         names = list(range(len(pairs)) if ids is None else ids)
         if len(pairs) != len(self):
-            raise ValueError(f"pairs: {len(pairs)}, but there are {len(self)} results")
+            raise ValueError(f"pairs must have the length {len(self)}, not {len(pairs)}")
         if len(names) != len(self):
-            raise ValueError(f"ids: {len(names)}, but there are {len(self)} results")
+            raise ValueError(f"ids must have the length {len(self)}, not {len(names)}")
         if n < 1:
             raise ValueError(f"n must be 1 or more, not {n}")
         if score not in ALL or score in SMALLER_IS_BETTER:
@@ -370,7 +370,7 @@ def as_pairs(
     if pairs is not None:
         pairs = list(pairs)
         if pairs and all(isinstance(pair, str) for pair in pairs):
-            raise TypeError("pairs: expected pairs (reference, generated), not texts")
+            raise TypeError("pairs must be pairs (reference, generated), not texts")
         return pairs
     if (
         references is None
@@ -378,11 +378,12 @@ def as_pairs(
         or isinstance(references, str)
         or isinstance(predictions, str)
     ):
-        raise TypeError("references and predictions: expected two lists of equal length")
+        raise TypeError("references and predictions must be two lists of equal length")
     references, predictions = list(references), list(predictions)
     if predictions and not any(isinstance(text, str) for text in predictions):
         raise TypeError(
-            "predictions: expected texts; several texts a pair belong to references: swapped?"
+            "predictions must be texts; only references may have several texts for a pair: were"
+            " they swapped?"
         )
     if len(references) != len(predictions):
         raise ValueError(

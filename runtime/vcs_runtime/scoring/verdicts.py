@@ -112,7 +112,7 @@ VERDICTS: Final = {
     MOVED: "in a different order from the reference",
     UNSUPPORTED: "the reference has nothing like it: possibly invented",
     REPEATED: "repeats an earlier generated chunk, where the reference does not repeat itself",
-    COVERED: "the generated text says it",
+    COVERED: "the generated text has it",
     MISSING: "the generated text has nothing like it",
 }
 _RANGES: Final = {"support": (-1, 1), "rival": (0, 2), "order": (0, 1), "repeat": (-1, 1)}

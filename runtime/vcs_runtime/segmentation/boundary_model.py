@@ -363,8 +363,8 @@ class BoundaryModel:
             raise
         except (DeviceError, IndexError) as error:
             raise BundleError(
-                f"bundle {bundle.root}: {self.spec.model} does not take the token {largest} of "
-                f"{self.spec.tokenizer}, or gives no logits (windows, tokens, labels): {error}"
+                f"bundle {bundle.root}: {self.spec.model} does not accept the token {largest} of"
+                f" {self.spec.tokenizer}, or returns no logits (windows, tokens, labels): {error}"
             ) from None
 
     def release(self) -> None:
@@ -396,7 +396,9 @@ def _input_types(inputs: dict[str, str], needed: Sequence[str], graph: str) -> d
     if not set(needed) <= set(types) or None in types.values():
         actual = ", ".join(f"{name}: {kind}" for name, kind in inputs.items())
         names = " and ".join(needed)
-        raise BundleError(f"{graph}: a learned segmenter takes {names}, this graph takes {actual}")
+        raise BundleError(
+            f"{graph}: a learned segmenter needs {names}, but this graph has {actual}"
+        )
     return types
 
 

@@ -123,7 +123,7 @@ class CustomSegmenter:
             isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)
             for pieces in splits
         ):
-            raise self._wrong("something else than a list of strings for each text")
+            raise self._wrong("something other than a list of strings for each text")
         return splits
 
     def release(self) -> None:

@@ -123,7 +123,7 @@ class Rules:
             position += len(piece)
         if "".join(pieces) != plain:
             raise TextError(
-                f"the sentences that {self.identity} found do not join to their text again: install"
+                f"the sentences of {self.identity} do not join to the text again: install"
                 " sentencex 1.0.29 or later"
             )
         return starts[1:]
@@ -133,16 +133,16 @@ def doubt(text: str, sentences: Sequence[str]) -> str | None:
     """Return why the `sentences` that rules found in `text` are implausible, otherwise None."""
     if TERMINATORS.isdisjoint(text):
         return (
-            "the text has no sentence punctuation, so the rule-based segmenter cannot cut it "
-            "(for captions of a few words use short texts: `score_short`, `--short`)"
+            "the text has no sentence punctuation, so rules cannot split it: use the learned"
+            " segmenter, or short texts for captions of a few words (`--short`, `score_short`)"
         )
     # Shorter sentences have fewer words.
     long = (sentence for sentence in sentences if len(sentence) > 2 * MAX_WORDS)
     longest = max((len(sentence.split()) for sentence in long), default=0)
     if longest > MAX_WORDS:
         return (
-            f"{longest} words without sentence punctuation between them: "
-            "the rule-based segmenter cannot cut the text"
+            f"{longest} words have no sentence punctuation between them, so rules cannot split the"
+            " text: use the learned segmenter"
         )
     return None
 

@@ -321,12 +321,12 @@ def choose_segmenter(bundle: Bundle, use: str) -> SegmenterSpec:
     spec = bundle.manifest.segmenter
     if spec is None:
         raise BundleError(
-            f"bundle {bundle.root}: it holds no segmenter: name one, such as --segmenter default,"
-            " or add one with `vcs-runtime bundle make`"
+            f"bundle {bundle.root}: it holds no segmenter: choose one, such as --segmenter"
+            " default, or add one with `vcs-runtime bundle make`"
         )
     if use == "rules":
         if spec.rules is None:
-            raise BundleError(f"bundle {bundle.root}: it has a learned segmenter only, no rules")
+            raise BundleError(f"bundle {bundle.root}: it has no rules, only the learned segmenter")
         return msgspec.structs.replace(spec, model=None)
     if use == "learned":
         if spec.model is None:
@@ -336,7 +336,7 @@ def choose_segmenter(bundle: Bundle, use: str) -> SegmenterSpec:
 
 
 def _no_learned_segmenter(bundle: Bundle) -> BundleError:
-    return BundleError(f"bundle {bundle.root}: it has rules only, no learned segmenter")
+    return BundleError(f"bundle {bundle.root}: it has no learned segmenter, only rules")
 
 
 def _ends(pieces: list[str]) -> FloatArray:

@@ -98,7 +98,9 @@ class Service:
             # In another thread, so that other requests are answered meanwhile.
             question = await asyncio.to_thread(read)
         if self.engine.held >= self._limits.queue:
-            raise Refused(429, f"{self.engine.held} requests are waiting, try again later")
+            raise Refused(
+                429, f"too many requests are waiting ({self.engine.held}): try again later"
+            )
         options = question.options
         request = Request(
             question.pairs, options, lambda result, evidence: convert(result, evidence, options)
@@ -211,8 +213,8 @@ async def _http_error(request: HttpRequest, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     path = request.scope["path"][:100]
     sentences = {
-        404: f"there is no {path}; / lists all paths",
-        405: f"{path} does not take {request.method}",
+        404: f"there is no path {path}; the page / lists all paths",
+        405: f"{path} does not accept {request.method}",
     }
     text = sentences.get(exception.status_code, exception.detail)
     return answer(exception.status_code, error(text), dict(exception.headers or {}))

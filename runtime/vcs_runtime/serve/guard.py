@@ -50,7 +50,7 @@ class Metrics:
             f"vcs_pairs_total {self.pairs}",
             *_head("vcs_pair_errors_total", "counter", "Pairs that could not be scored."),
             f"vcs_pair_errors_total {self.errors}",
-            *_head("vcs_queue_length", "gauge", "Requests that wait or are scored."),
+            *_head("vcs_queue_length", "gauge", "Requests that wait or are being scored."),
             f"vcs_queue_length {self._queue_length()}",
             *_head(
                 "vcs_request_seconds",
@@ -128,7 +128,7 @@ class Guard:
 
 
 def _unauthorised() -> Response:
-    body = error("send the server's token: Authorization: Bearer TOKEN")
+    body = error("send the server's token in the header Authorization: Bearer TOKEN")
     return answer(401, body, {"WWW-Authenticate": "Bearer"})
 
 

@@ -109,7 +109,7 @@ def read_question(body: bytes, defaults: Options, limits: Limits) -> Question:
 
 def _check_number(pairs: Any, max_pairs: int) -> None:
     if isinstance(pairs, list) and len(pairs) > max_pairs:
-        raise Refused(413, f"pairs: {len(pairs)} are too many, send at most {max_pairs} at once")
+        raise Refused(413, f"pairs: {len(pairs)} are too many: send at most {max_pairs} at once")
 
 
 def _check_size(name: str, pair: OnePair, most: int) -> None:
@@ -176,7 +176,7 @@ def _options(chosen: ScoringOptions, defaults: Options) -> Options:
     short = defaults.short if chosen.short is None else chosen.short
     if short and chosen.chunk_size is not None:
         raise Refused(
-            400, "options.chunk_size: words are the chunks of short texts, so leave it out"
+            400, "options.chunk_size: leave it out, because the chunks of short texts are words"
         )
     return Options(
         chunk_size=1 if short else chunk_size,

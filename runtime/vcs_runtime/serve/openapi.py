@@ -19,8 +19,8 @@ _TEXT = {"type": "string"}
 _LINE = {
     "type": "object",
     "description": (
-        "Scores of a pair, or an error; with the id of the pair if it has one. "
-        "Scores beside VCS, such as HM-CF, are there if the server was started with them."
+        "Scores of a pair, or an error, with the id of the pair if it has one. Scores in addition"
+        " to VCS, such as HM-CF, are included if the server was started with them."
     ),
     "properties": {
         "id": {"type": ["string", "integer"]},
@@ -29,8 +29,8 @@ _LINE = {
         "n_gen": {"type": "integer"},
         "flags": {"type": "array", "items": _TEXT},
         "segmenter": {"type": ["string", "null"]},
-        "reference_index": {"type": "integer", "description": "Of several references only."},
-        "n_references": {"type": "integer", "description": "Of several references only."},
+        "reference_index": {"type": "integer", "description": "Only for several references."},
+        "n_references": {"type": "integer", "description": "Only for several references."},
         "error": _TEXT,
         "signature": _TEXT,
     },
@@ -41,7 +41,7 @@ _REFUSALS = {
     401: "the token is missing or wrong",
     408: "the body did not arrive in time",
     413: "the body or a pair is too large, or there are too many pairs",
-    429: "too many requests are waiting; Retry-After says when to come back",
+    429: "too many requests are waiting; the header Retry-After has the seconds to wait",
     500: "the machine failed, such as a GPU without memory",
     503: "not scored in time, or the server is stopping",
 }

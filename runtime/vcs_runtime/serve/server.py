@@ -40,7 +40,7 @@ def read_token(path: Path, report: Callable[[str], None]) -> bytes:
             " spaces (`openssl rand -hex 32` makes one)"
         )
     if readable_by_all and os.name == "posix":
-        report(f"everybody on this machine can read the token: chmod 600 {path}")
+        report(f"everybody on this machine can read the token: type chmod 600 {path}")
     return token
 
 

@@ -53,15 +53,16 @@ _FAILED = re.compile(
 def check_text(text: object, name: str) -> str:
     """Return a text that can be scored; raises TextError, which starts with `name`."""
     if text is None:
-        raise TextError(f"{name}: is null")
+        raise TextError(f"{name}: the text is null")
     if not isinstance(text, str):
         hint = ""
         if isinstance(text, dict) and text:
             hint = f" (a path such as KEY.{[*text][-1]} names a text in it)"
-        raise TextError(f"{name}: must be a string, not {type(text).__name__}{hint}")
+        raise TextError(f"{name}: the text must be a string, not {type(text).__name__}{hint}")
     if len(text) > MAX_CHARACTERS:
         raise TextError(
-            f"{name}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
+            f"{name}: the text has {len(text):,} characters, but at most {MAX_CHARACTERS:,} are"
+            " allowed"
         )
     if (at := text.find("\0")) >= 0:
         raise TextError(f"{name}: the text holds a NUL character (at position {at})")
@@ -70,7 +71,7 @@ def check_text(text: object, name: str) -> str:
     if not any(map(str.isalnum, text)) and all(unicodedata.category(c)[0] in "CZ" for c in text):
         raise TextError(f"{name}: the text is empty")
     if failure := _FAILED.match(text.strip()):
-        raise TextError(f"{name}: a toolkit's failed request, not a description: {failure[0]!r}")
+        raise TextError(f"{name}: the text is a toolkit's error message: {failure[0]!r}")
     return text
 
 
@@ -97,7 +98,7 @@ def check_string(text: object, name: str) -> None:
     The message starts with `name`.
     """
     if not isinstance(text, str):
-        raise TextError(f"{name}: must be a string, not {type(text).__name__}")
+        raise TextError(f"{name}: the text must be a string, not {type(text).__name__}")
     _refuse_surrogates(text, name)
 
 

@@ -210,7 +210,8 @@ class MarkupCounts:
         shares = []
         for kind in KINDS:
             if self._counts[kind] and kind.cleaning in cleanings:
-                shares.append(f"{self._counts[kind]} {kind.words} ({self._examples[kind]!r})")
+                share = f"{self._counts[kind]} of {self.total} {kind.words}"
+                shares.append(f"{share} ({self._examples[kind]!r})")
         return ", ".join(shares)
 
 

@@ -135,13 +135,13 @@ def _parsed(text: str, name: str) -> Iterator[TimedSegment]:
         piece = text[stamp.end() : end].strip()
         if other := _LABELS.search(piece):
             raise TextError(
-                f"{name}: the time stamp {other[0].strip()!r} has another style than the first,"
-                f" {begun[0].strip()!r}: {piece[other.start() :].strip()[:_SHOWN]!r}"
+                f"{name}: the time stamp {other[0].strip()!r} has a different style from the"
+                f" first, {begun[0].strip()!r}: {piece[other.start() :].strip()[:_SHOWN]!r}"
             )
         half = _STARTS.search(piece) if begun.re in _WITHOUT_END else _HALF.search(piece)
         if half:
             raise TextError(
-                f"{name}: a time stamp needs start and end: {piece[half.start() :][:_SHOWN]!r}"
+                f"{name}: a time stamp needs a start and an end: {piece[half.start() :][:_SHOWN]!r}"
             )
         if begun.re is _STYLES[0]:
             piece = _TAG.sub("", piece)
@@ -181,8 +181,8 @@ def _segment(row: object) -> TimedSegment | None:
         return None
     if "start_frame" in row and not row.keys() & {"start", "start_time", *_PAIRS}:
         raise TextError(
-            "segments from start_frame to end_frame: without frames per second their times are"
-            " unknown. Give each segment start and end in seconds"
+            "the times of segments from start_frame to end_frame are unknown without frames per"
+            " second: give each segment start and end in seconds"
         )
     text = next((row[key] for key in _TEXTS if key in row), None)
     pair = next((row[key] for key in _PAIRS if key in row), None)

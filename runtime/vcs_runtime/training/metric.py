@@ -118,7 +118,7 @@ class TextMetric:
         if isinstance(references, str) or len(generated) != len(references):
             count = "one text" if isinstance(references, str) else str(len(references))
             raise ValueError(
-                f"target must hold a reference for each of {len(generated)} preds, not {count}"
+                f"target must have a reference for each of {len(generated)} preds, not {count}"
             )
         self._pending.append(self.scorer.submit_many(list(zip(references, generated, strict=True))))
         if self._asynchronous:

@@ -50,7 +50,7 @@ class Reward(NamedTuple):
         """
         weights = {score: 1.0} if isinstance(score, str) else dict(score)
         if not weights:
-            raise ValueError("score: there are no weights")
+            raise ValueError("score must have at least one weight")
         for name, weight in weights.items():
             if name not in ALL:
                 larger_is_better = tuple(name for name in ALL if name not in SMALLER_IS_BETTER)
@@ -62,7 +62,7 @@ class Reward(NamedTuple):
                 )
             if name in SMALLER_IS_BETTER and weight > 0:
                 raise ValueError(
-                    f"score: of {name}, smaller is better: give it a weight below 0, or take"
+                    f"score: a smaller {name} is better, so give it a weight below 0, or use"
                     " 'margin_strict'"
                 )
         return cls(tuple((name, float(weight)) for name, weight in weights.items()))
@@ -105,7 +105,7 @@ class Warnings:
         if errors:
             self._once(
                 "errors",
-                "%d of %d could not be scored: %s (reported once)",
+                "%d of %d texts could not be scored: %s (reported once)",
                 len(errors),
                 len(results),
                 errors[0],
@@ -123,8 +123,7 @@ class Warnings:
         if self._counts.scored >= _ENOUGH and self._counts.mostly_zero:
             self._once(
                 "zeros",
-                '%s Rewards that are all 0 teach nothing: TrainingScorer(score="margin") gives'
-                " others.",
+                '%s Rewards that are all 0 teach nothing: use TrainingScorer(score="margin").',
                 " ".join(self._counts.sentences()),
             )
 
@@ -161,8 +160,7 @@ class Warnings:
         if unused:
             self._logged.update(unused)
             _LOG.warning(
-                "of %d generated texts, %s, which is scored too: clean=%r (reported once)",
-                counts.total,
+                "markup is scored as words: %s. To remove it, pass clean=%r (reported once)",
                 counts.shares(unused),
                 (*cleaned, *unused),
             )
@@ -389,7 +387,7 @@ class TrainingScorer:
             )
         if len(references) != len(completions):
             raise ValueError(
-                f"{self._reference_column} has {len(references)} rows, completions"
+                f"{self._reference_column} has {len(references)} rows, but completions has"
                 f" {len(completions)}"
             )
         generated = map(_answer, completions)

@@ -64,10 +64,10 @@ class Deployment:
         for argument, (least, most) in _COUNTS.items():
             checked_count(argument, getattr(self, argument), least, most)
         if self.config.has_custom_models:
-            raise ValueError("config: Triton serves bundles, not models of the caller")
+            raise ValueError("config: Triton serves only bundles, not models of the caller")
         if self.options.also:
             raise ValueError(
-                "options: Triton's outputs are the scores of VCS, so leave out `also` (--also)"
+                "options: Triton serves only the scores of VCS, so leave out `also` (--also)"
             )
         split_device(self.config.device)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.address):
@@ -83,7 +83,7 @@ def write_repository(folder: Path, deployment: Deployment) -> Path:
     # An export that was killed may have left a partial model.
     left = partials(folder / deployment.name)
     if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= set(left)):
-        raise InputError(f"{folder}: it exists, and is not an empty folder")
+        raise InputError(f"{folder} exists already: choose a new or empty folder")
     config = deployment.config.absolute()
     bundle = open_bundle(str(config.bundle), full=deployment.copy_bundle)
     inputs = [bundle.root]

@@ -67,7 +67,7 @@ def reason_of(error: OSError, path: object) -> str:
     """Return the reason of an error, or that the folder of `path` does not exist."""
     folder = Path(str(path)).parent
     if error.errno == errno.ENOENT and not folder.exists():
-        return f"the folder {folder} does not exist"
+        return f"the folder {folder} does not exist: type mkdir -p {folder}"
     return str(error.strerror or error)
 
 
@@ -133,9 +133,9 @@ def refuse_input_as_output(output: Path, *sources: Path) -> None:
     """Raise InputError if `output` is one of the input files or folders, or lies inside one."""
     for source in sources:
         if same_file(output, source):
-            raise InputError(f"{output}: it is the input {source}: choose another output")
+            raise InputError(f"{output} is the input {source}: choose another output")
         if lies_in(output, source):
-            raise InputError(f"{output}: it lies in the input {source}: choose another output")
+            raise InputError(f"{output} is in the input {source}: choose another output")
 
 
 def flush(file: BinaryIO) -> None:

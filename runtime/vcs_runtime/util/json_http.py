@@ -50,7 +50,7 @@ class Client:
         parts = urlsplit(url)
         # The error does not repeat these parts: they may be keys.
         if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError(f"url must hold no user, password or query; a key goes into {KEY}")
+            raise ValueError(f"url must have no user, password or query; put a key into {KEY}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url must be like http://HOST:PORT, not {url!r}")
         allowed = f"a number of seconds above 0, up to {_MOST_SECONDS}"
@@ -85,7 +85,8 @@ class Client:
         if key:
             if not key.isascii() or not key.isprintable():
                 raise ModelError(
-                    f"{KEY}: the key has characters that no key has (its value is not shown)"
+                    f"{KEY}: the key has characters that are not allowed in a key (its value is"
+                    " not shown)"
                 )
             name, _, before = self._header
             headers[name] = f"{before}{key}"

@@ -59,7 +59,7 @@ def _limit(default: float) -> int:
 
 def too_long(subject: str, limit: int) -> TooLongError:
     """Return the error for something of more bytes than its limit."""
-    return TooLongError(f"{subject} of more than {limit / 1e6:g} MB; --max-read-mb lifts the limit")
+    return TooLongError(f"{subject} has more than {limit / 1e6:g} MB: raise --max-read-mb")
 
 
 def next_line(file: IO[AnyStr], before: int = 0) -> AnyStr:
@@ -127,12 +127,12 @@ def not_utf8(error: UnicodeDecodeError, whole: str = "") -> str:
         return (
             f"not UTF-8{byte} but UTF-16, as PowerShell and Excel write it: {converted('UTF-16')}"
         )
-    return f"not UTF-8{byte}; if it is of the code page Windows-1252: {converted('CP1252')}"
+    return f"not UTF-8{byte}; if it has the code page Windows-1252: {converted('CP1252')}"
 
 
 def converted(encoding: str) -> str:
     """Return the command that converts a file to UTF-8."""
-    return f"iconv -f {encoding} -t UTF-8 FILE > NEW, or save it as UTF-8"
+    return f"type iconv -f {encoding} -t UTF-8 FILE > NEW, or save it as UTF-8"
 
 
 def read_whole(path: Path, name: object = None, *, pipe: bool = False) -> bytes:
@@ -182,6 +182,4 @@ def refuse_special(path: Path, name: object, *, pipe: bool = False) -> None:
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (pipe and stat.S_ISFIFO(mode))):
-        raise InputError(
-            f"{name}: not a regular file (it may be read twice: to check it, and to use it)"
-        )
+        raise InputError(f"{name}: must be a regular file, because it may be read twice")

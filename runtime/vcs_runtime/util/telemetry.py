@@ -30,8 +30,8 @@ def refuse_telemetry() -> None:
     """
     if _onnxruntime_may_report():
         warnings.warn(
-            "onnxruntime was imported before vcs-runtime, and may report to its makers: "
-            f"set {_VARIABLE}=1 before it is imported",
+            "onnxruntime was imported before vcs-runtime and may send telemetry: set"
+            f" {_VARIABLE}=1 before it is imported",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -50,8 +50,8 @@ def refuse_openvino_telemetry() -> None:
     if reporter is not None:
         reporter.consent = False
         warnings.warn(
-            "openvino was imported before vcs-runtime, and has reported that to its makers: "
-            "import it later, or decline for good with `opt_in_out --opt_out`",
+            "openvino was imported before vcs-runtime and has sent telemetry: import it later, or"
+            " turn telemetry off with `opt_in_out --opt_out`",
             RuntimeWarning,
             stacklevel=2,
         )

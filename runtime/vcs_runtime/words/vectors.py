@@ -56,7 +56,7 @@ def find_word_rows(bundle: Bundle) -> StoredRows:
         return _stored(tensor, path, bundle.sizes_beside(spec.model))
     except Refusal as error:
         raise BundleError(
-            f"{bundle.root}: no word vectors for the embedder {spec.name}: {error}"
+            f"{bundle.root}: there are no word vectors for the embedder {spec.name}: {error}"
         ) from None
     except (OSError, ValueError) as error:  # mmap refuses an empty file with ValueError
         raise BundleError(f"{path}: cannot be read: {error}") from None
@@ -92,8 +92,8 @@ class _Tables(Reader):
         tables = sorted(names & tensors.keys())
         if len(tables) != 1:
             raise Refusal(
-                f"its graph looks tokens up in {len(tables)} tables, and one of fp32, fp16 or bf16"
-                " is needed: quantised tables cannot be read"
+                f"its graph has {len(tables)} tables of tokens, but exactly one in fp32, fp16 or"
+                " bf16 is needed"
             )
         return self._tensor(*tensors[tables[0]])
 
@@ -157,13 +157,11 @@ def _stored(tensor: _Tensor, graph: Path, sizes: dict[str, int]) -> StoredRows:
     """Return the place of a tensor, checked to be a table of floating-point rows in its file."""
     if tensor.kind not in FLOAT_TYPES:
         raise Refusal(
-            f"its token vectors are of ONNX's type {tensor.kind}, and only fp32, fp16 and bf16 can"
+            f"its token vectors are of ONNX's type {tensor.kind}, but only fp32, fp16 and bf16 can"
             " be read"
         )
     if len(tensor.dims) != 2 or not all(tensor.dims):
-        raise Refusal(
-            f"its token vectors are an array of the shape {tuple(tensor.dims)}, not of rows"
-        )
+        raise Refusal(f"its token vectors have the shape {tuple(tensor.dims)}, not two axes")
     name, size = FLOAT_TYPES[tensor.kind]
     file, offset = graph, 0
     if tensor.location == _EXTERNAL:
@@ -200,8 +198,8 @@ class WordVectors:
         tokens = 1 + max(self._tokenizer.get_vocab().values(), default=0)
         if tokens > stored.rows:
             raise BundleError(
-                f"{bundle.root}: the tokenizer has {tokens:,} tokens, and the embedder vectors of "
-                f"{stored.rows:,}"
+                f"{bundle.root}: the tokenizer has {tokens:,} tokens, but the embedder has vectors"
+                f" of {stored.rows:,}"
             )
         self._number = stored.number
         self._rows = np.memmap(

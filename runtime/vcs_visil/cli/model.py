@@ -92,7 +92,7 @@ class ModelOptions:
             message = "--model must be one of "
             message += ", ".join(f"{kind}:{_PLACES[kind]}" for kind in kinds)
             if self.model:
-                message += f", not {self.model!r} (--model-name names a server's model)"
+                message += f", not {self.model!r} (to choose a server's model, use --model-name)"
             raise click.UsageError(message)
         if self.method and kind not in _BOTH:
             model = f"--model {kind}:{_PLACES[kind]}"
@@ -239,9 +239,9 @@ def say_approximate(path: Path, unknown: Mapping[str, int]) -> None:
     """Warn if the scores of a file are approximate, with the counts of `unknown_words`."""
     if unknown:
         warn(
-            f"{path}: the scores are approximate (--method {GENERATE}): the model did not find "
-            f"{unknown['unknown_video']} of {unknown['words_video']} keywords in the videos, and "
-            f"{unknown['unknown_summary']} of {unknown['words_summary']} in the summaries"
+            f"{path}: the scores are approximate (--method {GENERATE}). The model did not find"
+            f" {unknown['unknown_video']} of {unknown['words_video']} keywords in the videos, and"
+            f" {unknown['unknown_summary']} of {unknown['words_summary']} in the summaries"
         )
 
 

@@ -105,11 +105,11 @@ def correlate(
     listed = read_answers(answers, scores)
     say_approximate(scores, listed.unknown)
     if listed.skipped:
-        warn(f"{answers}: {listed.skipped} lines with an error are left out")
+        warn(f"{answers}: lines with an error are left out: {listed.skipped}")
     if listed.full:
         warn(
-            f"{answers}: {listed.full} answers from the full video are left out: its score is"
-            " always 0"
+            f"{answers}: answers from the full video are left out, because its score is always 0:"
+            f" {listed.full}"
         )
     groups = listed.videos if by_video else None
     result = correlation.correlate(
@@ -129,7 +129,7 @@ def correlate(
             f"b1 {b.b1:.6f} (se {b.se1:.6f}, p {b.p1:.6f})"
         )
     else:
-        out.print("logit: none; a threshold on the scores separates the answers")
+        out.print("logit: no estimate; a threshold on the scores separates the answers")
 
 
 @click.command(cls=SectionedCommand)
@@ -172,7 +172,7 @@ def report(
       vcs-runtime visil report scores.jsonl --answers answers.jsonl
     """
     if scores is None and judged is None:
-        raise click.UsageError("give SCORES, --judged or both")
+        raise click.UsageError("give SCORES, --judged, or both")
     if answers and scores is None:
         raise click.UsageError("--answers needs SCORES")
     if folder:
@@ -212,7 +212,7 @@ def _by_format(
             result["paired"] = tests
         result["frontier"] = along_frontier(scores, answers, alphas)
     except OverflowError:
-        raise InputError(f"{path}: its numbers are too large to be summed") from None
+        raise InputError(f"{path}: the numbers are too large to be summed") from None
     except ValueError as error:
         if alphas:
             raise InputError(f"{path}: {error}") from None
@@ -225,7 +225,7 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
         return []
     lines, failed = read_lines(path)
     if failed:
-        warn(f"{path}: {failed} lines with an error are left out")
+        warn(f"{path}: lines with an error are left out: {failed}")
     return [row for _, row in lines]
 
 
@@ -236,12 +236,12 @@ def _print(result: Mapping[str, Any]) -> None:
     if formats:
         _print_formats(formats)
     if "paired" in result:
-        out.print("\nAccuracy of the second format less that of the first, on the same questions:")
+        out.print("\nAccuracy of the second format minus that of the first, on the same questions:")
         _print_paired(result["paired"])
     elif sum("accuracy" in row for row in formats) > 1:
         out.print("\nNot compared in pairs: no two formats have answers to the same questions.")
     if "frontier" in result:
-        out.print("\nChosen summaries by the price of a token (alpha), and without choice:")
+        out.print("\nChosen summaries by the price of a token (alpha), and without a choice:")
         _print_frontier(result["frontier"])
     if "correspondence" in result:
         out.print("\nJudgements of true and of confused summaries:" if len(result) > 1 else "")

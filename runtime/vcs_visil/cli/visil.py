@@ -215,7 +215,7 @@ def _check_step_options(context: click.Context, step: str) -> None:
         if step in steps:
             continue
         if context.get_parameter_source(option) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{option} is an option of {', '.join(steps)}, not of {step}")
+            raise click.UsageError(f"--{option} is only for {', '.join(steps)}, not for {step}")
 
 
 @click.group
@@ -298,7 +298,7 @@ def score(
     read_videos(items)  # errors of the file are reported before a model is loaded and probed
     model = asked.open()
     if isinstance(model, Recorded):
-        warn("recorded answers: the model that gave them is not probed")
+        warn("the model of the recorded answers is not probed")
     else:
         for check in require_passed(model, asked.probed(model, tolerance)):
             warn(f"probe: {check.name}: {check.detail}")
@@ -316,7 +316,7 @@ def score(
         click.echo(json.dumps({**counts, "signature": signature}))
     else:
         say_approximate(files.output, done.unknown)
-        before = f", {done.resumed} of them before" if done.resumed else ""
+        before = f", {done.resumed} of them earlier" if done.resumed else ""
         click.echo(f"{done.scored} scored, {done.failed} failed{before}\n{printable(signature)}")
     exit_with(done.failed)
 
@@ -425,11 +425,11 @@ def import_questions(
     if missing and not drop_missing:
         place = output.parent / missing[0]["video"]
         raise InputError(
-            f"{place}: No such file, nor {len(missing) - 1} others: download them, name their"
-            " folder (--videos), or leave them out (--drop-missing)"
+            f"{place}: the video is missing ({len(missing)} in all): download it, name its folder"
+            " (--videos), or add --drop-missing"
         )
     if missing:
-        warn(f"{source.path}: {len(missing)} videos are not there and are left out")
+        warn(f"{source.path}: missing videos are left out: {len(missing)}")
         items = [item for item in items if item not in missing][:limit]
     with OutputFile(output, [source.path], resume=False, overwrite=overwrite) as lines:
         lines.append(items)

@@ -71,12 +71,10 @@ class Source:
             or not entries
             or not all(isinstance(e, dict) for e in entries)
         ):
-            raise InputError(f"{self.path}: a JSON list of questions was expected")
+            raise InputError(f"{self.path} must be a JSON list of questions")
         long = "video_path" in entries[0]
         if self.task is not None and not long:
-            raise InputError(
-                f"{self.path}: MVBench has a file for each task, so there is no task to choose"
-            )
+            raise InputError(f"{self.path}: MVBench has a file for each task: leave out --task")
         items: dict[str, dict[str, Any]] = {}
         for number, entry in enumerate(entries, 1):
             place = f"{self.path} entry {number}"
@@ -103,7 +101,8 @@ class Source:
         task, name = self.path.stem, _field(place, entry, "video")
         if self.videos is None and task not in _FOLDERS:
             raise InputError(
-                f"{self.path}: no task of MVBench has this name, so the folder of videos is needed"
+                f"{self.path}: no task of MVBench has this name: give the folder of videos with"
+                " --videos"
             )
         videos = self.videos or self.path.parent.parent / "video" / _FOLDERS[task]
         item: dict[str, Any] = {"id": f"{task}/{name}", "video": _relative(videos / name, folder)}
@@ -145,7 +144,7 @@ def read_subtitles(path: Path, offset: float, duration: float) -> list[dict[str,
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
         place = f"{path} entry {number}"
         if not isinstance(entry, dict):
-            raise InputError(f"{place}: an object was expected")
+            raise InputError(f"{place}: must be an object")
         times = entry.get("timestamp", [entry.get("start"), entry.get("end")])
         if not isinstance(times, list) or len(times) != 2:
             raise InputError(f"{place}: 'timestamp' must be two numbers of seconds")
@@ -181,7 +180,7 @@ def _question(place: str, entry: Mapping[str, Any], long: bool) -> dict[str, Any
     else:
         if entry.get("answer") not in options:
             raise InputError(
-                f"{place}: 'answer' is none of the candidates: {entry.get('answer')!r}"
+                f"{place}: 'answer' must be one of the candidates, not {entry.get('answer')!r}"
             )
         right = options.index(entry["answer"])
     question = {
@@ -212,7 +211,7 @@ def _seconds(place: str, value: Any) -> float:
         or not isinstance(value, int | float)
         or not 0 <= value < float("inf")
     ):
-        raise InputError(f"{place}: {value!r} is not a time in seconds")
+        raise InputError(f"{place}: a time in seconds was expected, not {value!r}")
     return float(value)
 
 

@@ -44,7 +44,7 @@ class Item:
         value = self.row.get(name)
         if not isinstance(value, list) or not value:
             raise InputError(
-                f"{self.place}: {name!r} must be a list, and not empty, not {_kind(value)}"
+                f"{self.place}: {name!r} must be a list that is not empty, not {_kind(value)}"
             )
         return value
 
@@ -79,7 +79,7 @@ class Item:
         if first >= stop:
             raise InputError(
                 f"{self.place}: there is no frame between 'start' and 'end' (the file has"
-                f" {self.file.frames})"
+                f" {self.file.frames} frames)"
             )
         return [first + number for number in uniform(stop - first, frames)]
 
@@ -154,7 +154,7 @@ class Item:
         """Return the first `count` keyframes: timecodes or image files."""
         listed = self.several("keyframes")[:count] if count else []
         if len(listed) < count:
-            raise InputError(f"{self.place}: {len(listed)} keyframes, but {count} are needed")
+            raise InputError(f"{self.place}: {len(listed)} keyframes; {count} are needed")
         names = [value.get("timestamp") if isinstance(value, dict) else value for value in listed]
         return [_text(name, self.place) for name in names]
 
@@ -204,10 +204,10 @@ def read_items(path: Path) -> Iterator[Item]:
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, bool) or not isinstance(name, str | int):
             raise InputError(
-                f"{place}: an object with an 'id', a string or a whole number, was expected"
+                f"{place}: must be an object with an 'id', which is a string or a whole number"
             )
         if name in seen:
-            raise InputError(f"{place}: id {name!r} is there twice")
+            raise InputError(f"{place}: id {name!r} occurs twice")
         seen.add(name)
         yield Item(place, path.parent, row)
 
@@ -222,7 +222,7 @@ def read_videos(path: Path) -> list[Item]:
 
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{place}: a text was expected, not {_kind(value)}")
+        raise InputError(f"{place}: must be a text, not {_kind(value)}")
     return value
 
 

@@ -103,8 +103,8 @@ def _report_same_model(videos: Sequence[Item], model: Model, report: Callable[[s
         for signature in item.made.values():
             if f"|model:{model.fingerprint}|" in signature:
                 report(
-                    f"{item.place}: made by the model that scores, which favours it: take another"
-                    " (docs/guide/visil.md)"
+                    f"{item.place}: the summary was made by the model that scores, which favours"
+                    " it: use another model (docs/guide/visil.md)"
                 )
                 return
 
@@ -152,19 +152,20 @@ def read_scores(path: Path) -> dict[str, list[dict[str, Any]]]:
     """
     scores: dict[str, list[dict[str, Any]]] = {}
     signatures = set()
-    otherwise = "no line of `vcs-runtime visil score -o`"
+    otherwise = "not a line of `vcs-runtime visil score -o`"
     for place, row in read_records(path, ("id", "signature"), otherwise, pipe=True):
         if "error" in row:
             continue
         name = str(row["id"])
         if name in scores:
-            raise InputError(f"{place}: id {name} is there twice")
+            raise InputError(f"{place}: id {name} occurs twice")
         fields = str(row["signature"]).split("|")
         signatures.add("|".join(field for field in fields if not field.startswith("frames:")))
         scores[name] = _checked_summaries(place, row.get("summaries"))
     if len(signatures) > 1:
         raise InputError(
-            f"{path}: scores that cannot be compared: {' and '.join(sorted(signatures))}"
+            f"{path}: the scores cannot be compared, because their signatures differ:"
+            f" {' and '.join(sorted(signatures))}"
         )
     if not scores:
         raise InputError(f"{path}: the file holds no scores")
@@ -195,7 +196,7 @@ def unknown_words(scores: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, in
 def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
     """Return the summaries of a line; raise InputError if a name or a number is unusable."""
     unusable = InputError(
-        f"{place}: it holds no scores of summaries (`vcs-runtime visil score -o`)"
+        f"{place}: the line holds no scores of summaries (`vcs-runtime visil score -o`)"
     )
     if not isinstance(parts, list) or not parts:
         raise unusable
@@ -206,7 +207,7 @@ def _checked_summaries(place: str, parts: Any) -> list[dict[str, Any]]:
         if not isinstance(part["name"], str):
             raise unusable
         if part["name"] in names:
-            raise InputError(f"{place}: the summary {part['name']!r} is there twice")
+            raise InputError(f"{place}: the summary {part['name']!r} occurs twice")
         if not _is_scored(part):
             raise unusable
         names.add(part["name"])
@@ -272,7 +273,7 @@ def read_lines(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], int]:
             failed += 1
             continue
         if not isinstance(row, dict) or not {"id", "name", "correct"} <= row.keys():
-            raise InputError(f"{place}: an object with 'id', 'name' and 'correct' was expected")
+            raise InputError(f"{place}: must be an object with 'id', 'name' and 'correct'")
         if row["correct"] not in (0, 1):
             raise InputError(f"{place}: 'correct' must be 0 or 1, not {row['correct']!r}")
         if not isinstance(row["name"], str):

@@ -143,7 +143,7 @@ class GenAI:
         if not any(isinstance(part, Image) for part in parts):
             content = "".join(part for part in parts if isinstance(part, str))
         elif self._processor is None:
-            raise ModelError(f"{self.fingerprint}: the model takes no images")
+            raise ModelError(f"{self.fingerprint}: the model does not accept images")
         elif tag:
             numbers = iter(range(1, len(parts) + 1))
             content = "".join(
@@ -180,7 +180,7 @@ class GenAI:
             length = len(inputs)
         if length + room > self._context:
             raise TextError(
-                f"{self.fingerprint}: {length} tokens of prompt and {room} more: beyond its"
+                f"{self.fingerprint}: {length} tokens of prompt and {room} more exceed the model's"
                 f" {self._context}"
             )
         params = self._og.GeneratorParams(self._model)

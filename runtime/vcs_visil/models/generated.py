@@ -109,8 +109,8 @@ def check_generated(generated: Generated, top: int) -> None:
     most = max(map(len, generated.top))
     if most < top:  # at some places a server may have fewer, but not everywhere
         raise ModelError(
-            f"the server returns {most} likeliest tokens, not {top} as requested: "
-            + (f"request as many as it returns (--top {most})" if most else "it cannot be used")
+            f"the server returns {most} likeliest tokens instead of {top}: "
+            + (f"request this number with --top {most}" if most else "it cannot be used")
         )
     for value in [*generated.logprobs, *(value for listed in generated.top for _, value in listed)]:
         if math.isnan(value) or value > _ROUNDING:

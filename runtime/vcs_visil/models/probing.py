@@ -83,7 +83,7 @@ def require_passed(model: LogProbs | Generates, checks: list[ProbeCheck]) -> lis
     """Return the checks of a model, and raise ModelError if one has failed."""
     if not checks[-1].passed:
         raise ModelError(
-            f"{model.fingerprint} fails the probe: {checks[-1].name}: {checks[-1].detail}"
+            f"{model.fingerprint} fails the probe {checks[-1].name}: {checks[-1].detail}"
         )
     return checks
 
@@ -129,7 +129,7 @@ class _Probe(Generic[A]):
         if drift > self.tolerance:
             raise _Failed(
                 f"the same question asked twice differs by {drift:.3g} nats, more than"
-                f" {self.tolerance:g}: a larger tolerance accepts this; then take several samples"
+                f" {self.tolerance:g}: raise --tolerance, and then use several samples"
             )
         return f"the same question asked twice differs by {drift:.2g}"
 
@@ -162,7 +162,8 @@ class _Probe(Generic[A]):
         busy = self.ask([_busy(), _PROMPTS[0]]).prompt_tokens
         if plain != busy:
             raise _Failed(
-                f"images of one size have {plain} and {busy} tokens: their files are read as text"
+                f"images of one size have {plain} and {busy} tokens, so their files are read as"
+                " text"
             )
         return f"another image changes at least {least:.2g}"
 
@@ -218,14 +219,14 @@ class _Forcing(_Probe[Forced]):
                     break
             else:
                 raise _Failed(
-                    "no prompt has a likeliest token that can be forced; nothing can be compared"
+                    "no likeliest token of any prompt can be forced, so nothing can be compared"
                 )
             off = abs(forced.logprobs[-1] - value)
             if off > self.tolerance:
                 raise _Failed(
-                    f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced it"
-                    f" has {forced.logprobs[-1]:.4f} ({_tokens(forced)}): numbers of other tokens"
-                    " or of another prompt"
+                    f"the likeliest token {token!r} after {prefix!r} has {value:.4f}, but forced"
+                    f" it has {forced.logprobs[-1]:.4f} ({_tokens(forced)}): the numbers belong to"
+                    " other tokens or to another prompt"
                 )
             worst = max(worst, off)
         return f"forced and likeliest token differ by {worst:.2g}"
@@ -235,7 +236,8 @@ class _Forcing(_Probe[Forced]):
         start = self.force([_PROMPTS[0]], _START)
         if whole.tokens[: len(start.tokens)] != start.tokens:
             raise _Failed(
-                f"the beginning of an answer alone has other tokens: {whole.tokens}, {start.tokens}"
+                "the beginning of an answer has different tokens without the rest:"
+                f" {whole.tokens}, {start.tokens}"
             )
         off = max(abs(a - b) for a, b in zip(whole.logprobs, start.logprobs, strict=False))
         if off > self.tolerance:
@@ -284,7 +286,7 @@ class _Generating(_Probe[Generated]):
                     raise _Failed(
                         f"the written token {token!r} has {value:.4f}, but another one is likelier"
                         f" ({listed[0][0]!r} with {listed[0][1]:.4f}): the model samples, or the"
-                        " numbers are of other places"
+                        " numbers belong to other tokens"
                     )
         return f"{compared} written tokens are the likeliest ones, to {worst:.2g}"
 

@@ -155,7 +155,7 @@ class Recorder(Recorded):
             fingerprint, self._answers = _read(path)
             if fingerprint not in (None, self.fingerprint):
                 raise InputError(
-                    f"{path}: it is the record of {fingerprint}, not of {self.fingerprint}"
+                    f"{path} is the record of {fingerprint}, not of {self.fingerprint}"
                 )
             self._lines.end_last_line('{"visil": ', known=fingerprint is not None)
             if fingerprint is None:

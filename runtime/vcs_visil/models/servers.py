@@ -93,14 +93,15 @@ class VLLM(Chat):
         )
         if answered.get("prompt_logprobs") is None:
             raise ModelError(
-                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): see"
+                f"{self.fingerprint}: the server does not score prompts (no prompt_logprobs): use"
                 " --model stepping:URL"
             )
         entries = get_at(answered, list, "prompt_logprobs")
         ids = get_at(answered, list, "prompt_token_ids")
         if len(ids) != len(entries):
             raise ModelError(
-                f"{self.fingerprint}: {len(ids)} tokens, {len(entries)} log-probabilities"
+                f"{self.fingerprint}: the server returned {len(ids)} tokens, but {len(entries)}"
+                " log-probabilities"
             )
         # The first token has no entry. Other entries list the prompt's token, and likelier ones.
         prompt = []
@@ -152,8 +153,8 @@ class Stepping(Chat):
             if not fitting:
                 raise TextError(
                     f"{self.fingerprint}: the next token of {answer!r} after {prefix!r} is not"
-                    f" among the {len(candidates)} likeliest: request more, or use a server that"
-                    " scores prompts"
+                    f" among the {len(candidates)} likeliest: request more with --top, or use a"
+                    " server that scores prompts"
                 )
             text, value = max(fitting, key=lambda pair: len(pair[0]))
             prefix += text if prefix else text.lstrip(" ")
@@ -186,7 +187,7 @@ class Stepping(Chat):
         if not get_at(choice, list, "logprobs", "content"):
             raise TextError(
                 f"{self.fingerprint}: the likeliest token after {prefix!r} is the end, and the"
-                " server returns no others"
+                " server returns no other tokens"
             )
         listed = get_at(choice, list, "logprobs", "content", 0, "top_logprobs")
         if not listed:
@@ -313,7 +314,7 @@ class Gemini:
         The path of `url` is "/v1beta" unless it has one.
         """
         if not model:
-            raise ValueError("model is missing: the API has many")
+            raise ValueError("the model is missing: give --model-name")
         self._client = Client(url, timeout, "x-goog-api-key: ")
         folder = "" if urlsplit(url).path.strip("/") else "/v1beta"
         self._path = f"{folder}/models/{quote(model, safe='')}:generateContent"

@@ -51,7 +51,7 @@ def remote_code(path: Path, data: Any, known: Collection[str] = ()) -> str:
     # A copy of a repository names the repository that has the code: "repository--module.Class".
     plain = str(name).rpartition("--")[2]
     if plain not in known:
-        problem = f"auto_map runs the model's own code {name!r}, which is not known here"
+        problem = f"auto_map runs the model's own code {name!r}, which is not supported"
         if known:
             problem += f", only {', '.join(sorted(known))}"
         raise CheckpointError(f"{path}: {problem}")
@@ -95,7 +95,7 @@ def rotation(
             raise CheckpointError(f"{path}: rope_parameters has nothing for {layers}")
     if new is not None and old is not None:
         raise CheckpointError(
-            f"{path}: there are both rope_parameters and rope_scaling: which of them holds?"
+            f"{path}: there are both rope_parameters and rope_scaling: remove the wrong one"
         )
     if new is None:
         scaling = old if theta == "rope_theta" else None
@@ -104,9 +104,7 @@ def rotation(
         raise CheckpointError(f"{path}: rope_parameters must be an object, not {new!r}")
     base = above_zero(path, {theta: new.get("rope_theta", data.get(theta))}, theta)
     if data.get(theta) is not None and data[theta] != base:
-        raise CheckpointError(
-            f"{path}: {theta} {data[theta]} is not that of rope_parameters, {base}"
-        )
+        raise CheckpointError(f"{path}: {theta} {data[theta]} differs from rope_parameters, {base}")
     return Rotation(base, _scaling(path, new))
 
 

@@ -96,7 +96,7 @@ def _tensors(folder: Path, settings: FamilySettings) -> tuple[dict[str, StoredTe
     prefix = next((prefix for prefix in _PREFIXES if f"{prefix}norm.weight" in names), "")
     if f"{prefix}{_EMBEDDINGS}" not in names and set(_UNUSED) & names:
         raise CheckpointError(
-            f"{folder}: the tensor {prefix}{_EMBEDDINGS} is missing, and lm_head.weight is not"
-            " taken for it, to which it may be tied: save the model with its embeddings"
+            f"{folder}: the tensor {prefix}{_EMBEDDINGS} is missing; lm_head.weight, to which it"
+            " may be tied, is not used: save the model with its embeddings"
         )
     return open_shards(folder, decoder_shapes(settings.config, prefix), _UNUSED), prefix

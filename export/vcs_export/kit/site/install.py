@@ -72,8 +72,8 @@ def check_python(kit: Kit) -> None:
     wanted = kit["python"]
     if running != wanted or name != "cpython":
         raise Refused(
-            f"this kit is for CPython {wanted}, and {sys.executable} is {name} {running}: "
-            f"name the right one with PYTHON=/path/to/python{wanted}"
+            f"this kit is for CPython {wanted}, but {sys.executable} is {name} {running}: name the"
+            f" right one with PYTHON=/path/to/python{wanted}"
         )
 
 
@@ -94,9 +94,9 @@ def check_files() -> None:
         copy_again(f"{error.filename} cannot be read ({error.strerror})")
     except ValueError:
         copy_again(f"{SUMS} is damaged")
-    print(f"{len(lines)} files are whole; the sha256 of {SUMS} is")
+    print(f"{len(lines)} files are complete; the sha256 of {SUMS} is")
     print(f"  {hashlib.sha256(content).hexdigest()}")
-    print("  Compare it with the one that whoever made the kit gave you.")
+    print("  Compare it with the sha256 that the maker of the kit gave you.")
 
 
 def files_here() -> "List[str]":  # noqa: UP006
@@ -132,7 +132,7 @@ def check_platform(kit: Kit) -> None:
     for name in sorted(os.listdir(os.path.join(HERE, "wheels"))):
         if not utils.parse_wheel_filename(name)[3] & here:
             raise Refused(
-                f"this kit is for {kit['platform']}, and this machine is {newest}: {name} does not"
+                f"this kit is for {kit['platform']}, but this machine is {newest}: {name} does not"
                 f" fit; make a kit with --platform {newest}"
             )
     print(f"this machine can install them: CPython {kit['python']}, {newest}")
@@ -163,7 +163,7 @@ def install(kit: Kit, folder: str) -> int:
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, (OSError, shutil.Error)):
-            raise Refused(f"nothing is installed, as a file cannot be copied: {error}") from None
+            raise Refused(f"nothing is installed: a file cannot be copied: {error}") from None
         raise
     return try_out(kit, folder, bundle)
 
@@ -199,7 +199,7 @@ def try_out(kit: Kit, folder: str, bundle: str) -> int:
         code = subprocess.call([command, *words, *named], env=environment())
         if code:
             print(
-                f"install: it is installed in {folder}, but {words[0]} ended with {code}",
+                (f"install: it is installed in {folder}, but {words[0]} failed ({code})"),
                 file=sys.stderr,
             )
             return 1
@@ -223,7 +223,7 @@ def run(command: "List[str]") -> None:  # noqa: UP006
         lines = done.stdout.decode("utf-8", "replace").strip().split("\n")
         reason = lines[-1].strip() or "no reason was given"
         raise Refused(
-            f"nothing is installed, as this failed: {' '.join(command[:4])} ... ({reason})"
+            f"nothing is installed, because this failed: {' '.join(command[:4])} ... ({reason})"
         )
 
 

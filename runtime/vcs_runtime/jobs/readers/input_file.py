@@ -148,7 +148,8 @@ class InputFile:
         else:
             source, remedy = f"the suffix {self.path.suffix}", f"rename it, or give --format {held}"
         raise InputError(
-            f"{self}: {source} says {_KINDS[declared]}, and it holds {_KINDS[str(held)]}: {remedy}"
+            f"{self}: {source} means {_KINDS[declared]}, but the file holds {_KINDS[str(held)]}:"
+            f" {remedy}"
         )
 
 
@@ -170,6 +171,6 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
         in_folder = sorted(path.iterdir())
         inputs = [each for each in in_folder if suffix_of(each) in SUFFIXES and each.is_file()]
         if not inputs:
-            raise InputError(f"{path}: no file in it that ends in {', '.join(SUFFIXES)}")
+            raise InputError(f"{path}: the folder has no file that ends in {', '.join(SUFFIXES)}")
         files += inputs
     return files

@@ -42,14 +42,14 @@ def read_json_entries(
     if key is not None:
         value = with_paths(value, [key]) if isinstance(value, dict) else {}
         if key not in value:
-            raise RowError(f"--rows {key}: no such key (there is {quoted(value)})")
+            raise RowError(f"--rows {key}: no such key (the keys are {quoted(value)})")
         value = value[key]
     elif isinstance(value, dict):
         value = _captions_below(value)
     if isinstance(value, dict):
         value = [_with_id(entry, id_key, name) for name, entry in value.items()]
     if not isinstance(value, list):
-        raise RowError(f"an array or an object of JSON was expected, not {type(value).__name__}")
+        raise RowError(f"must be a JSON array or object, not {type(value).__name__}")
     for number, entry in enumerate(value, 1):
         yield f"entry {number}", entry
 
@@ -92,7 +92,7 @@ def _captions_below(entries: dict[str, Any]) -> Any:
     if all(video_of(row) and "caption" in row for row in entries[key]):
         return entries[key]
     raise NestedRows(
-        f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects:"
+        f"an object with {quoted(entries)}; {key!r} is a list of {len(entries[key])} objects: add"
         f" --rows {key}",
         key,
     )
@@ -159,7 +159,7 @@ def read_folder(folder: Path, id_key: str) -> Iterator[Row]:
     """Read one text a file. The id of a text is the name of its file, without the suffix."""
     paths = plain_texts(folder)
     if not paths:
-        raise RowError("a folder without a file that ends in .txt, of one text each")
+        raise RowError("the folder has no file that ends in .txt")
     for path in paths:
         try:
             text = read_whole(path).decode("utf-8-sig")
@@ -178,7 +178,8 @@ def _load(path: Path, name: object) -> Any:
     except (ValueError, RecursionError) as error:
         if _begins_second_value(error):
             raise RowError(
-                "it holds JSON lines, not one JSON value: name it .jsonl, or give --format jsonl"
+                "the file holds JSON lines, not one JSON value: rename it to .jsonl, or add"
+                " --format jsonl"
             ) from None
         raise RowError(f"not JSON: {error}") from None
 

@@ -20,7 +20,8 @@ def _response(value: Any) -> Any:
         value = value[0]
     if isinstance(value, list):
         raise RowError(
-            f"{len(value)} responses to one question: score logs of tasks that generate one text"
+            f"there are {len(value)} responses to one question: score logs of tasks that generate"
+            " one text"
         )
     return value
 

@@ -39,7 +39,7 @@ def read_separated(path: Path, separators: str, pick: Pick) -> Iterator[Row]:
             pick(names, "line 1")
             for row in reader:
                 if None in row or None in row.values():
-                    raise RowError(f"line {reader.line_num}: not as many fields as the header")
+                    raise RowError(f"line {reader.line_num}: more or fewer fields than the header")
                 yield f"line {reader.line_num}", row
                 lines.begin_row()
         except TooLongError as error:
@@ -123,7 +123,8 @@ def _separator(path: Path, allowed: str) -> str:
         expected = " or ".join(_SEPARATORS[separator] for separator in allowed)
         name = "tsv" if best == "\t" else "csv"
         raise RowError(
-            f"line 1: {_SEPARATORS[best]} between its columns, not {expected}: give --format {name}"
+            f"line 1: the columns are separated by {_SEPARATORS[best]}, not by {expected}: add"
+            f" --format {name}"
         )
     return str(best)
 
@@ -140,4 +141,4 @@ def _header(path: Path, separator: str) -> list[str]:
 def _refuse_twice(names: list[str], place: str) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise RowError(f"{place}: the column {name!r} is there twice")
+            raise RowError(f"{place}: the column {name!r} occurs twice")
