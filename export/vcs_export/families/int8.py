@@ -21,14 +21,22 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from vcs_export.checks.proofs import with_proofs
-from vcs_export.families.static import notice, stored_array
+from vcs_export.families.static import NOTICE, as_array, notice
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.opening import Bundle
 from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, INT8
 
 _LARGEST = 63  # of a weight
 _MODEL = "embedder/model.int8.onnx"
-_HOW = "The linear layers of this bundle's embedder are in int8. They were made"
+_HOW = """\
+The linear layers of this bundle's embedder are in int8. They were made from the weights of the
+bundle
+{}
+with constants that the vcs-runtime project has measured (Apache-2.0):
+{}
+What follows is that bundle's notice.
+
+"""
 
 
 def build_int8(
@@ -46,8 +54,8 @@ def build_int8(
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None
     assert segmenter is not None
-    files = {"NOTICE": notice(source, training, _HOW).encode()}
-    left_out = {*files, spec.model, *([spec.cuda.model] if spec.cuda else [])}
+    files = {NOTICE: notice(source, training, _HOW).encode()}
+    left_out = {NOTICE, spec.model, *([spec.cuda.model] if spec.cuda else [])}
     info = BundleInfo(INT8, source.manifest.licence, source.manifest.source, files, replace)
     with BundleWriter(target, info) as bundle:
         for entry in source.manifest.files:
@@ -88,14 +96,14 @@ def write_int8(source: Path, training: Path, model: Path) -> None:
         layer = str(weight.name).removesuffix(".weight")
         group = re.sub("(?<=self)[.].*", "", layer)  # query, key and value have the same input
         scale, zero, factors = np.split(fixed[group], [1, 2])
-        matrix = stored_array(weight.const_value, source.parent) * factors[:, None].astype(float)
+        matrix = as_array(weight.const_value, source.parent) * factors[:, None].astype(float)
         if layer.endswith("value"):
             # Attention averages values, so their columns can take the next layer's factors.
             after = fixed[layer.replace("self.value", "output.dense")][2:]
             matrix /= after
             bias = graph.initializers[f"{layer}.bias"]
             assert bias.const_value is not None
-            shifted = stored_array(bias.const_value, source.parent) / after
+            shifted = as_array(bias.const_value, source.parent) / after
             bias.const_value = ir.tensor(shifted, name=bias.name)
         if x not in quantized:
             narrow = x

@@ -142,9 +142,7 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
     constants = {name: value.const_value for name, value in graph.initializers.items()}
     folder = bundle.path(spec.model).parent
     tensors = {
-        name: stored_array(tensor, folder)
-        for name, tensor in constants.items()
-        if tensor is not None
+        name: as_array(tensor, folder) for name, tensor in constants.items() if tensor is not None
     }
     special = bert_special_tokens(bundle.path(spec.tokenizer))
     try:
@@ -165,7 +163,7 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
         ) from None
 
 
-def stored_array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
+def as_array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
     """Return a tensor of a verified bundle.
 
     onnx-ir would refuse a file with more than one hard link.
@@ -199,11 +197,16 @@ MAX_TOKENS = 8192
 _SPECIAL = 1e-3
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 NOTICE = "NOTICE"
-_TABLE = "The embedder of this bundle is a table of word vectors. It was made"
-_ENDS = """\
+_HOW = """\
+The embedder of this bundle is a table of word vectors. It was made from the weights of the bundle
+{}
+with a map that the vcs-runtime project has trained (Apache-2.0):
+{}
 The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC \
 descriptions
-(CC-BY-4.0). """
+(CC-BY-4.0). What follows is that bundle's notice.
+
+"""
 
 _WINDOW, _STRIDE = 512, 480  # of the segmenter, in tokens
 
@@ -266,7 +269,7 @@ def build_static(
     log(f"computing the vectors of {encoder.count:,} tokens, which takes 2 to 6 minutes")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
-    files = {NOTICE: notice(source, training, _TABLE, _ENDS).encode()}
+    files = {NOTICE: notice(source, training, _HOW).encode()}
     files |= {path: source.path(path).read_bytes() for path in legal}
     info = BundleInfo(FAST, source.manifest.licence, source.manifest.source, files, replace)
     with BundleWriter(target, info) as bundle:
@@ -378,19 +381,12 @@ def _write_segmenter(
     graph.save(logits, LOGITS, ("batch", "tokens", 1), model, weights)
 
 
-def notice(source: Bundle, training: Path, embedder: str, ends: str = "") -> str:
+def notice(source: Bundle, training: Path, how: str) -> str:
     """Return the notice of a bundle that was made from `source`, before that bundle's notice."""
     rest = ""
     if NOTICE in {entry.path for entry in source.manifest.files}:
         rest = source.path(NOTICE).read_text("utf-8")
-    return f"""\
-{embedder} from the weights of the bundle
-{_origin(source)}
-with a map that the vcs-runtime project has trained (Apache-2.0):
-{_training_line(training)}
-{ends}What follows is that bundle's notice.
-
-{rest}"""
+    return how.format(_origin(source), _training_line(training)) + rest
 
 
 def _origin(source: Bundle) -> str:

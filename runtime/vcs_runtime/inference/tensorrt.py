@@ -101,8 +101,7 @@ def _unfit(bundle: Bundle, part: str, device: Device) -> str:
         )
     # Its other graph would take ten times as long as fp16 does.
     if not spec.cuda and spec.precision == "int8":
-        other = "use default" if spec.layout == "padded" else "export it again"
-        return f"{spec.name} is in {spec.precision} and has no graph for CUDA: {other}"
+        return f"{spec.name} is in int8 and has no graph for CUDA: export it again, or use default"
     return ""
 
 
