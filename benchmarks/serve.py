@@ -13,7 +13,7 @@ Every round and side adds its own sentence to both texts, so that the whole text
 new. Then the clients send `--requests` short pairs, drawn from `--distinct` pairs, and the script
 prints the server's resident memory ten times. With `--completions`, the script instead prints the
 processor time of a training step: eight completions of new sentences for each known reference,
-with the default on two devices (one thread), the fast tier, and a server on this machine.
+with the default and int8 on two devices (one thread), the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations
