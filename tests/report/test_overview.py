@@ -359,4 +359,4 @@ def test_hm_cf_is_shown_if_all_systems_have_it(
     if everywhere:
         rows = {(row[0], row[1]): row for row in index["rows"]}
         for line in read_lines(tmp_path / "a.jsonl"):
-            assert rows[str(line["id"]), 0][4 + names.index("hm_cf")] == round(line["hm_cf"], 4)
+            assert rows[str(line["id"]), 0][4 + names.index("hm_cf")] == round(line["hm_cf"], 9)

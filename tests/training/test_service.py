@@ -74,6 +74,34 @@ def test_a_deadline_is_kept_whatever_the_model_is_doing(
     assert gate.batches == [[], [story(4)]]  # what was late before its turn came costs nothing
 
 
+def test_pairs_that_were_scored_before_the_deadline_keep_their_scores(
+    background: TrainingScorer,
+    pass_deadlines: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    scorer: Scorer,
+) -> None:
+    monkeypatch.setattr("vcs_runtime.scoring.background._TURN", 1)  # a pair in each turn
+    reached, leave, turns = threading.Event(), threading.Event(), []
+    stream = Scorer.stream
+
+    def held(*arguments: Any) -> Any:
+        turns.append(1)
+        if len(turns) == 3:
+            reached.set()
+            assert leave.wait(HANGS_AFTER_S)
+        return stream(*arguments)
+
+    monkeypatch.setattr(Scorer, "stream", held)
+    pairs = [(TEXT, story(number)) for number in range(2, 7)]
+    future = background.submit_many(pairs, deadline_s=DAYS)
+    assert reached.wait(HANGS_AFTER_S)
+    pass_deadlines()
+    results = future.result(HANGS_AFTER_S)
+    leave.set()
+    assert results[:2] == [scorer.score(*pair) for pair in pairs[:2]]
+    assert [result.error for result in results[2:]] == ["deadline: not scored within 100000 s"] * 3
+
+
 def test_a_reward_past_its_deadline_is_none(config: ScorerConfig, gate: Gate) -> None:
     rewards = TrainingScorer(config, deadline_s=0.05, unscorable=-1)
     assert rewards.reward_fn(["p"], [OTHER], reference=[TEXT]) == [None]

@@ -316,8 +316,10 @@ def _targets(systems: Mapping[str, object], argument: str | None) -> dict[str, P
     for name in systems:
         if Path(name).name != name:
             raise click.UsageError(f"--output: the system {name!r} cannot name a file: rename it")
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output: {output} is a file; for several systems, give a folder")
+    if not output.is_dir() and (output.exists() or output.suffix.lower() in SCORES):
+        raise click.UsageError(
+            f"--output: {output} is the name of a file; for several systems, give a folder (DIR/)"
+        )
     with file_errors(output):
         output.mkdir(exist_ok=True)
     return {name: output / f"{name}.jsonl" for name in systems}

@@ -212,7 +212,7 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
 
 
 def _rounded(scores: Scores, names: Sequence[str]) -> dict[str, float]:
-    return {name: round(getattr(scores, name), 4) for name in names}
+    return {name: round(getattr(scores, name), 9) for name in names}
 
 
 def _replaced(e: Explanation) -> list[dict[str, Any]]:
@@ -274,7 +274,7 @@ def _side(
         "counts": verdict_counts(chunks),
         "repeats": [chunk.repeats for chunk in chunks],
         "match": side.match.tolist(),
-        "similarity": [round(chunk.similarity, 4) for chunk in chunks],
+        "similarity": [round(chunk.similarity, 9) for chunk in chunks],
         "start": side.window_start.tolist(),
         "end": side.window_end.tolist(),
         "offset": [chunk.offset for chunk in chunks],

@@ -240,7 +240,8 @@ class Systems:
         """
         page = self._page[i] if self._page[i] >= 0 else None
         marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
-        scores = [round(float(self._scores[name][i]), 4) for name in self.shown]
+        # The page rounds to three digits; after four, it would round a second time.
+        scores = [round(float(self._scores[name][i]), 9) for name in self.shown]
         return [self._pairs[i], self._system[i], page, marked, *scores]
 
     def to_index(self, title: str) -> dict[str, Any]:

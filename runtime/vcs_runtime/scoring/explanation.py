@@ -394,8 +394,10 @@ def _distances(e: Explanation) -> str:
         counts = verdict_counts(elsewhere)
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         chunks = f"{len(elsewhere)} of {len(side)} {e.noun}s{whose}"
-        have = _verb(len(elsewhere), "has its match", "have their match")
-        clauses.append(f"{chunks} {have} elsewhere in {other} ({verdicts})")
+        clauses.append(
+            f"for {chunks}, the most similar one in {other} is not where it was expected"
+            f" ({verdicts})"
+        )
     if not clauses:
         return "every match is where it was expected"
     return "; ".join(clauses)

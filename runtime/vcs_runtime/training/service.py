@@ -136,10 +136,17 @@ class _Services:
         with self._lock:  # so that no request is queued after the last one of `close`
             service = self._running.get(config) or _Service(config)
             self._running[config] = service
-            service.put(_Request(pairs, options, _result, service=service, future=future))
+            request = _Request(pairs, options, _result, service=service, future=future)
+            service.put(request)
         if deadline_s is not None and math.isfinite(deadline_s):
             count, error = len(pairs), f"deadline: not scored within {deadline_s:g} s"
-            self._clock.watch(future, deadline_s, lambda: service.failed(count, options, error))
+            results = request.converted  # not the request, whose texts would stay in memory
+
+            def late() -> list[Result]:
+                scored = results.copy()
+                return scored + service.failed(count - len(scored), options, error)
+
+            self._clock.watch(future, deadline_s, late)
         return future
 
     def release(self, config: ScorerConfig | None) -> None:
@@ -179,8 +186,9 @@ def submit(
 ) -> Future[list[Result]]:
     """Score pairs `(reference, generated)` in the background; equal configs share a scorer.
 
-    A failure, or a missed deadline, becomes the `error` of each Result. Only if the models cannot
-    be opened the first time, the future holds that exception, because no later step would succeed.
+    A failure becomes the `error` of each Result, and a missed deadline the error of each pair that
+    has not been scored by then. Only if the models cannot be opened the first time, the future
+    holds that exception, because no later step would succeed.
     """
     return _services.submit(config, options, pairs, deadline_s)
 
