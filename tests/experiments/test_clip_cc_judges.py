@@ -98,7 +98,7 @@ def board(checkout: Path, tiny_bundle: Path, tmp_path_factory: pytest.TempPathFa
     assert done.code == 0, done.stderr
     # Random weights are unfit, and nothing else is said.
     assert [line for line in done.stderr.splitlines() if "unrelated texts" not in line] == []
-    assert "mine: place 1 of 4." in done.stdout
+    assert "mine is number 1 of 4 systems." in done.stdout
     # They are all there, under its names.
     assert "needs results of all its judges" not in done.stdout
     return work / "board"

@@ -490,6 +490,7 @@ class TestInstallers:
                 "'E': /s/; no",
             ),
             ("error: no\n  cause: the\n  cause: network\n", "no; the; network"),
+            ("ERROR: Exception:\nTraceback (...):\n  File...\nOSError: full\n", "OSError: full"),
             ("ERROR: " + "x" * 9000, "x" * 400 + "..."),
         ],
     )

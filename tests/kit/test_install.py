@@ -168,6 +168,8 @@ def test_a_file_without_a_checksum_is_refused_and_never_run(
 
 def test_a_folder_in_the_kit_is_refused(kit: Path) -> None:
     assert refusal(kit, kit / "new") == f"{kit / 'new'} is in the kit: name a folder outside it"
+    mixed = subprocess.getoutput(f"{sys.executable} -I {kit / 'install.py'} {kit / 'new'}")
+    assert mixed.splitlines()[-1].startswith("install: ")  # after what it had said before
 
 
 def test_a_folder_that_cannot_be_created_is_named(kit: Path, tmp_path: Path) -> None:

@@ -191,15 +191,15 @@ def test_what_has_no_wheel_is_built_from_source(make_kit: Make, tmp_path: Path) 
                 " sourced"
             ),
         ),
-        (["--extra", "parity"], "vcs-runtime would bring PyTorch"),
-        (["--extra", "heavy"], "tiny-heavy would bring PyTorch"),
+        (["--extra", "parity"], "vcs-runtime would install PyTorch, which a kit never contains"),
+        (["--extra", "heavy"], "tiny-heavy would install PyTorch"),
         (
             ["--extra", "gpu", "--extra", "cpu"],
-            "bring onnxruntime and onnxruntime-gpu, which overwrite each other",
+            "install onnxruntime and onnxruntime-gpu, which overwrite each other",
         ),
         (
             ["--extra", "colours"],
-            "bring onnxruntime and onnxruntime-gpu, which overwrite each other",
+            "install onnxruntime and onnxruntime-gpu, which overwrite each other",
         ),
         (["--python", "3"], "--python must be a version such as 3.12, not '3'"),
         (

@@ -79,6 +79,6 @@ def test_a_kit_installs_and_scores_without_a_network(
     packed = offline(tmp_path, *command, **wheels)
     assert packed.returncode == 2
     assert (
-        "from the package index is not the installed vcs-runtime: vcs_numba/params.py differs"
+        "from the package index is not the installed vcs-runtime, because vcs_numba/params.py differs"
         in packed.stderr
     )

@@ -169,4 +169,4 @@ def test_ray_that_was_imported_before_a_new_cluster_is_refused() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     program = "import ray, vcs_runtime.ray\nwith vcs_runtime.ray.connected(): pass"
     done = run_python("-c", program, env=environment)
-    assert done.stderr.endswith("before `connected()` could choose its settings: import it later\n")
+    assert done.stderr.endswith("`connected()` could choose its settings: import Ray later\n")

@@ -197,8 +197,7 @@ def test_a_gpu_for_each_actor(cluster: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert Needs.of("cuda:0", threads=16) == Needs(2, 16, 1)
     assert Needs.of("cpu", threads=16) == Needs(5, 16, 0)
     with pytest.raises(
-        DeviceError,
-        match=r"with 1 CPUs and a GPU each.*\(64 CPUs; 16 CPUs, 2 GPUs; .*has room for 4",
+        DeviceError, match=r"1 CPUs and a GPU for each.*\(64 CPUs; 16 CPUs, 2 GPUs; .*room for 4"
     ):
         Needs.of("tensorrt:0", 5)
 

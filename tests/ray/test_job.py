@@ -179,7 +179,7 @@ def test_machines_that_would_score_otherwise_are_refused(
 ) -> None:
     actor_class(OnOtherMachine, together=4)
     with pytest.raises(
-        DeviceError, match=r"\S+ would score as vcs.*, another machine as vcs.*name a device"
+        DeviceError, match=r"\S+ would score as vcs.*, but another machine as vcs.*a --device"
     ):
         run(tmp_path / "o.jsonl", actors=4)
 

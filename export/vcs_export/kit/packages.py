@@ -411,7 +411,7 @@ def _check_names(needs: Mapping[str, set[str]]) -> None:
     if _UNWANTED in needs:
         users = ", ".join(sorted(name for name, names in needs.items() if _UNWANTED in names))
         raise KitError(
-            f"{users} would install PyTorch, which vcs-runtime never installs: leave out this extra"
+            f"{users} would install PyTorch, which a kit never contains: leave out this extra"
         )
     engines = [name for name in _ENGINES if name in needs]
     if len(engines) > 1:

@@ -175,8 +175,8 @@ def notes(comparison: Comparison) -> list[str]:
     sentences += [
         f"Differences are from {printable(c.baseline)}{others}; ± is half of a 95 % bootstrap"
         " interval.",
-        f"p is the larger one of a paired bootstrap and a permutation test, {c.resamples}"
-        f" resamples{_corrected(c)}.",
+        f"p is the larger p-value of a paired bootstrap and a permutation test, {c.resamples}"
+        f" resamples each{_corrected(c)}.",
     ]
     sentences += _too_few(c)
     sentences += _points(c)

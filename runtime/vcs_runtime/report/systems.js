@@ -123,7 +123,7 @@ function notes(found, score) {
   const fewest = Math.min(1, 2 / 2 ** found.pairs * (found.correction === "holm" ? found.tests : 1));
   const few = fewest < 0.05 ? "" : ` With so few pairs no p can be below ${fewest.toPrecision(2)}, so no difference is significant.`;
   return `Means over the ${found.pairs} ${found.pairs === 1 ? "pair" : "pairs"} that all systems scored${left}. `
-    + `p is the larger one of a paired bootstrap and of a permutation test, ${found.resamples} resamples${corrected}; * p < 0.05, ** p < 0.01. ${found.family === "all" ? "" : `"vcs-runtime compare --score ${score.name}" prints the same.`}${sense}${few}`;
+    + `p is the larger p-value of a paired bootstrap and a permutation test, ${found.resamples} resamples each${corrected}; * p < 0.05, ** p < 0.01. ${found.family === "all" ? "" : `"vcs-runtime compare --score ${score.name}" prints the same.`}${sense}${few}`;
 }
 
 // Of one system, its pairs on an axis.

@@ -96,7 +96,7 @@ def check_files() -> None:
         copy_again(f"{SUMS} is damaged")
     print(f"{len(lines)} files are complete; the sha256 of {SUMS} is")
     print(f"  {hashlib.sha256(content).hexdigest()}")
-    print("  Compare it with the sha256 that the maker of the kit gave you.")
+    print("  Compare it with the sha256 that the maker of the kit gave you.", flush=True)
 
 
 def files_here() -> "List[str]":  # noqa: UP006
@@ -135,7 +135,7 @@ def check_platform(kit: Kit) -> None:
                 f"this kit is for {kit['platform']}, but this machine is {newest}: {name} does not"
                 f" fit; make a kit with --platform {newest}"
             )
-    print(f"this machine can install them: CPython {kit['python']}, {newest}")
+    print(f"this machine can install them: CPython {kit['python']}, {newest}", flush=True)
 
 
 def install(kit: Kit, folder: str) -> int:
