@@ -186,16 +186,19 @@ main()
 def test_a_signal_while_models_are_loaded_is_no_error(tiny_bundle: Path, name: str) -> None:
     command = [sys.executable, "-c", LOADS_WHILE_CLOSING, "serve", "--port", "0"]
     paths = os.pathsep.join(map(str, map(Path, filter(None, sys.path))))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--device", "cpu", "--bundle", str(tiny_bundle)],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert process.stderr
-    assert "listening on" in process.stderr.readline()
-    process.send_signal(getattr(signal, name))
-    assert (process.communicate(timeout=HANGS_AFTER_S)[1], process.returncode) == ("", 0)
+    ) as process:
+        try:
+            assert process.stderr
+            assert "listening on" in process.stderr.readline()
+            process.send_signal(getattr(signal, name))
+            assert (process.communicate(timeout=HANGS_AFTER_S)[1], process.returncode) == ("", 0)
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow

@@ -124,10 +124,9 @@ def _why_no_folder(root: Path, name: str) -> str:
                 f"it is packed: `vcs-runtime bundle unpack {root} -o FOLDER` checks and unpacks it"
             )
         return "a bundle is a folder, but this is a file"
+    similar = get_close_matches(name.lower(), ("default", FAST), 1)
     if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
         similar = ["default"]
-    else:
-        similar = get_close_matches(name.lower(), ("default", FAST), 1)
     if similar:
         return f"no such folder. Did you mean {similar[0]}?"
     return f"no such folder{how_to_download(name) or _GIVE}"
