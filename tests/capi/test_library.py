@@ -116,7 +116,10 @@ def test_the_example_prints_the_scores_of_two_files(
     assert printed == expected
     done = captured([program, files[0], files[1], "/nowhere"])
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "vcs_model_open: bundle /nowhere: no such folder\n"
+    assert (
+        done.stderr
+        == "vcs_model_open: bundle /nowhere: no such folder: give a bundle's folder, default, fast or int8\n"
+    )
 
 
 @pytest.mark.parametrize(("standard", "pairs"), [("c11", 1600), ("c++17", 80)])
@@ -178,7 +181,10 @@ def test_interrupts_stay_the_hosts(probe: Run, tiny_bundle: Path) -> None:
 
 
 def test_a_threads_last_message_is_its_own(probe: Run) -> None:
-    assert probe("errors") == "out is NULL\nbundle /nowhere: no such folder\n"
+    assert (
+        probe("errors")
+        == "out is NULL\nbundle /nowhere: no such folder: give a bundle's folder, default, fast or int8\n"
+    )
 
 
 def test_any_thread_may_be_first_and_a_process_may_end_with_all_open(

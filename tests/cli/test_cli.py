@@ -345,6 +345,12 @@ name.startswith("vcs_")})
         ("score", "p.jsonl", "-o", ""),
         ("capi", "build", "-o", ""),
         ("export", "sat", "--from", "", "-o", "x"),
+        ("bundle", "verify", ""),
+        ("bundle", "pack", "", "-o", "a.tar"),
+        ("bundle", "info", ""),
+        ("score", "p.jsonl", "--bundle", ""),
+        ("score", "p.jsonl", "--segmenter", ""),
+        ("score", "p.jsonl", "--words", ""),
     ],
 )
 def test_an_empty_path_is_refused(

@@ -56,7 +56,7 @@ def test_doctor_looks_at_the_bundle_that_is_named(tiny_bundle: Path, tmp_path: P
     report = json.loads(vcs("doctor", "--json", "--bundle", damaged).stdout)
     assert report["problems"] == [
         f"bundle {damaged}: embedder/model.onnx has 0 bytes, bundle.json lists"
-        f" {(tiny_bundle / 'embedder/model.onnx').stat().st_size}"
+        f" {(tiny_bundle / 'embedder/model.onnx').stat().st_size}: copy it again"
     ]
 
 

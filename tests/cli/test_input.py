@@ -507,7 +507,20 @@ def test_a_number_in_place_of_a_text_is_refused_from_standard_input_too(
         ("score k.jsonl --generated-key x", "(it has 'ref', 'hyp'): give --reference-key ref"),
         ("score sys.json refs.json", "score --references refs.json --predictions sys.json\n"),
         ("score sys.json", "score --references sys.json --predictions PREDICTIONS\n"),
-        ("score p.jsonl --device gpu", "the first GPU is 'cuda:0'"),
+        ("score p.jsonl --device gpu:0", "the first GPU is 'cuda:0'"),
+        ("score p.jsonl --device CPU", "'cuda:all' or 'tensorrt:N', in lower case, not 'CPU'"),
+        (
+            "score p.jsonl --bundle none",
+            "no such folder: give a bundle's folder, default, fast or int8",
+        ),
+        (
+            "score pair.json",
+            "pair.json: the file holds one pair: put the pair into a list: [{...}]",
+        ),
+        ("score usual.json", "usual.json: the file holds one pair: put the pair into a list"),
+        ("score pipes.csv", "(it has 'id|reference'): only one column: separate columns by commas"),
+        ("score empty.csv", "empty.csv: the file is empty\n"),
+        ("score empty.json", "empty.json: the file is empty\n"),
         (
             "explain --references refs.json --predictions sys.json refs.json",
             "give one system instead of ",
@@ -520,6 +533,11 @@ def test_what_many_would_type_is_answered_with_what_works(
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "p.jsonl", [{"reference": "A.", "generated": "A."}])
     write_pairs(tmp_path / "k.jsonl", [{"ref": "A.", "hyp": "A."}])
+    write_pairs(tmp_path / "pair.json", [{"id": "a", "reference": "A.", "generated": "A."}])
+    write_pairs(tmp_path / "usual.json", [{"gt": "A.", "pred": "A."}])
+    (tmp_path / "pipes.csv").write_text("id|reference\n1|A.\n")
+    for name in ("empty.csv", "empty.json"):
+        (tmp_path / name).touch()
     row = {"video": "v", "model output": "A.", "groundTruth": "A."}
     write_pairs(tmp_path / "o.jsonl", [row])
     for name in ("one.txt", "one.md"):

@@ -41,7 +41,7 @@ def test_subtitles_score_as_their_plain_text(kind: str, tiny_bundle: Path, tmp_p
     subtitles.write_text(FILES[kind], "utf-8", newline="")
     engine = ("--bundle", tiny_bundle, "--device", "cpu", "--json")
     done = vcs("score", plain, subtitles, *engine)
-    assert NOTICE in done.stderr
+    assert f"{NOTICE}1 generated texts, because not all references have times" in done.stderr
     scores = json.loads(done.stdout)
     assert (scores["n_gen"], scores["gas"]) == (3, pytest.approx(1.0, abs=1e-6))
     assert json.loads(vcs("score", plain, plain, *engine).stdout)["vcs"] == scores["vcs"]
@@ -56,6 +56,20 @@ def test_subtitles_score_by_their_times(kind: str, tiny_bundle: Path, tmp_path: 
     done = vcs("score", *files, "--segmenter", "time-stamps", *engine)
     assert done.stderr == ""
     assert json.loads(done.stdout)["vcs"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "advice"), [("", False), ("[00:00-00:03] ", True)], ids=["text", "with times"]
+)
+def test_scoring_by_times_is_proposed_if_the_references_have_times(
+    stamp: str, advice: bool, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.jsonl"
+    generated = "[00:01-00:03] A man enters. [00:03-00:08] He sits."
+    write_pairs(path, [{"reference": [f"{stamp}A man sits."], "generated": generated}])
+    done = vcs("score", path, "--bundle", tiny_bundle, "--device", "cpu")
+    assert "To remove it, add --clean time-stamps" in done.stderr
+    assert ("or score by the times with --segmenter time-stamps" in done.stderr) == advice
 
 
 def test_subtitles_without_cues_are_refused(tmp_path: Path) -> None:

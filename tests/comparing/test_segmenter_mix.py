@@ -93,7 +93,7 @@ def test_files_that_two_decisions_have_split_are_refused_with_the_remedy(tmp_pat
     a = scores(tmp_path / "a.jsonl", [RULES], "vcs|seg:sentencex@1|v:1")
     b = scores(tmp_path / "b.jsonl", [LEARNED], "vcs|seg:tiny-sat@1|cut:0.5|v:1")
     done = vcs("compare", a, b)
-    assert_refused(done, "score both again with the same bundle and options")
+    assert_refused(done, "score both again with the same version, bundle and options")
     done = vcs("compare", a, b, "--ignore-signatures")
     assert "Pairs split by sentencex / tiny-sat: a 1 / 0, b 0 / 1." in done.stdout
 

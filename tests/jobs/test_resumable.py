@@ -109,7 +109,7 @@ def test_an_id_that_comes_twice_is_two_items_unless_items_have_several_lines(
         (
             "abc",
             "other",
-            "line 1: its signature has s, but this run's has other: resume with the same options",
+            "line 1: its signature has s, but this run's has other: resume with the same version, bundle and options",
         ),
         ("axc", "s", "line 2: id 'b', but the input has 'x': this is the output of another input"),
         ("ab", "s", "line 3: the output has more lines than the input has items"),

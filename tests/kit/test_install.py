@@ -96,6 +96,7 @@ def test_a_check_installs_nothing(kit: Path, tmp_path: Path) -> None:
     assert done.stdout.endswith("nothing was installed\n")
     assert sorted(tmp_path.rglob("*")) == before
     assert install(kit).returncode == install(kit, "--check", tmp_path / "new").returncode == 2
+    assert "folder to create (is a variable not set?)" in install(kit, "").stderr
 
 
 def test_another_python_is_refused_by_name(copy: Path, tmp_path: Path) -> None:

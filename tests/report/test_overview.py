@@ -308,7 +308,7 @@ def test_files_that_were_scored_differently_are_refused_unless_forced(tmp_path: 
     assert (
         refused.stderr
         == f"vcs-runtime: {files[0]} and {files[1]} were scored differently: one and two; "
-        "score both again with the same bundle and options, or compare them with --ignore-signatures\n"
+        "score both again with the same version, bundle and options, or compare them with --ignore-signatures\n"
     )
     assert not out.exists()
     assert vcs("report", *files, "-o", out, "--ignore-signatures").code == 0

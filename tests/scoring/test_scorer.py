@@ -28,6 +28,7 @@ from vcs_runtime import (
     MissingExtraError,
     Options,
     Scorer,
+    ScorerConfig,
     Segmenter,
     TextError,
 )
@@ -257,6 +258,12 @@ def test_the_segmenter_can_be_chosen(tiny_bundle: Path, mixed_bundle: Path) -> N
     ):
         with pytest.raises(BundleError, match=says):
             Scorer.open(bundle, device="cpu", segmenter=name)
+
+
+@pytest.mark.parametrize("name", ["bundle", "segmenter", "words"])
+def test_an_empty_path_is_no_folder(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: the path must not be empty"):
+        ScorerConfig(**{name: ""})
 
 
 def test_the_signature_says_what_may_cut_and_how(

@@ -69,8 +69,9 @@ def test_an_address_that_is_taken_or_is_none(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = refused("--port", port)
-        assert message.startswith(f"vcs-runtime: --host 127.0.0.1 --port {port}: cannot listen: ")
-        assert "in use" in message
+        assert message == (
+            f"vcs-runtime: port {port} of 127.0.0.1 is in use: choose another with --port N"
+        )
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +165,40 @@ def in_flight(
     while f"vcs_queue_length {count}" not in server.metrics():
         assert not all(future.done() for future in futures)
     return futures
+
+
+# The models are loaded once the server begins to close.
+LOADS_WHILE_CLOSING = """
+import threading, time
+from vcs_runtime.__main__ import main
+from vcs_runtime.scoring.scorer import Scorer
+load = Scorer.from_config
+def late(config):
+    while not any(thread.name == "vcs-closing" for thread in threading.enumerate()):
+        time.sleep(0.01)
+    return load(config)
+Scorer.from_config = late
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_while_models_are_loaded_is_no_error(tiny_bundle: Path, name: str) -> None:
+    command = [sys.executable, "-c", LOADS_WHILE_CLOSING, "serve", "--port", "0"]
+    paths = os.pathsep.join(map(str, map(Path, filter(None, sys.path))))
+    with subprocess.Popen(
+        [*command, "--device", "cpu", "--bundle", str(tiny_bundle)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    ) as process:
+        try:
+            assert process.stderr
+            assert "listening on" in process.stderr.readline()
+            process.send_signal(getattr(signal, name))
+            assert (process.communicate(timeout=HANGS_AFTER_S)[1], process.returncode) == ("", 0)
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcs_runtime.text.chat import without_chat
-from vcs_runtime.text.markup import CLEANINGS, MarkupCounts, remove_markup
+from vcs_runtime.text.markup import CLEANINGS, KINDS, MarkupCounts, remove_markup
 
 PIECES = [
     *"*_`~#|[]()<>-+=•\\ \n\r\t.:1 2a5",
@@ -282,7 +282,7 @@ def test_only_time_stamps_can_be_scored_by(text: str, expected: bool) -> None:
     counts = MarkupCounts()
     counts.add(text)
     assert counts.unused([]) == ["time-stamps"]
-    assert counts.stamps == expected
+    assert (counts.found[KINDS[0]] == 1) == expected
 
 
 def test_a_notice_has_counts_examples_and_what_removes_them() -> None:

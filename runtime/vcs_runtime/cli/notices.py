@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -19,7 +18,7 @@ from vcs_runtime.jobs.readers.rows import LIST
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
-from vcs_runtime.text.markup import MarkupCounts
+from vcs_runtime.text.markup import KINDS, MarkupCounts
 
 # Embedders that read only English.
 _ENGLISH = (DEFAULT_EMBEDDER,)
@@ -82,41 +81,50 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
             )
 
 
-def markup_notice(texts: Iterable[Any], cleaned: Sequence[str]) -> None:
+def markup_notice(pairs: Iterable[InputPair], cleaned: Sequence[str]) -> None:
     """Warn on standard error about probably unintended markup in generated texts.
 
     The warning also names the option that removes the markup.
     """
     counts = MarkupCounts()
-    for text in texts:
-        counts.add(text)
+    by_times = True
+    for pair in pairs:
+        counts.add(pair.generated)
+        by_times = by_times and _may_have_times(pair)
     options = getattr(click.get_current_context(silent=True), "params", {})
     has_sentences = not options.get("short")
     used = [*cleaned]
     if has_sentences and options.get("segmenter") == TIME_STAMPS:
         used.append(TIME_STAMPS)
     if has_sentences and counts.timed and TIME_STAMPS not in used:
+        remedy = f". To score by them, add --segmenter {TIME_STAMPS}"
         warn(
             f"the times of segments are not used in {counts.timed} of {counts.total} generated"
-            f" texts. To score by them, add --segmenter {TIME_STAMPS}"
+            f" texts{remedy if by_times else ', because not all references have times'}"
         )
     unused = counts.unused(used)
     if not unused:
         return
     remedy = f"--clean {','.join([*cleaned, *unused])}"
-    if has_sentences and counts.stamps and TIME_STAMPS in unused:
+    if has_sentences and by_times and counts.found[KINDS[0]] and TIME_STAMPS in unused:
         remedy += f", or score by the times with --segmenter {TIME_STAMPS}"
     warn(f"markup is scored as words: {counts.shares(unused)}. To remove it, add {remedy}")
 
 
-def assumptions(pairs: Iterable[InputPair]) -> Iterator[Any]:
-    """Yield generated texts, then name on standard error what was assumed of the pairs."""
+def _may_have_times(pair: InputPair) -> bool:
+    """Return whether every reference has time stamps, or is no text."""
+    references = pair.reference if isinstance(pair.reference, list) else [pair.reference]
+    return all(not isinstance(text, str) or KINDS[0].find(text) for text in references)
+
+
+def assumptions(pairs: Iterable[InputPair]) -> Iterator[InputPair]:
+    """Yield pairs, then name on standard error what was assumed of the pairs."""
     lists = 0
     no_texts: list[str] = []
     refusals: list[str] = []
     unread: list[str] = []
     for pair in pairs:
-        yield pair.generated
+        yield pair
         if pair.from_list:
             lists += 1
         several = pair.reference if isinstance(pair.reference, list) else [pair.reference]

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import click
 
-from vcs_runtime.bundle.paths import vector_store
+from vcs_runtime.bundle.paths import EMPTY, vector_store
 from vcs_runtime.errors import InputError, VcsError
 from vcs_runtime.jobs.pairs import TEXTS_BY_ID
 from vcs_runtime.scoring.options import FURTHER, ScorerConfig
@@ -43,7 +43,7 @@ class NamedPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or refuse it."""
         if not value:
-            self.fail("the path must not be empty: is a variable not set?", param, ctx)
+            self.fail(EMPTY, param, ctx)
         if value == "-" and param is not None and param.name == "output":
             self.fail("name a file: standard output is for the summary.", param, ctx)
         return super().convert(value, param, ctx)

@@ -125,10 +125,9 @@ def split_device(device: str) -> tuple[str, int]:
         match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", name)
         if match:
             return match[1], int(match[2] or 0)
-    advice = ": the first GPU is 'cuda:0'" if device == "gpu" else ""
     raise ValueError(
-        "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N', 'cuda:N:fp32' or "
-        f"'tensorrt:N', not {device!r}{advice}"
+        "device must be 'auto', 'cpu', 'openvino', 'openvino:fp32', 'cuda:N', 'cuda:N:fp32', "
+        f"'cuda:all' or 'tensorrt:N', in lower case, not {device!r}: the first GPU is 'cuda:0'"
     )
 
 

@@ -154,6 +154,8 @@ class PairFile:
             names = " and ".join((*references, generated))
             raise RowError(f"{place}: must be an object with {names}, not {type(row).__name__}")
         row = with_paths(row, (id_key, *needed))
+        if place == "entry 1" and row.keys() == {id_key, TEXT} and str(row[id_key]) in _KEYS:
+            raise RowError("the file holds one pair: put the pair into a list: [{...}]")
         refuse_missing(needed, row, f"{place}: no", (id_key, TEXT))
         layout = self.file.layout
         try:
@@ -243,6 +245,8 @@ def refuse_missing(
     message = f"{begins} {absent} (it has {quoted(names)}): "
     if by_id and set(names) == set(by_id):
         raise RowError(message, TEXTS_BY_ID)
+    if not by_id and len(names) == 1:
+        raise RowError(f"{message}only one column: separate columns by commas, in TSV by tabs")
     options = list(dict.fromkeys(needed[key] for key in missing))
     if "id" not in names and "--id-key" not in needed.values():
         options.append("--id-key")
@@ -259,6 +263,8 @@ _USUAL: Final = {
     " response candidate cand completion hypotheses",
     "--id-key": "id vid video key name clip idx index uid image",
 }
+
+_KEYS: Final = set(" ".join(_USUAL.values()).split())
 
 
 def _with_columns(options: Sequence[str], free: Sequence[str]) -> str:

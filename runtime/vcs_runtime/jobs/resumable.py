@@ -38,7 +38,7 @@ def check_signature(place: object, signature: Any, expected: Any) -> None:
         there, here = differences(signature, expected)
         raise InputError(
             f"{place}: its signature has {there}, but this run's has {here}: resume with the same"
-            " options, or choose another output"
+            " version, bundle and options, or choose another output"
         )
 
 

@@ -70,10 +70,7 @@ def options_of(path: Path, options: Options, scorer: Scorer) -> tuple[Options, s
     if written == current:
         return options, ""
     there, here = differences(written, current)
-    return (
-        options,
-        f"{path}: scored with {there}, but this run has {here}: give the same options",
-    )
+    return options, f"{path}: scored with {there}, but this run has {here}: give the same options"
 
 
 def read_scores(
@@ -134,7 +131,7 @@ def check_signatures(
         fields = differences(compared[first], compared[path])
         raise InputError(
             f"{first} and {path} were scored differently: {' and '.join(fields)}; score both again"
-            " with the same bundle and options, or compare them with --ignore-signatures"
+            " with the same version, bundle and options, or compare them with --ignore-signatures"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.bundle.paths import FAST, INT8
+from vcs_runtime.bundle.paths import EMPTY, FAST, INT8
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
@@ -146,8 +146,8 @@ class ScorerConfig:
     TypeError
         A model of the caller lacks a member.
     ValueError
-        Its `identity` cannot be a part of a signature, or `max_pair_gb`, `cache_mb` or `threads` is
-        out of range.
+        A path is empty, its `identity` cannot be a part of a signature, or `max_pair_gb`,
+        `cache_mb` or `threads` is out of range.
     """
 
     bundle: str | os.PathLike[str] | Bundle = "default"
@@ -165,6 +165,9 @@ class ScorerConfig:
     calibrated: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("bundle", "segmenter", "words"):
+            if getattr(self, name) == "":
+                raise ValueError(f"{name}: {EMPTY}")
         if self.calibrated and self.embedder is not None:
             raise ValueError("calibrated: only the embedder of a bundle has a calibration")
         checked_number(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import math
 import os
@@ -62,7 +63,10 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=256)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"--host {host} --port {port}: cannot listen: {reason}") from None
+        message = f"--host {host} --port {port}: cannot listen: {reason}"
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            message = f"port {port} of {host} is in use: choose another with --port N"
+        raise InputError(message) from None
 
 
 class ScoreServer:
@@ -108,8 +112,9 @@ class ScoreServer:
             self._report(f"listening on {self.url} (help: {self.url}/docs); loading")
             ready.add_done_callback(self._opened)
             self._server.run(sockets=[self._listener])
+            opened = ready.done()  # `_close` fails a request that waits for the models
             self._close()
-        if ready.done():
+        if opened:
             ready.result()
 
     def stop(self) -> None:

@@ -179,8 +179,7 @@ class MarkupCounts:
     def __init__(self) -> None:
         self.total = 0
         self.timed = 0  # texts of timed segments
-        self.stamps = False  # whether a text has stamps, and not labels alone
-        self._counts: Counter[Kind] = Counter()
+        self.found: Counter[Kind] = Counter()
         self._examples: dict[Kind, str] = {}
 
     def add(self, text: object) -> None:
@@ -193,8 +192,7 @@ class MarkupCounts:
             return
         for kind in KINDS:
             if example := kind.find(text):
-                self._counts[kind] += 1
-                self.stamps |= kind is KINDS[0]
+                self.found[kind] += 1
                 example = " ".join(example.split())
                 if len(example) > _SHOWN:
                     example = f"{example[:_SHOWN]}..."
@@ -202,15 +200,15 @@ class MarkupCounts:
 
     def unused(self, used: Collection[str]) -> list[str]:
         """Return the cleanings that are not used, and would remove something."""
-        found = dict.fromkeys(kind.cleaning for kind in KINDS if self._counts[kind])
+        found = dict.fromkeys(kind.cleaning for kind in KINDS if self.found[kind])
         return [name for name in found if name not in used]
 
     def shares(self, cleanings: Collection[str]) -> str:
         """Return the counts and examples of what some cleanings would remove."""
         shares = []
         for kind in KINDS:
-            if self._counts[kind] and kind.cleaning in cleanings:
-                share = f"{self._counts[kind]} of {self.total} {kind.words}"
+            if self.found[kind] and kind.cleaning in cleanings:
+                share = f"{self.found[kind]} of {self.total} {kind.words}"
                 shares.append(f"{share} ({self._examples[kind]!r})")
         return ", ".join(shares)
 

@@ -39,8 +39,8 @@ def main(arguments: Optional[List[str]] = None) -> int:  # noqa: UP006, UP045
         "--check", action="store_true", help="check kit and machine, and install nothing"
     )
     options = parser.parse_args(arguments)
-    if (options.folder is None) != options.check:
-        parser.error("name the folder to create, or --check")
+    if bool(options.folder) == options.check:
+        parser.error("name the folder to create (is a variable not set?), or --check")
     try:
         kit = read_kit()
         check_python(kit)

@@ -134,6 +134,8 @@ class InputFile:
         declared = self._declared()
         with opened(self.path) as file:
             head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8)
+        if declared in ("csv", "tsv", "json") and not head.strip():
+            raise InputError(f"{self}: the file is empty")
         if re.match(rb"(?:\0[ -~]){4}|(?:[ -~]\0){4}", head):
             order = "BE" if head[:1] == b"\0" else "LE"
             raise InputError(f"{self}: UTF-16 without a mark: {converted(f'UTF-16{order}')}")
