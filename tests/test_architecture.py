@@ -189,11 +189,11 @@ def measured() -> dict[str, float]:
 #: lines follow. One statement a line, plain `if`/`else` and objects in place of long parameter
 #: lists took 1,900 lines of the packages; sentences inside marks, what models leave in texts, timed
 #: captions and files of others took 1,500; proofs 550, fitness and calibration 450, what the first
-#: hour showed 400. `--no-proof` and `--calibrated` are options of eleven commands each. Proofs,
+#: hour showed 400, the int8 tier 130. `--no-proof` and `--calibrated` are options of eleven commands each. Proofs,
 #: fitness, upgrades and how far to trust a score took 250 words.
 BUDGETS = {
-    "lines of the packages": 57_020,  # goal: 50,000
-    "code lines of the packages": 39_590,  # goal: 36,000
+    "lines of the packages": 57_155,  # goal: 50,000
+    "code lines of the packages": 39_635,  # goal: 36,000
     "share of docstrings in the packages": 0.152,
     "lines over 100 columns": 0,
     "exceptions from the formatter": 0,
@@ -202,7 +202,7 @@ BUDGETS = {
     "sums and products with truth values": 0,
     "lines of benchmarks": 5_961,  # goal: 5,400; most is in what a rented GPU runs once
     "scripts of benchmarks": 21,
-    "lines of tests": 60_080,  # goal: 53,000; tests wait for events, and have a row for each case
+    "lines of tests": 60_240,  # goal: 53,000; tests wait for events, and have a row for each case
     "words of the manual": 24_330,  # goal: 24,000
     "words of pages of benchmarks": 3_850,
     "commands": 39,  # goal: 37
