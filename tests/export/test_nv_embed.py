@@ -498,4 +498,4 @@ def test_the_command_builds_shows_the_licence_and_measures(sharded: Path, tmp_pa
 def test_a_device_that_does_not_exist_is_wrong_usage(command: list[str]) -> None:
     run = CliRunner().invoke(cli, [*command, "--device", "gpu"])
     assert run.exit_code == 2
-    assert "'cuda:N', 'cuda:N:fp32' or 'tensorrt:N', not 'gpu'" in run.stderr
+    assert "'cuda:all' or 'tensorrt:N', in lower case, not 'gpu'" in run.stderr
