@@ -177,8 +177,8 @@ UNFIT = [
         {"capability": "7.0"},
         "is sm70, but ONNX Runtime 1.31.1 has code only for sm75, sm80, sm86, sm89, sm90a, sm120a",
     ),
-    ({"capability": "10.0"}, "is sm100, and"),
-    ({"capability": "12.1"}, "is sm121, and"),
+    ({"capability": "10.0"}, "is sm100, but"),
+    ({"capability": "12.1"}, "is sm121, but"),
     (
         {"driver": 12040},
         "driver supports CUDA 12.4, but ONNX Runtime 1.31.1 needs CUDA 13: install driver 580",
