@@ -22,7 +22,7 @@ class VideoComprehensionScore(_Metric):  # type: ignore[misc]  # not there when 
     Use `compute(predictions=..., references=...)`, `add`, `add_batch` and `combine`, as with other
     metrics.
 
-    A prediction is a text. A reference is a text, or a list of texts of which the best counts.
+    A prediction is a text. A reference is a text, or a list of texts, whose best score counts.
     `compute` returns the mean of every score by name, and the counts of `training.State`.
 
     The arguments are the same as for `training.TrainingScorer` and for evaluate's `Metric`.

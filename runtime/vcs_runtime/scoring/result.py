@@ -200,7 +200,7 @@ class Results(list[Result]):
     """A list of the results of many pairs, with mean scores and export to pandas and polars."""
 
     def mean(self) -> dict[str, float]:
-        """Return the mean of each score over the scored pairs; {} if there are none."""
+        """Return the mean of each score over the scored pairs; {} if no pair was scored."""
         rows = [result.to_dict() for result in self if result.scores is not None]
         names = [name for name in ALL if rows and all(name in row for row in rows)]
         return {name: math.fsum(row[name] for row in rows) / len(rows) for name in names}

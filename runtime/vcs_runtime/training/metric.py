@@ -175,7 +175,7 @@ class TextMetric:
 
     @property
     def signature(self) -> str:
-        """The signature of the scores so far; "" if there are none."""
+        """The signature of the scores so far; "" before the first score."""
         return self.state()["signature"]
 
     def release(self) -> None:
