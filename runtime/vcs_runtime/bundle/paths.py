@@ -22,8 +22,12 @@ FAST = "fast"
 """Name of the bundle with static word vectors."""
 INT8 = "int8"
 """Name of the bundle with the default's linear layers in int8."""
+FETCHED = ("default", FAST, INT8)
+"""Names of the bundles that `vcs-runtime fetch` builds."""
 DEFAULT_EMBEDDER = "all-minilm-l6-v2"
 """Name of the embedder of the bundle "default"."""
+INT8_EMBEDDER = f"{DEFAULT_EMBEDDER}-{INT8}"
+"""Name of the embedder of the bundle "int8"."""
 # What is wrong with an empty path.
 EMPTY = "the path must not be empty: is a variable not set?"
 _GIVE = ": give a bundle's folder, default, fast or int8"
@@ -90,8 +94,8 @@ def default_bundle_path() -> Path:
     return home() / place
 
 
-def made_bundle_path(name: str) -> Path:
-    """Return the folder of a bundle that `vcs-runtime fetch` makes from the default bundle."""
+def fetched_bundle_path(name: str) -> Path:
+    """Return the folder of a bundle of `FETCHED`: all are next to the default bundle."""
     return default_bundle_path().parent / name
 
 
@@ -123,7 +127,7 @@ def _why_no_folder(root: Path, name: str) -> str:
                 f"it is packed: `vcs-runtime bundle unpack {root} -o FOLDER` checks and unpacks it"
             )
         return "a bundle is a folder, but this is a file"
-    similar = get_close_matches(name.lower(), ("default", FAST, INT8), 1)
+    similar = get_close_matches(name.lower(), FETCHED, 1)
     if name.split("/")[-1].lower() == DEFAULT_EMBEDDER:
         similar = ["default"]
     if similar:
@@ -139,16 +143,10 @@ def bundle_folder(bundle: str | os.PathLike[str]) -> Path:
     name = os.fspath(bundle)
     if not name:
         raise BundleError(f"bundle: {EMPTY}")
-    installed = name in ("default", FAST, INT8)
-    if name == "default":
-        root = default_bundle_path()
-    elif installed:
-        root = made_bundle_path(name)
-    else:
-        root = Path(bundle)
+    root = fetched_bundle_path(name) if name in FETCHED else Path(bundle)
     try:
         whole = is_regular_file(root / MANIFEST)
-        if installed and not whole:
+        if name in FETCHED and not whole:
             raise BundleError(
                 f"the {name} bundle is not installed in {root}: run `vcs-runtime fetch {name}` (or,"
                 f" without a network, `vcs-runtime fetch {name} --from WHEEL_OR_FOLDER`)"

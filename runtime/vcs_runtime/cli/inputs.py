@@ -411,7 +411,7 @@ def one_pair(files: Sequence[Path], cleaned: Sequence[str]) -> InputPair:
     Markup in the generated text causes a warning.
     """
     *references, generated = map(_read_text, files)
-    pair = InputPair("pair", None, references if references[1:] else references[0], generated)
+    pair = InputPair("pair", None, references[0] if len(references) == 1 else references, generated)
     markup_notice([pair], cleaned)
     return pair
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, FAST, vector_store
+from vcs_runtime.bundle.paths import DEFAULT_EMBEDDER, FAST, INT8_EMBEDDER, vector_store
 from vcs_runtime.cli.messages import verbose, warn, warnings_as_lines
 from vcs_runtime.cli.options import usage_errors
 from vcs_runtime.inference.device import UNUSED_GPU, describe
@@ -18,10 +18,10 @@ from vcs_runtime.jobs.readers.rows import LIST
 from vcs_runtime.scoring.options import ScorerConfig
 from vcs_runtime.scoring.scorer import Scorer
 from vcs_runtime.segmentation.custom import TIME_STAMPS
-from vcs_runtime.text.markup import KINDS, MarkupCounts
+from vcs_runtime.text.markup import STAMPS, MarkupCounts
 
 # Embedders that read only English.
-_ENGLISH = (DEFAULT_EMBEDDER,)
+_ENGLISH = (DEFAULT_EMBEDDER, INT8_EMBEDDER, FAST)
 # What programs write for a missing text.
 _NO_TEXTS = (
     "nan,none,null,na,n/a,#n/a,nat,undefined,empty,error,api error,failed,timeout,no response"
@@ -82,10 +82,7 @@ def open_scorer(config: ScorerConfig) -> Iterator[Scorer]:
 
 
 def markup_notice(pairs: Iterable[InputPair], cleaned: Sequence[str]) -> None:
-    """Warn on standard error about probably unintended markup in generated texts.
-
-    The warning also names the option that removes the markup.
-    """
+    """Warn of probably unintended markup in generated texts, and name the option against it."""
     counts = MarkupCounts()
     by_times = True
     for pair in pairs:
@@ -97,24 +94,25 @@ def markup_notice(pairs: Iterable[InputPair], cleaned: Sequence[str]) -> None:
     if has_sentences and options.get("segmenter") == TIME_STAMPS:
         used.append(TIME_STAMPS)
     if has_sentences and counts.timed and TIME_STAMPS not in used:
-        remedy = f". To score by them, add --segmenter {TIME_STAMPS}"
+        end = ", because not all references have times"
+        if by_times:
+            end = f". To score by them, add --segmenter {TIME_STAMPS}"
         warn(
             f"the times of segments are not used in {counts.timed} of {counts.total} generated"
-            f" texts{remedy if by_times else ', because not all references have times'}"
+            f" texts{end}"
         )
     unused = counts.unused(used)
     if not unused:
         return
     remedy = f"--clean {','.join([*cleaned, *unused])}"
-    if has_sentences and by_times and counts.found[KINDS[0]] and TIME_STAMPS in unused:
+    if has_sentences and by_times and counts.found[STAMPS] and TIME_STAMPS in unused:
         remedy += f", or score by the times with --segmenter {TIME_STAMPS}"
     warn(f"markup is scored as words: {counts.shares(unused)}. To remove it, add {remedy}")
 
 
 def _may_have_times(pair: InputPair) -> bool:
     """Return whether every reference has time stamps, or is no text."""
-    references = pair.reference if isinstance(pair.reference, list) else [pair.reference]
-    return all(not isinstance(text, str) or KINDS[0].find(text) for text in references)
+    return all(not isinstance(text, str) or STAMPS.find(text) for text in pair.references)
 
 
 def assumptions(pairs: Iterable[InputPair]) -> Iterator[InputPair]:
@@ -127,8 +125,7 @@ def assumptions(pairs: Iterable[InputPair]) -> Iterator[InputPair]:
         yield pair
         if pair.from_list:
             lists += 1
-        several = pair.reference if isinstance(pair.reference, list) else [pair.reference]
-        for text in (*several, pair.generated):
+        for text in (*pair.references, pair.generated):
             if not isinstance(text, str):
                 continue
             example = f"{text.strip()[:40]!r} (id {pair.name})"

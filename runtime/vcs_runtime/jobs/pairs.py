@@ -67,6 +67,11 @@ class InputPair:
         """The pair as the scorer takes it."""
         return self.reference, self.generated
 
+    @property
+    def references(self) -> list[Any]:
+        """The references, also a single one, as a list."""
+        return self.reference if isinstance(self.reference, list) else [self.reference]
+
 
 class PairSource(Protocol):
     """Pairs that can be read more than once. As a string: what errors call it."""

@@ -14,7 +14,7 @@ import numpy as np
 from vcs_numba import Orientation, Scores, strict_cap
 from vcs_numba.substitution_inputs import DEFAULT_SUBSTITUTION
 from vcs_runtime.jobs.pairs import InputPair
-from vcs_runtime.report.page import block, head, tail
+from vcs_runtime.report.page import DIGITS, block, head, tail
 from vcs_runtime.report.systems import MARKS, Systems, figures_of, kept_texts
 from vcs_runtime.scoring.explanation import Explanation
 from vcs_runtime.scoring.flags import FLAGS
@@ -201,9 +201,8 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
     r = e.result
     texts: dict[str, Any] = {"explained": r.reference_index, "count": r.n_references}
     if pair:
-        references = [pair.reference] if isinstance(pair.reference, str) else pair.reference
         texts["generated"] = shortened(pair.generated, MAX_TEXT)
-        texts["references"] = [shortened(text, MAX_TEXT) for text in references]
+        texts["references"] = [shortened(text, MAX_TEXT) for text in pair.references]
     if r.n_references > 1 and e.by_reference:
         names = up_to(HEADLINE)
         texts["scores"] = [_rounded(scores, names) for scores in e.by_reference]
@@ -212,7 +211,7 @@ def _texts(e: Explanation, pair: InputPair | None) -> dict[str, Any]:
 
 
 def _rounded(scores: Scores, names: Sequence[str]) -> dict[str, float]:
-    return {name: round(getattr(scores, name), 9) for name in names}
+    return {name: round(getattr(scores, name), DIGITS) for name in names}
 
 
 def _replaced(e: Explanation) -> list[dict[str, Any]]:
@@ -274,11 +273,11 @@ def _side(
         "counts": verdict_counts(chunks),
         "repeats": [chunk.repeats for chunk in chunks],
         "match": side.match.tolist(),
-        "similarity": [round(chunk.similarity, 9) for chunk in chunks],
+        "similarity": [round(chunk.similarity, DIGITS) for chunk in chunks],
         "start": side.window_start.tolist(),
         "end": side.window_end.tolist(),
         "offset": [chunk.offset for chunk in chunks],
-        "penalty": [round(chunk.penalty, 6) for chunk in chunks],
+        "penalty": [round(chunk.penalty, DIGITS) for chunk in chunks],
         "floor": side.floor_path.tolist(),
         "ceiling": side.ceiling_path.tolist(),
         "floor_length": side.floor_length,

@@ -13,6 +13,8 @@ from typing import Any
 
 from vcs_runtime.util.printable import printable
 
+# Digits of a number for the script. After four, rounding to three would be a second rounding.
+DIGITS = 9
 _STYLES = ("page.css", "overview.css", "pair.css")
 _SCRIPTS = ("tools.js", "matrix.js", "pair.js", "systems.js", "list.js", "index.js")
 

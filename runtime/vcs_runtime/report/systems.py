@@ -16,6 +16,7 @@ from vcs_runtime.jobs.bootstrap import ends_for_json
 from vcs_runtime.jobs.pairs import OUTPUT_KEYS
 from vcs_runtime.jobs.segmenters import Mix
 from vcs_runtime.jobs.summary import Statistic, Summary
+from vcs_runtime.report.page import DIGITS
 from vcs_runtime.report.wording import NAMED, settings_of, title_of
 from vcs_runtime.scoring import flags
 from vcs_runtime.scoring.score_table import ALL, FURTHER, HEADLINE, PART, SCORES, up_to
@@ -240,8 +241,7 @@ class Systems:
         """
         page = self._page[i] if self._page[i] >= 0 else None
         marked = [flag for bit, flag in enumerate(MARKS) if self._flags[i] >> bit & 1]
-        # The page rounds to three digits; after four, it would round a second time.
-        scores = [round(float(self._scores[name][i]), 9) for name in self.shown]
+        scores = [round(self._scores[name][i], DIGITS) for name in self.shown]
         return [self._pairs[i], self._system[i], page, marked, *scores]
 
     def to_index(self, title: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vcs_numba import Params
 from vcs_runtime.bundle.opening import Bundle
-from vcs_runtime.bundle.paths import EMPTY, FAST, INT8
+from vcs_runtime.bundle.paths import EMPTY, FETCHED
 from vcs_runtime.errors import unknown_choice
 from vcs_runtime.inference.custom import TextEmbedder, checked_identity
 from vcs_runtime.scoring import score_table
@@ -198,10 +198,10 @@ class ScorerConfig:
         """Return the config with absolute paths as strings, for other processes and folders."""
         return replace(
             self,
-            bundle=_absolute(self.bundle, "default", FAST, INT8),
+            bundle=_absolute(self.bundle, *FETCHED),
             cache=_absolute(self.cache),
             segmenter=_absolute(self.segmenter, *CHOICES, *NAMED),
-            words=_absolute(self.words, "default", FAST, INT8),
+            words=_absolute(self.words, *FETCHED),
         )
 
 

@@ -155,9 +155,10 @@ def _first_think(text: str) -> str | None:
     return next((tag[0] for tag in _think_tags(text)), None)
 
 
+STAMPS: Final = Kind("time-stamps", "with time stamps", _first_stamp)
 #: What is looked for, in the order of notices.
 KINDS: Final = (
-    Kind("time-stamps", "with time stamps", _first_stamp),
+    STAMPS,
     Kind("list-numbers", "with numbers of a list", _first_of_list),
     Kind("time-stamps", "with numbered labels", _first_label),
     Kind("think", "with reasoning", _first_think),
