@@ -166,7 +166,7 @@ def pair_data(
 ) -> dict[str, Any]:
     """Return the data of a pair for the script of the page.
 
-    The similarity matrix is int16, in ten-thousandths, row by row.
+    The similarity matrix is int32, in units of the last of `DIGITS`, row by row.
     """
     a, r = e.alignment, e.result
     written = (None, None) if e.replaced else e.written
@@ -305,7 +305,7 @@ def _matrix(similarity: np.ndarray[Any, Any]) -> dict[str, Any]:
         step = -(-count // MAX_CELLS)
         tiles = np.maximum.reduceat(tiles, np.arange(0, count, step), axis=axis)
         steps.append(step)
-    values = np.rint(tiles * 10_000).astype("<i2")
+    values = np.rint(tiles * 10**DIGITS).astype("<i4")
     return {
         "rows": values.shape[0],
         "columns": values.shape[1],

@@ -23,7 +23,7 @@ function isBright(colour) {
 // The matrix has a canvas with a pixel for each cell, which is enlarged, and marks and axes above it.
 function heatMap(pair, width, column, mark) {
   const { rows, columns, step } = pair.matrix;
-  const values = new Int16Array(bytes(pair.matrix.values).buffer);
+  const values = new Int32Array(bytes(pair.matrix.values).buffer);
   const [nRef, nGen] = [pair.reference.text.length, pair.generated.text.length];
   let [least, most] = [Infinity, -Infinity];
   for (const value of values) [least, most] = [Math.min(least, value), Math.max(most, value)];
@@ -42,7 +42,7 @@ function heatMap(pair, width, column, mark) {
   canvas.getContext("2d").putImageData(image, 0, 0);
   Object.assign(canvas.style, { left: `${(100 * LEFT) / whole}%`, top: `${(100 * TOP) / high}%`, width: `${(100 * nGen * w) / whole}%`, height: `${(100 * nRef * h) / high}%` });
 
-  const range = [least, most].map((value) => number(value / 10000));
+  const range = [least, most].map((value) => number(value / 1e9));
   const svg = draw("svg", { viewBox: `0 0 ${whole} ${high}`, role: "img",
     "aria-label": `Similarity of ${nRef} reference ${pair.noun}s, down, and ${nGen} generated ${pair.noun}s, across: from ${range.join(" to ")}` });
   const write = (x, y, text, attributes) => svg.append(draw("text", { x: x.toFixed(1), y: y.toFixed(1), ...attributes }, text));
@@ -52,7 +52,7 @@ function heatMap(pair, width, column, mark) {
   svg.append(draw("text", { transform: `translate(12 ${(TOP + Math.max(90, bottom - TOP) / 2).toFixed(1)}) rotate(-90)`, "text-anchor": "middle" }, `reference ${pair.noun}`));
   const small = step[0] * step[1] === 1 && w >= 36 && h >= 30;
   if (small) {
-    values.forEach((value, k) => write(LEFT + ((k % columns) + 0.5) * w, TOP + (Math.floor(k / columns) + 0.82) * h, number(value / 10000, 2),
+    values.forEach((value, k) => write(LEFT + ((k % columns) + 0.5) * w, TOP + (Math.floor(k / columns) + 0.82) * h, number(value / 1e9, 2),
       { class: isBright(colour(value)) ? "on-bright" : "on-dark", "text-anchor": "middle" }));
   }
   const r = Math.max(1.4, Math.min(5, w / 3.2, h / 3.2));
@@ -80,7 +80,7 @@ function heatMap(pair, width, column, mark) {
   let target = null;
   function point(i, j) {
     target = [i, j];
-    const value = values[Math.floor(i / step[0]) * columns + Math.floor(j / step[1])] / 10000;
+    const value = values[Math.floor(i / step[0]) * columns + Math.floor(j / step[1])] / 1e9;
     readout.textContent = `reference ${i + 1}, generated ${j + 1}: similarity ${number(value)}`;
     for (const path of cross.children) path.setAttribute("d", frame(LEFT, TOP + i * h, nGen * w, h) + frame(LEFT + j * w, TOP, w, nRef * h));
   }
